@@ -1,0 +1,106 @@
+"""Triton's `pytorch` backend, in Python: what the native libtorch backend does, where it is absent.
+
+A model folder with `backend: "pytorch"` and `1/model.pt` runs unchanged on either. Put the folder
+this file is in beside the `python` backend in Triton's backend directory.
+
+Tensors pass as DLPack only: no copy, and no NumPy between the server and torch (Triton 2.51 answers
+with empty tensors, and no error, when NumPy is 2 or newer).
+"""
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton_python_backend_utils as pb_utils
+from torch.utils.dlpack import from_dlpack, to_dlpack
+
+warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
+
+# INPUT__0, INPUT__1: the native backend's other way of naming, by position.
+_BY_POSITION = re.compile(r".*__(\d+)$")
+
+
+class TritonPythonModel:
+    """One instance of one model."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Loads the model; raises if config.pbtxt and the model's forward do not fit."""
+        config = json.loads(args["model_config"])
+        folder = Path(args["model_repository"]) / args["model_version"]
+        file_name = config.get("default_model_filename") or "model.pt"
+        # One instance has the cores that the operator gave it; more threads than cores only wait.
+        torch.set_num_threads(int(os.environ.get("TANDEM_TORCH_THREAD_COUNT", "1")))
+        # The profiling executor would recompile during the first calls of each new shape.
+        torch.jit.set_fusion_strategy([])
+        torch._C._jit_set_profiling_executor(False)
+        self._model = torch.jit.load(str(folder / file_name), map_location=_device(args)).eval()
+        self._input_names = _in_forward_order(
+            [entry["name"] for entry in config["input"]], _argument_names(self._model)
+        )
+        self._output_names = [entry["name"] for entry in config["output"]]
+        self._is_batched = config.get("max_batch_size", 0) > 0
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """Runs the requests of one dynamic batch as one batch; the server made their shapes equal."""
+        if not self._is_batched or len(requests) == 1:
+            return [self._respond_alone(request) for request in requests]
+        inputs = [self._tensors(request) for request in requests]
+        counts = [tensors[0].shape[0] for tensors in inputs]
+        try:
+            outputs = self._run([torch.cat(column) for column in zip(*inputs, strict=True)])
+        except RuntimeError:
+            # One request may be at fault: alone, it fails alone.
+            return [self._respond_alone(request) for request in requests]
+        columns = [output.split(counts) for output in outputs]
+        return [self._response(parts) for parts in zip(*columns, strict=True)]
+
+    def _respond_alone(self, request: Any) -> Any:  # noqa: ANN401 (Triton's own types)
+        try:
+            return self._response(self._run(self._tensors(request)))
+        except RuntimeError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+
+    def _tensors(self, request: Any) -> list[torch.Tensor]:  # noqa: ANN401
+        return [
+            from_dlpack(pb_utils.get_input_tensor_by_name(request, name).to_dlpack())
+            for name in self._input_names
+        ]
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        with torch.inference_mode():
+            outputs = self._model(*inputs)
+        return (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+
+    def _response(self, outputs: Sequence[torch.Tensor]) -> Any:  # noqa: ANN401
+        # Contiguous, because the server reads the buffer as it lies.
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor.from_dlpack(name, to_dlpack(output.contiguous()))
+                for name, output in zip(self._output_names, outputs, strict=True)
+            ]
+        )
+
+
+def _device(args: dict[str, str]) -> str:
+    if args["model_instance_kind"] == "GPU":
+        return f"cuda:{args['model_instance_device_id']}"
+    return "cpu"
+
+
+def _argument_names(model: torch.jit.ScriptModule) -> list[str]:
+    return [argument.name for argument in model.forward.schema.arguments][1:]  # less self
+
+
+def _in_forward_order(names: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Returns the configured inputs in the order in which forward takes them."""
+    if sorted(names) == sorted(arguments):
+        return list(arguments)
+    positions = {match[1]: name for name in names if (match := _BY_POSITION.match(name))}
+    if sorted(positions) == [str(number) for number in range(len(arguments))]:
+        return [positions[str(number)] for number in range(len(arguments))]
+    raise ValueError(f"inputs {names} are neither forward's arguments {arguments} nor NAME__0 and on")

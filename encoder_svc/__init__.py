@@ -1,0 +1,1 @@
+"""Contents into embeddings and tokens."""

@@ -1,0 +1,49 @@
+"""Wires and runs encoder_svc: python -m encoder_svc."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from encoder_svc.encoder import Encoder
+from encoder_svc.servicer import EncoderServicer
+from encoder_svc.settings import EncoderSettings
+from tandem.chassis.server import serve
+from tandem.chassis.settings import load_or_exit
+from tandem.model_io.manifest import JOINT_ENCODER, TOKENIZER_NAME, read_manifest
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.triton_client import TritonClient
+from tandem.v1 import encoder_service_pb2
+from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
+
+
+async def main(settings: EncoderSettings) -> None:
+    """Serves until told to stop."""
+    repository = Path(settings.model_repository)
+    manifest = read_manifest(repository)
+    preprocessor = TextPreprocessor(
+        repository / JOINT_ENCODER / TOKENIZER_NAME, manifest.max_text_tokens
+    )
+    triton = TritonClient(settings.triton_address)
+    with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
+        encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)
+        servicer = EncoderServicer(encoder, settings.default_timeout_seconds)
+        await serve(
+            name="encoder",
+            address=settings.address,
+            metrics_port=settings.metrics_port,
+            register=lambda server: add_EncoderServiceServicer_to_server(servicer, server),
+            service_names=[
+                encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name
+            ],
+            warm=encoder.check,
+            ready=encoder.check,
+            close=triton.close,
+            drain_notice_seconds=settings.drain_notice_seconds,
+            grace_seconds=settings.grace_seconds,
+            max_inflight_count=settings.max_inflight_count,
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(load_or_exit(EncoderSettings, "ENCODER_")))

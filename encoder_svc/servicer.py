@@ -1,0 +1,67 @@
+"""EncoderService: messages in, Encoder, messages out."""
+
+from collections.abc import Sequence
+
+import grpc
+
+from encoder_svc.encoder import Encoder
+from encoder_svc.metrics import observe_stage
+from tandem.chassis.channels import deadline_seconds
+from tandem.content import Content, Encoding
+from tandem.errors import BatchSizeOutOfRange, TandemError
+from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
+from tandem.wire import (
+    content_from_proto,
+    duration_to_proto,
+    encoding_to_proto,
+    item_error_to_proto,
+)
+
+MAX_CONTENT_COUNT = 64
+
+
+class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
+    """Encodes batches; a content that cannot be encoded fails alone."""
+
+    def __init__(self, encoder: Encoder, default_timeout_seconds: float) -> None:
+        self._encoder = encoder
+        self._default_timeout_seconds = default_timeout_seconds
+
+    async def EncodeContents(
+        self,
+        request: encoder_service_pb2.EncodeContentsRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> encoder_service_pb2.EncodeContentsResponse:
+        """Encodes one batch."""
+        contents = _contents(request.contents)
+        timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
+        encoded = await self._encoder.encode(contents, timeout_seconds)
+        observe_stage("preprocess", encoded.preprocess_seconds)
+        observe_stage("inference", encoded.inference_seconds)
+        return encoder_service_pb2.EncodeContentsResponse(
+            results=[_result(outcome) for outcome in encoded.outcomes],
+            model_fingerprint=self._encoder.fingerprint,
+            preprocess_duration=duration_to_proto(encoded.preprocess_seconds),
+            inference_duration=duration_to_proto(encoded.inference_seconds),
+        )
+
+
+def _contents(messages: Sequence[content_pb2.Content]) -> list[Content | TandemError]:
+    if not 1 <= len(messages) <= MAX_CONTENT_COUNT:
+        raise BatchSizeOutOfRange(
+            name="contents", got=len(messages), low=1, high=MAX_CONTENT_COUNT
+        )
+    return [_content(message) for message in messages]
+
+
+def _content(message: content_pb2.Content) -> Content | TandemError:
+    try:
+        return content_from_proto(message)
+    except TandemError as error:
+        return error
+
+
+def _result(outcome: Encoding | TandemError) -> encoder_service_pb2.EncodeResult:
+    if isinstance(outcome, TandemError):
+        return encoder_service_pb2.EncodeResult(error=item_error_to_proto(outcome))
+    return encoder_service_pb2.EncodeResult(encoding=encoding_to_proto(outcome))

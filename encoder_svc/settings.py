@@ -1,0 +1,22 @@
+"""What encoder_svc is told when it starts, from ENCODER_… variables."""
+
+from dataclasses import dataclass
+
+from tandem.chassis.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderSettings:
+    """Where Triton is, and limits."""
+
+    address: str = setting("host:port to listen on", default="127.0.0.1:7410")
+    metrics_port: int = setting("port of the Prometheus endpoint", default=7510)
+    triton_address: str = setting("host:port of Triton's gRPC endpoint")
+    model_repository: str = setting("folder with the exported model's manifest and tokenizer")
+    max_inflight_count: int = setting("calls served at once; more are refused", default=128)
+    thread_count: int = setting("images decoded at once", default=2)
+    default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    drain_notice_seconds: float = setting(
+        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
+    )
+    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

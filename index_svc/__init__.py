@@ -1,0 +1,1 @@
+"""One shard: its items, durably, and exact nearest-neighbour search over them."""

@@ -1,0 +1,84 @@
+"""IndexService: messages in, the shard's work in threads, messages out."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+import grpc
+
+from index_svc.conversions import (
+    delete_from_proto,
+    get_from_proto,
+    hit_lists_to_proto,
+    items_to_proto,
+    search_from_proto,
+    upsert_from_proto,
+)
+from index_svc.metrics import STAGE_DURATION
+from index_svc.shard import Shard
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
+from tandem.wire import duration_to_proto
+
+_T = TypeVar("_T")
+
+
+class IndexServicer(_Base):
+    """The shard on the wire; its errors map themselves to statuses in the chassis."""
+
+    def __init__(self, shard: Shard, threads: Executor) -> None:
+        """Takes the shard, and the threads that searches and reads run in."""
+        self._shard = shard
+        self._threads = threads
+
+    async def SearchEmbeddings(
+        self, request: pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchEmbeddingsResponse:
+        """Finds, for each query, this shard's nearest items."""
+        search = search_from_proto(request)
+        start_time = time.perf_counter()
+        with STAGE_DURATION.labels("search").time():
+            hit_lists = await self._in_thread(
+                lambda: self._shard.search(
+                    search.index_id,
+                    search.fingerprint,
+                    search.modality,
+                    search.queries,
+                    search.k,
+                )
+            )
+        return pb.SearchEmbeddingsResponse(
+            hit_lists=hit_lists_to_proto(hit_lists),
+            search_duration=duration_to_proto(time.perf_counter() - start_time),
+        )
+
+    async def UpsertItems(
+        self, request: pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.UpsertItemsResponse:
+        """Stores items, all of them or none; answers once they are durable and searchable."""
+        upsert = await self._in_thread(lambda: upsert_from_proto(request))
+        committed = await asyncio.wrap_future(self._shard.write(upsert))
+        return pb.UpsertItemsResponse(sequence=committed.sequence)
+
+    async def DeleteItems(
+        self, request: pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DeleteItemsResponse:
+        """Deletes items by id, all of them or none."""
+        committed = await asyncio.wrap_future(self._shard.write(delete_from_proto(request)))
+        return pb.DeleteItemsResponse(
+            deleted_count=committed.deleted_count, sequence=committed.sequence
+        )
+
+    async def GetItems(
+        self, request: pb.GetItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.GetItemsResponse:
+        """Reads items' contents by id."""
+        index_id, item_ids = get_from_proto(request)
+        with STAGE_DURATION.labels("read").time():
+            items = await self._in_thread(lambda: self._shard.read(index_id, item_ids))
+        return pb.GetItemsResponse(items=items_to_proto(items))
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -1,0 +1,31 @@
+"""What index_svc is told from outside, as INDEX_... environment variables."""
+
+from dataclasses import dataclass
+
+from tandem.chassis.settings import setting
+from tandem.corpus.item_store import DEFAULT_MAP_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """One shard's settings."""
+
+    address: str = setting("host:port to listen on", default="127.0.0.1:7420")
+    metrics_port: int = setting("port of the Prometheus endpoint", default=7520)
+    store_path: str = setting("folder of this shard's item store, on a local disk")
+    shard_number: int = setting("which shard this is, from 0")
+    shard_count: int = setting("how many shards there are")
+    store_map_bytes: int = setting(
+        "most bytes the store may hold; keep it under the disk's room, for on a full disk "
+        "deletes fail as well",
+        default=DEFAULT_MAP_BYTES,
+    )
+    max_inflight_count: int = setting("calls at once; more are refused", default=64)
+    thread_count: int = setting("searches and reads at once", default=4)
+    commit_wait_seconds: float = setting(
+        "longest that a write waits for others to share its commit", default=0.005
+    )
+    drain_notice_seconds: float = setting(
+        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
+    )
+    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

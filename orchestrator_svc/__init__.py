@@ -1,0 +1,1 @@
+"""The public door: one query in, ranked items out; items in, durably stored."""

@@ -1,0 +1,74 @@
+"""Wires and runs the orchestrator: python -m orchestrator_svc."""
+
+import asyncio
+import sys
+
+from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.dependencies import check_dependencies
+from orchestrator_svc.ingest import Ingester
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.search import Searcher
+from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.settings import OrchestratorSettings
+from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.channels import open_channel
+from tandem.chassis.server import serve
+from tandem.chassis.settings import load_or_exit
+from tandem.v1 import search_service_pb2
+from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
+
+
+async def main(settings: OrchestratorSettings) -> None:
+    """Serves until told to stop."""
+    encoder_channel = open_channel(settings.encoder_address)
+    index_channels = [open_channel(address) for address in settings.index_addresses]
+    rerank_channels = [open_channel(address) for address in settings.rerank_addresses]
+    channels = {
+        "encoder": encoder_channel,
+        **{f"index-{number}": channel for number, channel in enumerate(index_channels)},
+        **{f"rerank-{number}": channel for number, channel in enumerate(rerank_channels)},
+    }
+    encoder = EncoderClient(encoder_channel)
+    pairs = zip(index_channels, rerank_channels, strict=True)
+    shards = [ShardClient(index, rerank, number) for number, (index, rerank) in enumerate(pairs)]
+    shard_map = ShardMap(len(shards))
+    clock = StageClock()
+    servicer = SearchServicer(
+        Searcher(encoder, shards, shard_map, clock),
+        Ingester(encoder, shards, shard_map, clock, settings.ingest_batch_timeout_seconds),
+        shards,
+        shard_map,
+        default_timeout_seconds=settings.default_timeout_seconds,
+        ingest_pending_batch_count=settings.ingest_pending_batch_count,
+    )
+
+    async def warm() -> None:
+        await check_dependencies(channels)
+
+    async def close() -> None:
+        for channel in channels.values():
+            await channel.close()
+
+    await serve(
+        name="orchestrator",
+        address=settings.address,
+        metrics_port=settings.metrics_port,
+        register=lambda server: add_SearchServiceServicer_to_server(servicer, server),
+        service_names=[search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name],
+        warm=warm,
+        close=close,
+        drain_notice_seconds=settings.drain_notice_seconds,
+        grace_seconds=settings.grace_seconds,
+        max_inflight_count=settings.max_inflight_count,
+    )
+
+
+if __name__ == "__main__":
+    loaded = load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")
+    if not loaded.index_addresses or len(loaded.index_addresses) != len(loaded.rerank_addresses):
+        sys.exit(
+            "ORCHESTRATOR_INDEX_ADDRESSES and ORCHESTRATOR_RERANK_ADDRESSES must name the same "
+            f"number of shards, at least one; they name {len(loaded.index_addresses)} and "
+            f"{len(loaded.rerank_addresses)}"
+        )
+    asyncio.run(main(loaded))

@@ -1,0 +1,198 @@
+"""The services behind, as plain functions over our own types. Protobuf ends here.
+
+Each call gets what is left until `deadline_time` on the monotonic clock.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.ranking import Hit, MatchScore
+from tandem.chassis.channels import call
+from tandem.content import Content, Encoding, Modality, Tokens
+from tandem.errors import DeadlineExceeded, InternalFault, TandemError, error_from_reason
+from tandem.v1 import (
+    encoder_service_pb2,
+    encoder_service_pb2_grpc,
+    error_reason_pb2,
+    index_service_pb2,
+    index_service_pb2_grpc,
+    rerank_service_pb2,
+    rerank_service_pb2_grpc,
+)
+from tandem.wire import (
+    content_from_proto,
+    content_to_proto,
+    embedding_to_proto,
+    encoding_from_proto,
+    modality_to_proto,
+    tokens_to_proto,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedItem:
+    """An item with all that a shard stores of it."""
+
+    item_id: str
+    content: Content
+    encoding: Encoding
+
+
+class EncoderClient:
+    """Calls encoder_svc."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
+
+    async def encode(
+        self, contents: Sequence[Content], deadline_time: float
+    ) -> tuple[list[Encoding | TandemError], str]:
+        """Returns an encoding, or why there is none, for each content; and the fingerprint."""
+        response: encoder_service_pb2.EncodeContentsResponse = await call(
+            self._stub.EncodeContents,
+            encoder_service_pb2.EncodeContentsRequest(
+                contents=[content_to_proto(content) for content in contents]
+            ),
+            service="encoder",
+            timeout_seconds=_left(deadline_time),
+        )
+        if len(response.results) != len(contents):
+            raise InternalFault(
+                why=f"encoder answered {len(response.results)} of {len(contents)} contents"
+            )
+        return [_outcome(result) for result in response.results], response.model_fingerprint
+
+    async def encode_one(self, content: Content, deadline_time: float) -> tuple[Encoding, str]:
+        """Returns the encoding and the fingerprint; raises what is wrong with the content."""
+        [result], fingerprint = await self.encode([content], deadline_time)
+        if isinstance(result, TandemError):
+            raise result
+        return result, fingerprint
+
+
+class ShardClient:
+    """Calls one shard: its index_svc, and the rerank_svc beside it."""
+
+    def __init__(
+        self, index_channel: grpc.aio.Channel, rerank_channel: grpc.aio.Channel, number: int
+    ) -> None:
+        self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
+        self._rerank = rerank_service_pb2_grpc.RerankServiceStub(rerank_channel)
+        self._index_name = f"index-{number}"
+        self._rerank_name = f"rerank-{number}"
+
+    async def search(
+        self,
+        index_id: str,
+        embedding: NDArray[np.float32],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+    ) -> list[Hit]:
+        """Returns the shard's nearest items, best first."""
+        response: index_service_pb2.SearchEmbeddingsResponse = await call(
+            self._index.SearchEmbeddings,
+            index_service_pb2.SearchEmbeddingsRequest(
+                index_id=index_id,
+                queries=[embedding_to_proto(embedding)],
+                model_fingerprint=fingerprint,
+                modality=modality_to_proto(modality),
+                retrieve_k=retrieve_k,
+            ),
+            service=self._index_name,
+            timeout_seconds=_left(deadline_time),
+        )
+        [hit_list] = response.hit_lists
+        return [Hit(hit.item_id, hit.similarity) for hit in hit_list.hits]
+
+    async def score(
+        self,
+        index_id: str,
+        query: Tokens,
+        fingerprint: str,
+        item_ids: Sequence[str],
+        deadline_time: float,
+    ) -> Mapping[str, MatchScore]:
+        """Returns scores by item id; an item that is no longer there is left out."""
+        response: rerank_service_pb2.ScoreCandidatesResponse = await call(
+            self._rerank.ScoreCandidates,
+            rerank_service_pb2.ScoreCandidatesRequest(
+                index_id=index_id,
+                query=tokens_to_proto(query),
+                model_fingerprint=fingerprint,
+                item_ids=item_ids,
+            ),
+            service=self._rerank_name,
+            timeout_seconds=_left(deadline_time),
+        )
+        return {
+            item_id: MatchScore(score.match_logit, score.match_probability)
+            for item_id, score in zip(item_ids, response.scores, strict=True)
+            if score.HasField("match_logit")
+        }
+
+    async def get(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> Mapping[str, Content]:
+        """Returns contents by item id; an item that is no longer there is left out."""
+        response: index_service_pb2.GetItemsResponse = await call(
+            self._index.GetItems,
+            index_service_pb2.GetItemsRequest(index_id=index_id, item_ids=item_ids),
+            service=self._index_name,
+            timeout_seconds=_left(deadline_time),
+        )
+        return {item.item_id: content_from_proto(item.content) for item in response.items}
+
+    async def upsert(
+        self, index_id: str, fingerprint: str, items: Sequence[EncodedItem], deadline_time: float
+    ) -> None:
+        """Stores the items, all or none; returns when they are durable and searchable."""
+        await call(
+            self._index.UpsertItems,
+            index_service_pb2.UpsertItemsRequest(
+                index_id=index_id,
+                model_fingerprint=fingerprint,
+                items=[_item_to_proto(item) for item in items],
+            ),
+            service=self._index_name,
+            timeout_seconds=_left(deadline_time),
+        )
+
+    async def delete(self, index_id: str, item_ids: Sequence[str], deadline_time: float) -> int:
+        """Deletes the items and returns how many were there."""
+        response: index_service_pb2.DeleteItemsResponse = await call(
+            self._index.DeleteItems,
+            index_service_pb2.DeleteItemsRequest(index_id=index_id, item_ids=item_ids),
+            service=self._index_name,
+            timeout_seconds=_left(deadline_time),
+        )
+        return response.deleted_count
+
+
+def _left(deadline_time: float) -> float:
+    left = deadline_time - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceeded(what="the call before all its stages")
+    return left
+
+
+def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
+    if result.WhichOneof("outcome") == "encoding":
+        return encoding_from_proto(result.encoding)
+    name = error_reason_pb2.ErrorReason.Name(result.error.reason)
+    return error_from_reason(name.removeprefix("ERROR_REASON_"), result.error.message, {})
+
+
+def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:
+    return index_service_pb2.EncodedItem(
+        item_id=item.item_id,
+        content=content_to_proto(item.content),
+        embedding=embedding_to_proto(item.encoding.embedding),
+        tokens=tokens_to_proto(item.encoding.tokens),
+    )

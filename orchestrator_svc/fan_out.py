@@ -1,0 +1,21 @@
+"""Asking several at once."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def fan_out(*calls: Coroutine[Any, Any, T]) -> list[T]:
+    """Returns every call's result, in their order.
+
+    If one fails, the others are cancelled and its error is raised as it is: the caller wants the
+    first cause, not a group of consequences.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

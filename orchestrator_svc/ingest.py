@@ -1,0 +1,137 @@
+"""Items in: encode a batch, commit each item on the shard that owns it, say what became of it."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator_svc.clients import EncodedItem, EncoderClient, ShardClient
+from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.shard_map import ShardMap
+from tandem.content import Content
+from tandem.errors import BatchSizeOutOfRange, ItemIdDuplicate, TandemError
+from tandem.identifiers import check_index_id, check_item_id
+
+MAX_BATCH_ITEM_COUNT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingItem:
+    """An item as it came: its content may already be known to be unusable."""
+
+    item_id: str
+    content: Content | TandemError
+
+
+Outcomes = list[TandemError | None]
+"""One entry an item of a batch, in its order; None means stored durably."""
+
+
+class Ingester:
+    """Encodes and stores batches of items."""
+
+    def __init__(
+        self,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        clock: StageClock,
+        batch_timeout_seconds: float,
+    ) -> None:
+        """`shards` by number, as many as the map has."""
+        self._encoder = encoder
+        self._shards = shards
+        self._shard_map = shard_map
+        self._clock = clock
+        self._batch_timeout_seconds = batch_timeout_seconds
+
+    async def ingest(
+        self, index_id: str, items: Sequence[IncomingItem], may_store: asyncio.Event
+    ) -> Outcomes:
+        """Returns what became of each item of one batch.
+
+        Encodes at once but stores only when `may_store` is set, so that batches of one stream can
+        be encoded side by side and still take effect in their order. Raises BatchSizeOutOfRange or
+        IndexIdInvalid for a batch that says nothing about any item.
+        """
+        check_index_id(index_id)
+        if not 1 <= len(items) <= MAX_BATCH_ITEM_COUNT:
+            raise BatchSizeOutOfRange(
+                name="items", got=len(items), low=1, high=MAX_BATCH_ITEM_COUNT
+            )
+        outcomes = _refusals(items)
+        good = [number for number, error in enumerate(outcomes) if error is None]
+        deadline_time = time.monotonic() + self._batch_timeout_seconds
+        try:
+            with self._clock.stage("ingest_encode"):
+                encoded, fingerprint = await self._encode(items, good, outcomes, deadline_time)
+        except TandemError as error:
+            return [outcome or error for outcome in outcomes]
+        await may_store.wait()
+        with self._clock.stage("ingest_store"):
+            await self._store(index_id, encoded, fingerprint, outcomes)
+        return outcomes
+
+    async def _encode(
+        self,
+        items: Sequence[IncomingItem],
+        good: Sequence[int],
+        outcomes: Outcomes,
+        deadline_time: float,
+    ) -> tuple[dict[int, EncodedItem], str]:
+        """Returns the encoded items by their number; notes the others' errors in `outcomes`."""
+        if not good:
+            return {}, ""
+        contents = [_content(items[number]) for number in good]
+        results, fingerprint = await self._encoder.encode(contents, deadline_time)
+        encoded = {}
+        for number, result in zip(good, results, strict=True):
+            if isinstance(result, TandemError):
+                outcomes[number] = result
+            else:
+                item = items[number]
+                encoded[number] = EncodedItem(item.item_id, _content(item), result)
+        return encoded, fingerprint
+
+    async def _store(
+        self, index_id: str, encoded: dict[int, EncodedItem], fingerprint: str, outcomes: Outcomes
+    ) -> None:
+        """Commits each shard's items in one transaction; a shard that fails fails only its own."""
+        deadline_time = time.monotonic() + self._batch_timeout_seconds
+        numbers_of_shard: dict[int, list[int]] = {}
+        for number, item in encoded.items():
+            shard = self._shard_map.owner(index_id, item.item_id)
+            numbers_of_shard.setdefault(shard, []).append(number)
+
+        async def store_on(shard: int, numbers: list[int]) -> None:
+            owned = [encoded[number] for number in numbers]
+            try:
+                await self._shards[shard].upsert(index_id, fingerprint, owned, deadline_time)
+            except TandemError as error:
+                for number in numbers:
+                    outcomes[number] = error
+
+        await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
+
+
+def _refusals(items: Sequence[IncomingItem]) -> Outcomes:
+    """Returns what is wrong with each item before anything is asked of anybody."""
+    counts = Counter(item.item_id for item in items)
+    return [_refusal(item, counts[item.item_id]) for item in items]
+
+
+def _refusal(item: IncomingItem, count: int) -> TandemError | None:
+    try:
+        check_item_id(item.item_id)
+    except TandemError as error:
+        return error
+    if count > 1:
+        return ItemIdDuplicate(item_id=item.item_id)
+    return item.content if isinstance(item.content, TandemError) else None
+
+
+def _content(item: IncomingItem) -> Content:
+    assert not isinstance(item.content, TandemError), "refused items are not encoded"
+    return item.content

@@ -1,0 +1,146 @@
+"""One query, straight through: encode, retrieve from every shard, rerank beside each shard."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.ranking import Hit, MatchScore, RankedHit, merge_hits, rank_hits
+from orchestrator_svc.shard_map import ShardMap
+from tandem.content import Content, Encoding, Modality
+from tandem.errors import IndexNotFound
+from tandem.identifiers import check_index_id
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What to look for, where, and how deep."""
+
+    content: Content
+    index_id: str
+    target_modality: Modality
+    depth: Depth
+    is_reranked: bool
+    is_content_included: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The items, best first, and the seconds each stage took."""
+
+    ranked: Sequence[RankedHit]
+    contents: Mapping[str, Content]
+    """By item id; empty unless the query asked for contents."""
+    model_fingerprint: str
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Searcher:
+    """Answers queries over all shards of an index."""
+
+    def __init__(
+        self,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        clock: StageClock,
+    ) -> None:
+        """`shards` by number, as many as the map has."""
+        self._encoder = encoder
+        self._shards = shards
+        self._shard_map = shard_map
+        self._clock = clock
+
+    async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
+        """Returns the answer, or raises the named error of whichever stage failed.
+
+        `deadline_time` is on the monotonic clock; no stage gets more than what is left of it.
+        """
+        check_index_id(query.index_id)
+        start_time = time.perf_counter()
+        seconds: dict[str, float] = {}
+        with self._clock.stage("encode", seconds):
+            encoding, fingerprint = await self._encoder.encode_one(query.content, deadline_time)
+        with self._clock.stage("retrieve", seconds):
+            hits = await self._retrieve(query, encoding, fingerprint, deadline_time)
+        matches: Mapping[str, MatchScore] = {}
+        # The cross-encoder reads a text and an image; two of a kind keep the retrieval order.
+        if query.is_reranked and query.target_modality is not encoding.tokens.modality:
+            with self._clock.stage("rerank", seconds):
+                candidates = [hit.item_id for hit in hits[: query.depth.rerank_k]]
+                matches = await self._rerank(query, candidates, encoding, fingerprint, deadline_time)
+        ranked = rank_hits(hits, matches)[: query.depth.return_n]
+        contents: Mapping[str, Content] = {}
+        if query.is_content_included:
+            with self._clock.stage("fetch", seconds):
+                contents = await self._fetch(query.index_id, ranked, deadline_time)
+        seconds["total"] = time.perf_counter() - start_time
+        return SearchAnswer(ranked, contents, fingerprint, seconds)
+
+    async def _retrieve(
+        self, query: SearchQuery, encoding: Encoding, fingerprint: str, deadline_time: float
+    ) -> list[Hit]:
+        answers = await fan_out(
+            *(
+                self._hits_of_shard(shard, query, encoding, fingerprint, deadline_time)
+                for shard in self._shards
+            )
+        )
+        # A shard that never got an item of the index does not know it; all of them not knowing it
+        # means that there is no such index.
+        if all(hits is None for hits in answers):
+            raise IndexNotFound(index_id=query.index_id)
+        return merge_hits((hits for hits in answers if hits), query.depth.retrieve_k)
+
+    async def _hits_of_shard(
+        self,
+        shard: ShardClient,
+        query: SearchQuery,
+        encoding: Encoding,
+        fingerprint: str,
+        deadline_time: float,
+    ) -> list[Hit] | None:
+        try:
+            return await shard.search(
+                query.index_id,
+                encoding.embedding,
+                fingerprint,
+                query.target_modality,
+                query.depth.retrieve_k,
+                deadline_time,
+            )
+        except IndexNotFound:
+            return None
+
+    async def _rerank(
+        self,
+        query: SearchQuery,
+        candidates: Sequence[str],
+        encoding: Encoding,
+        fingerprint: str,
+        deadline_time: float,
+    ) -> Mapping[str, MatchScore]:
+        scored = await fan_out(
+            *(
+                self._shards[number].score(
+                    query.index_id, encoding.tokens, fingerprint, item_ids, deadline_time
+                )
+                for number, item_ids in self._shard_map.group(query.index_id, candidates).items()
+            )
+        )
+        return {item_id: match for matches in scored for item_id, match in matches.items()}
+
+    async def _fetch(
+        self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
+    ) -> Mapping[str, Content]:
+        item_ids = [entry.hit.item_id for entry in ranked]
+        fetched = await fan_out(
+            *(
+                self._shards[number].get(index_id, owned, deadline_time)
+                for number, owned in self._shard_map.group(index_id, item_ids).items()
+            )
+        )
+        return {item_id: content for contents in fetched for item_id, content in contents.items()}

@@ -1,0 +1,209 @@
+"""SearchService: messages in, Searcher and Ingester, messages out."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import grpc
+
+from orchestrator_svc.clients import ShardClient
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
+from orchestrator_svc.ranking import RankedHit
+from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
+from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.channels import deadline_seconds
+from tandem.content import Content
+from tandem.errors import BatchSizeOutOfRange, IndexNotFound, TandemError
+from tandem.identifiers import check_index_id, check_item_id
+from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
+from tandem.wire import (
+    content_from_proto,
+    content_to_proto,
+    duration_to_proto,
+    item_error_to_proto,
+    modality_from_proto,
+)
+
+_MAX_REMOVE_COUNT = 256
+
+
+class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
+    """The public door."""
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        ingester: Ingester,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        *,
+        default_timeout_seconds: float,
+        ingest_pending_batch_count: int,
+    ) -> None:
+        self._searcher = searcher
+        self._ingester = ingester
+        self._shards = shards
+        self._shard_map = shard_map
+        self._default_timeout_seconds = default_timeout_seconds
+        self._ingest_pending_batch_count = ingest_pending_batch_count
+
+    async def SearchItems(
+        self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.SearchItemsResponse:
+        """Answers one query."""
+        query = _query(request)
+        answer = await self._searcher.search(query, self._deadline_time(context))
+        return _search_response(answer)
+
+    async def IngestItems(
+        self,
+        request_iterator: AsyncIterator[search_service_pb2.IngestItemsRequest],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[search_service_pb2.IngestItemsResponse]:
+        """Answers each batch in order while later ones are already being encoded.
+
+        Bounded: no batch is read while as many as the setting allows await their answer, and gRPC's
+        flow control passes that on to the sender.
+        """
+        room = asyncio.Semaphore(self._ingest_pending_batch_count)
+        batches: asyncio.Queue[asyncio.Task[search_service_pb2.IngestItemsResponse] | None]
+        batches = asyncio.Queue()
+        tasks: set[asyncio.Task[object]] = set()
+
+        async def read() -> None:
+            previous_done = asyncio.Event()
+            previous_done.set()
+            try:
+                async for request in request_iterator:
+                    await room.acquire()
+                    done = asyncio.Event()
+                    batch = asyncio.create_task(self._ingest_batch(request, previous_done, done))
+                    tasks.add(batch)
+                    batches.put_nowait(batch)
+                    previous_done = done
+            finally:
+                batches.put_nowait(None)
+
+        reading = asyncio.create_task(read())
+        # Not a TaskGroup: it would cancel the task that runs this generator while that is in gRPC.
+        try:
+            while (batch := await batches.get()) is not None:
+                yield await batch
+                tasks.discard(batch)
+                room.release()
+            await reading
+        finally:
+            for task in (reading, *tasks):
+                task.cancel()
+            await asyncio.gather(reading, *tasks, return_exceptions=True)
+
+    async def RemoveItems(
+        self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.RemoveItemsResponse:
+        """Deletes items on the shards that own them."""
+        index_id = check_index_id(request.index_id)
+        if not 1 <= len(request.item_ids) <= _MAX_REMOVE_COUNT:
+            raise BatchSizeOutOfRange(
+                name="item_ids", got=len(request.item_ids), low=1, high=_MAX_REMOVE_COUNT
+            )
+        owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(request.item_ids)))
+        deadline_time = self._deadline_time(context)
+        counts = await fan_out(
+            *(
+                self._remove_from(number, index_id, item_ids, deadline_time)
+                for number, item_ids in owned.items()
+            )
+        )
+        return search_service_pb2.RemoveItemsResponse(removed_count=sum(counts))
+
+    async def _ingest_batch(
+        self,
+        request: search_service_pb2.IngestItemsRequest,
+        previous_done: asyncio.Event,
+        done: asyncio.Event,
+    ) -> search_service_pb2.IngestItemsResponse:
+        try:
+            items = [_incoming(item) for item in request.items]
+            outcomes = await self._ingester.ingest(request.index_id, items, previous_done)
+            # A batch that stored nothing must not let the next one overtake the one before.
+            await previous_done.wait()
+        finally:
+            done.set()
+        return _ingest_response(items, outcomes)
+
+    async def _remove_from(
+        self, number: int, index_id: str, item_ids: list[str], deadline_time: float
+    ) -> int:
+        try:
+            return await self._shards[number].delete(index_id, item_ids, deadline_time)
+        except IndexNotFound:  # none of the index's items ever came to this shard
+            return 0
+
+    def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
+        return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
+
+
+def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
+    content = content_from_proto(request.query)
+    return SearchQuery(
+        content=content,
+        index_id=request.index_id,
+        target_modality=modality_from_proto(request.target_modality) or content.modality.other,
+        depth=Depth.of(
+            request.retrieve_k if request.HasField("retrieve_k") else None,
+            request.rerank_k if request.HasField("rerank_k") else None,
+            request.return_n if request.HasField("return_n") else None,
+        ),
+        is_reranked=not request.rerank_disabled,
+        is_content_included=request.content_included,
+    )
+
+
+def _search_response(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
+    seconds = answer.stage_seconds
+    return search_service_pb2.SearchItemsResponse(
+        items=[_ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked],
+        model_fingerprint=answer.model_fingerprint,
+        durations=search_service_pb2.StageDurations(
+            encode_duration=duration_to_proto(seconds["encode"]),
+            retrieve_duration=duration_to_proto(seconds["retrieve"]),
+            rerank_duration=duration_to_proto(seconds.get("rerank", 0.0)),
+            fetch_duration=duration_to_proto(seconds.get("fetch", 0.0)),
+            total_duration=duration_to_proto(seconds["total"]),
+        ),
+    )
+
+
+def _ranked_item(entry: RankedHit, content: Content | None) -> search_service_pb2.RankedItem:
+    match = entry.match
+    return search_service_pb2.RankedItem(
+        item_id=entry.hit.item_id,
+        similarity=entry.hit.similarity,
+        match_logit=match.logit if match else None,
+        match_probability=match.probability if match else None,
+        retrieve_rank=entry.retrieve_rank,
+        final_rank=entry.final_rank,
+        content=content_to_proto(content) if content else None,
+    )
+
+
+def _incoming(item: index_service_pb2.Item) -> IncomingItem:
+    try:
+        return IncomingItem(item.item_id, content_from_proto(item.content))
+    except TandemError as error:
+        return IncomingItem(item.item_id, error)
+
+
+def _ingest_response(
+    items: Sequence[IncomingItem], outcomes: Outcomes
+) -> search_service_pb2.IngestItemsResponse:
+    return search_service_pb2.IngestItemsResponse(
+        results=[
+            search_service_pb2.IngestResult(
+                item_id=item.item_id, error=item_error_to_proto(error) if error else None
+            )
+            for item, error in zip(items, outcomes, strict=True)
+        ]
+    )

@@ -1,0 +1,32 @@
+"""What the orchestrator is told when it starts, from ORCHESTRATOR_… variables."""
+
+from dataclasses import dataclass
+
+from tandem.chassis.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrchestratorSettings:
+    """Addresses of the services behind, and limits."""
+
+    address: str = setting("host:port to listen on", default="127.0.0.1:7400")
+    metrics_port: int = setting("port of the Prometheus endpoint", default=7500)
+    encoder_address: str = setting("host:port of encoder_svc")
+    index_addresses: tuple[str, ...] = setting(
+        "host:port of index_svc for each shard, in the shards' order"
+    )
+    rerank_addresses: tuple[str, ...] = setting(
+        "host:port of rerank_svc for each shard, in the shards' order"
+    )
+    max_inflight_count: int = setting("calls served at once; more are refused", default=256)
+    default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    ingest_batch_timeout_seconds: float = setting(
+        "for a batch to be encoded, and again to be stored", default=60.0
+    )
+    ingest_pending_batch_count: int = setting(
+        "batches of one ingest stream under way at once", default=4
+    )
+    drain_notice_seconds: float = setting(
+        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
+    )
+    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

@@ -1,0 +1,1 @@
+"""Candidates into match scores, beside one shard."""

@@ -1,0 +1,56 @@
+"""Wires and runs rerank_svc: python -m rerank_svc."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rerank_svc.reranker import Reranker
+from rerank_svc.servicer import RerankServicer
+from rerank_svc.settings import RerankSettings
+from tandem.chassis.server import serve
+from tandem.chassis.settings import load_or_exit
+from tandem.corpus.item_store import ItemStore
+from tandem.model_io.manifest import read_manifest
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.v1 import rerank_service_pb2
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+
+
+async def main(settings: RerankSettings) -> None:
+    """Serves until told to stop."""
+    manifest = read_manifest(Path(settings.model_repository))
+    triton = TritonClient(settings.triton_address)
+    with ThreadPoolExecutor(settings.thread_count, "read") as threads:
+        reranker = Reranker(
+            ServedJointModel(triton, manifest),
+            lambda: ItemStore.open(
+                Path(settings.store_path), settings.shard_number, settings.shard_count, readonly=True
+            ),
+            threads,
+        )
+        servicer = RerankServicer(reranker, settings.default_timeout_seconds)
+
+        async def close() -> None:
+            await triton.close()
+            reranker.close()
+
+        await serve(
+            name="rerank",
+            address=settings.address,
+            metrics_port=settings.metrics_port,
+            register=lambda server: add_RerankServiceServicer_to_server(servicer, server),
+            service_names=[
+                rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name
+            ],
+            warm=reranker.check,
+            ready=reranker.check,
+            close=close,
+            drain_notice_seconds=settings.drain_notice_seconds,
+            grace_seconds=settings.grace_seconds,
+            max_inflight_count=settings.max_inflight_count,
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))

@@ -1,0 +1,16 @@
+"""What rerank_svc measures of its own."""
+
+from prometheus_client import Counter
+
+from tandem.chassis.metrics import REGISTRY, stage_histogram
+
+PAIRS_SCORED = Counter(
+    "tandem_rerank_pairs_scored_total",
+    "Pairs of query and candidate that the cross-encoder read.",
+    registry=REGISTRY,
+)
+
+
+def observe_stage(stage: str, seconds: float) -> None:
+    """Notes how long "read" or "inference" took for one call."""
+    stage_histogram("rerank").labels(stage).observe(seconds)

@@ -1,0 +1,25 @@
+"""What rerank_svc is told when it starts, from RERANK_… variables."""
+
+from dataclasses import dataclass
+
+from tandem.chassis.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RerankSettings:
+    """Where Triton and the shard's items are, and limits."""
+
+    address: str = setting("host:port to listen on", default="127.0.0.1:7430")
+    metrics_port: int = setting("port of the Prometheus endpoint", default=7530)
+    triton_address: str = setting("host:port of Triton's gRPC endpoint")
+    model_repository: str = setting("folder with the exported model's manifest")
+    store_path: str = setting("folder of the shard's item store, the one index_svc writes")
+    shard_number: int = setting("which shard this is, from 0")
+    shard_count: int = setting("how many shards there are")
+    max_inflight_count: int = setting("calls served at once; more are refused", default=128)
+    thread_count: int = setting("reads of the item store at once", default=2)
+    default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    drain_notice_seconds: float = setting(
+        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
+    )
+    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

@@ -1,0 +1,79 @@
+"""Calls to other services: how a channel behaves, and how long a call may take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+
+from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
+from tandem.chassis.status import error_from_rpc
+from tandem.errors import DeadlineExceeded
+
+Response = TypeVar("Response")
+
+# 64 pictures of 8 MiB would be more; ingest sends pictures in smaller batches.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+_MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+)
+
+CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
+    *_MESSAGE_OPTIONS,
+    # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 1_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # The defaults back off up to 120 s: a restarted peer would stay unseen for that long.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
+    *_MESSAGE_OPTIONS,
+    # The default takes such pings, one each 2 s, for an attack and drops the connection.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Or two services given one port by mistake would share its calls at random.
+    ("grpc.so_reuseport", 0),
+)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Returns a channel to `host:port`; connects with the first call. Needs a running loop."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def deadline_seconds(context: grpc.aio.ServicerContext, default: float) -> float:
+    """Returns how long the caller of `context` still waits; `default` where they set no deadline.
+
+    Raises `DeadlineExceeded` where nothing is left, so that no work starts for nobody.
+    """
+    remaining: float | None = context.time_remaining()
+    if remaining is None:
+        return default
+    if remaining <= 0:
+        raise DeadlineExceeded(what="the call before this work began")
+    return remaining
+
+
+async def call(
+    method: Callable[..., Awaitable[Response]],
+    request: object,
+    *,
+    service: str,
+    timeout_seconds: float,
+) -> Response:
+    """Calls a unary method of `service` under the current request's id; raises `TandemError`."""
+    request_id = current_request_id()
+    metadata = ((REQUEST_ID_KEY, request_id),) if request_id else ()
+    try:
+        return await method(request, timeout=timeout_seconds, metadata=metadata)
+    except grpc.aio.AioRpcError as rpc_error:
+        raise error_from_rpc(rpc_error, service) from rpc_error

@@ -1,0 +1,92 @@
+"""Whether a service is ready, found out by trying and told by grpc.health.v1."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as grpc_health_aio
+
+from tandem.chassis.log import get_logger
+from tandem.chassis.metrics import SERVING
+from tandem.errors import DeadlineExceeded, TandemError
+
+log = get_logger(__name__)
+
+Probe = Callable[[], Awaitable[None]]
+
+WARM_RETRY_SECONDS = 0.5
+CANARY_PERIOD_SECONDS = 1.0
+# A canary with no answer by then is one that failed, whatever it waits for.
+CANARY_TIMEOUT_SECONDS = 5.0
+
+
+class Health:
+    """The health of one service: NOT_SERVING until `watch` finds otherwise."""
+
+    def __init__(self, service: str, service_names: Sequence[str]) -> None:
+        self._service = service
+        # "" is the process as a whole, which Kubernetes asks for by default.
+        self._names = ("", *service_names)
+        self._servicer = grpc_health_aio.HealthServicer()
+        self._serving = False
+
+    async def register(self, server: grpc.aio.Server) -> None:
+        """Adds the health service to `server`, saying NOT_SERVING; call before it starts."""
+        # The servicer is born SERVING.
+        await self._tell(serving=False)
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+
+    async def watch(self, warm: Probe, ready: Probe | None) -> None:
+        """Retries `warm` while it raises `TandemError`, then says what `ready` finds, for ever.
+
+        Anything else that `warm` raises ends the watch: a start that cannot succeed must not
+        look like one that takes long.
+        """
+        await self._warm_up(warm)
+        await self._tell(serving=True)
+        log.info("serving")
+        while ready is not None:
+            await asyncio.sleep(CANARY_PERIOD_SECONDS)
+            await self._try(ready)
+
+    async def leave(self) -> None:
+        """Says NOT_SERVING from now on, whatever else is told."""
+        await self._servicer.enter_graceful_shutdown()
+        SERVING.labels(self._service).set(0)
+
+    async def _warm_up(self, warm: Probe) -> None:
+        while True:
+            try:
+                return await warm()
+            except TandemError as error:
+                log.warning("not warm yet", reason=error.reason, cause=error.message)
+            await asyncio.sleep(WARM_RETRY_SECONDS)
+
+    async def _try(self, ready: Probe) -> None:
+        try:
+            async with asyncio.timeout(CANARY_TIMEOUT_SECONDS):
+                await ready()
+        except TimeoutError:
+            await self._fail(DeadlineExceeded(what="the canary"))
+        except TandemError as error:
+            await self._fail(error)
+        else:
+            if not self._serving:
+                await self._tell(serving=True)
+                log.info("serving again")
+
+    async def _fail(self, error: TandemError) -> None:
+        if self._serving:
+            await self._tell(serving=False)
+            log.warning("not serving", reason=error.reason, cause=error.message)
+
+    async def _tell(self, *, serving: bool) -> None:
+        statuses = health_pb2.HealthCheckResponse
+        status = statuses.SERVING if serving else statuses.NOT_SERVING
+        self._serving = serving
+        SERVING.labels(self._service).set(serving)
+        for name in self._names:
+            await self._servicer.set(name, status)

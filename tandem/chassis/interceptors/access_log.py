@@ -1,0 +1,45 @@
+"""One log line a call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+
+from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.interceptors.outcome import code_name
+from tandem.chassis.log import get_logger
+from tandem.chassis.status import REASON_KEY
+
+log = get_logger(__name__)
+
+# Ours or our surroundings' fault; the rest is the caller's, or nobody's.
+_SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
+
+
+class AccessLogInterceptor(AroundInterceptor):
+    """Logs what was called, what came of it and how long that took; never what was in it."""
+
+    @asynccontextmanager
+    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+        """Logs when the call ends, however it ends."""
+        start_time = time.perf_counter()
+        fault: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            fault = error
+            raise
+        finally:
+            code = code_name(context, fault)
+            fields = {
+                "method": method,
+                "code": code,
+                "duration_seconds": round(time.perf_counter() - start_time, 6),
+                "peer": context.peer(),
+            }
+            if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
+                fields["reason"] = reason
+            (log.warning if code in _SERVER_FAULTS else log.info)("call served", **fields)

@@ -1,0 +1,87 @@
+"""One shape for all our interceptors: something before and after a call of any arity."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any
+
+import grpc
+
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
+
+_UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
+
+
+class AroundInterceptor(grpc.aio.ServerInterceptor):
+    """Runs `around` around each call that is not a health or reflection call.
+
+    Methods of ours are `async def`, and async generators where they answer with a stream.
+    """
+
+    def around(
+        self, method: str, context: grpc.aio.ServicerContext
+    ) -> AbstractAsyncContextManager[None]:
+        """Returns what to enter before the call of `method`, for example "SearchItems"."""
+        raise NotImplementedError
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Returns the handler with `around` in it; None, so UNIMPLEMENTED, where there is none."""
+        handler = await continuation(handler_call_details)
+        path: str = handler_call_details.method
+        if handler is None or path.startswith(_UNOBSERVED):
+            return handler
+        return self.wrap(handler, path.rpartition("/")[2])
+
+    def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+        """Returns `handler` with `around` entered for as long as it runs."""
+        inner = behavior(handler)
+
+        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            async with self.around(method, context):
+                return await inner(request, context)
+
+        async def stream(
+            request: Any,  # noqa: ANN401
+            context: grpc.aio.ServicerContext,
+        ) -> AsyncIterator[Any]:
+            async with self.around(method, context), aclosing(inner(request, context)) as responses:
+                async for response in responses:
+                    yield response
+
+        return with_behavior(handler, stream if handler.response_streaming else answer)
+
+
+def behavior(handler: grpc.RpcMethodHandler) -> Callable[..., Any]:
+    """Returns the function that serves `handler`'s method."""
+    return getattr(handler, _arity(handler))  # type: ignore[no-any-return]
+
+
+def with_behavior(
+    handler: grpc.RpcMethodHandler,
+    replacement: Callable[..., Any],
+    request_deserializer: Callable[[bytes], Any] | None = None,
+) -> grpc.RpcMethodHandler:
+    """Returns a handler like `handler`, served by `replacement`."""
+    make = _FACTORIES[_arity(handler)]
+    return make(
+        replacement,
+        request_deserializer=request_deserializer or handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )
+
+
+def _arity(handler: grpc.RpcMethodHandler) -> str:
+    request = "stream" if handler.request_streaming else "unary"
+    response = "stream" if handler.response_streaming else "unary"
+    return f"{request}_{response}"
+
+
+_FACTORIES: dict[str, Callable[..., grpc.RpcMethodHandler]] = {
+    "unary_unary": grpc.unary_unary_rpc_method_handler,
+    "unary_stream": grpc.unary_stream_rpc_method_handler,
+    "stream_unary": grpc.stream_unary_rpc_method_handler,
+    "stream_stream": grpc.stream_stream_rpc_method_handler,
+}

@@ -1,0 +1,41 @@
+"""Counts and times calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+
+from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.interceptors.outcome import code_name
+from tandem.chassis.metrics import RPC_DURATION, RPC_INFLIGHT
+
+
+class MetricsInterceptor(AroundInterceptor):
+    """Observes `tandem_rpc_duration_seconds` and keeps `tandem_rpc_inflight_count`.
+
+    Only methods that exist reach it, so callers cannot make up labels.
+    """
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+
+    @asynccontextmanager
+    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+        """Observes the call when it ends, however it ends."""
+        start_time = time.perf_counter()
+        fault: BaseException | None = None
+        inflight = RPC_INFLIGHT.labels(self._service)
+        inflight.inc()
+        try:
+            yield
+        except BaseException as error:
+            fault = error
+            raise
+        finally:
+            inflight.dec()
+            duration_seconds = time.perf_counter() - start_time
+            code = code_name(context, fault)
+            RPC_DURATION.labels(self._service, method, code).observe(duration_seconds)

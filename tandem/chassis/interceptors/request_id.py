@@ -1,0 +1,22 @@
+"""Names the request, and tells the caller the name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+
+from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
+
+
+class RequestIdInterceptor(AroundInterceptor):
+    """Takes `x-request-id` from the caller or makes one; returns it in trailing metadata."""
+
+    @asynccontextmanager
+    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+        """Binds the id for the call's task."""
+        offered = dict(context.invocation_metadata() or ()).get(REQUEST_ID_KEY)
+        context.set_trailing_metadata(((REQUEST_ID_KEY, bind_request_id(offered)),))
+        yield

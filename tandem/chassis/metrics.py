@@ -1,0 +1,80 @@
+"""What Prometheus scrapes from a service: base units, and labels that cannot explode."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    start_http_server,
+)
+
+from tandem import __version__
+
+REGISTRY = CollectorRegistry()
+"""This process's metrics. Not the library's default one, which its imports may add to."""
+
+# From a flat search over a small shard to the longest deadline that anyone sets.
+LATENCY_BUCKETS_SECONDS = (
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+)  # fmt: skip
+
+RPC_DURATION = Histogram(
+    "tandem_rpc_duration_seconds",
+    "Wall time of a call as its server saw it.",
+    ["service", "method", "code"],
+    buckets=LATENCY_BUCKETS_SECONDS,
+    registry=REGISTRY,
+)
+RPC_INFLIGHT = Gauge(
+    "tandem_rpc_inflight_count",
+    "Calls being served now.",
+    ["service"],
+    registry=REGISTRY,
+)
+SERVING = Gauge(
+    "tandem_serving",
+    "1 while the service's health says SERVING, else 0.",
+    ["service"],
+    registry=REGISTRY,
+)
+_BUILD = Info(
+    "tandem_build",
+    "Which Tandem this process runs.",
+    ["service"],
+    registry=REGISTRY,
+)
+ProcessCollector(registry=REGISTRY)
+
+
+@functools.cache
+def stage_histogram(service: str) -> Histogram:
+    """Returns `tandem_<service>_stage_duration_seconds{stage}`; the same one on every call."""
+    return Histogram(
+        f"tandem_{service}_stage_duration_seconds",
+        f"Wall time of a stage inside the {service} service.",
+        ["stage"],
+        buckets=LATENCY_BUCKETS_SECONDS,
+        registry=REGISTRY,
+    )
+
+
+def expose(service: str, host: str, port: int) -> tuple[int, Callable[[], None]]:
+    """Serves `REGISTRY` over HTTP from a thread; returns the port and what ends it.
+
+    Port 0 takes a free one. Raises OSError where the port cannot be had.
+    """
+    _BUILD.labels(service).info({"version": __version__})
+    server, thread = start_http_server(port, addr=host, registry=REGISTRY)
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return server.server_port, close

@@ -1,0 +1,30 @@
+"""The id that names one request in every service's log, on its way in and on its way out."""
+
+from __future__ import annotations
+
+import contextvars
+import re
+import uuid
+
+REQUEST_ID_KEY = "x-request-id"
+
+# Callers choose it and it goes into logs and metadata, so it has to be short and plain.
+_ACCEPTED = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+_current: contextvars.ContextVar[str] = contextvars.ContextVar("tandem_request_id", default="")
+
+
+def current_request_id() -> str:
+    """Returns the id of the request being served; "" outside of any."""
+    return _current.get()
+
+
+def bind_request_id(offered: str | None) -> str:
+    """Names the current task's request: by the caller's id where acceptable, else by a new one.
+
+    Nothing unbinds it: gRPC runs every call in a task, so in a context, of its own.
+    """
+    accepted = offered is not None and _ACCEPTED.fullmatch(offered) is not None
+    request_id = offered if offered is not None and accepted else uuid.uuid4().hex
+    _current.set(request_id)
+    return request_id

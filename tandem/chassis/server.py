@@ -1,0 +1,131 @@
+"""One process's life: bind, warm, serve, drain, leave.
+
+A service's `__main__` has this shape:
+
+    async def main() -> None:
+        settings = load_or_exit(IndexSettings, "INDEX_")
+        ...
+        await serve(name="index", address=settings.address, ...)
+
+    asyncio.run(main())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
+
+from tandem.chassis import metrics
+from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.health import Health, Probe
+from tandem.chassis.interceptors import interceptors
+from tandem.chassis.log import configure, get_logger
+
+log = get_logger(__name__)
+
+
+async def serve(
+    *,
+    name: str,
+    address: str,
+    metrics_port: int,
+    register: Callable[[grpc.aio.Server], None],
+    service_names: Sequence[str],
+    warm: Probe,
+    close: Callable[[], Awaitable[None]],
+    ready: Probe | None = None,
+    drain_notice_seconds: float = 0.0,
+    grace_seconds: float = 5.0,
+    max_inflight_count: int = 64,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
+
+    `register` adds the servicers named by `service_names` (full names, for reflection) to the
+    server, which binds `address`, a `host:port` whose host the metrics' port shares. Health is
+    NOT_SERVING until `warm` has returned (see `Health.watch`), then follows `ready`, a canary tried
+    every second. The drain: health NOT_SERVING, `drain_notice_seconds` for balancers to notice,
+    `grace_seconds` for calls to end before they are cancelled, then `close`.
+
+    Exits 1 where a port cannot be had; raises what `warm` raises other than `TandemError`.
+    """
+    # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    configure(name)
+    # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    try:
+        health = Health(name, service_names)
+        server = await make_server(name, health, register, service_names, max_inflight_count)
+        port, close_metrics = _bind(name, server, address, metrics_port)
+        try:
+            await server.start()
+            log.info("listening", address=address, port=port)
+            await _until_stopped(stopping, health.watch(warm, ready))
+        finally:
+            await health.leave()
+            log.info("draining")
+            await asyncio.sleep(drain_notice_seconds)
+            await server.stop(grace_seconds)
+            close_metrics()
+    finally:
+        await close()
+    log.info("stopped")
+
+
+async def make_server(
+    name: str,
+    health: Health,
+    register: Callable[[grpc.aio.Server], None],
+    service_names: Sequence[str],
+    max_inflight_count: int,
+) -> grpc.aio.Server:
+    """Returns a server with our interceptors, health and reflection, not yet bound or started."""
+    server = grpc.aio.server(
+        interceptors=interceptors(name, max_inflight_count), options=SERVER_OPTIONS
+    )
+    await health.register(server)
+    register(server)
+    health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+    names = (*service_names, health_name, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return server
+
+
+def _bind(
+    name: str, server: grpc.aio.Server, address: str, metrics_port: int
+) -> tuple[int, Callable[[], None]]:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        log.error("cannot listen", address=address, cause=str(error))
+        raise SystemExit(1) from error
+    try:
+        _, close_metrics = metrics.expose(name, host, metrics_port)
+    except OSError as error:
+        log.error("cannot listen", address=f"{host}:{metrics_port}", cause=str(error))
+        raise SystemExit(1) from error
+    return port, close_metrics
+
+
+async def _until_stopped(stopping: asyncio.Event, watching: Awaitable[None]) -> None:
+    watch = asyncio.ensure_future(watching)
+    stop = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({watch, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if watch.done():
+            # Warm and with no canary, or failed for good: then this raises.
+            await watch
+            await stop
+    finally:
+        for task in (watch, stop):
+            task.cancel()
+        await asyncio.gather(watch, stop, return_exceptions=True)

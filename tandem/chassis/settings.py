@@ -1,0 +1,170 @@
+"""Settings: a frozen dataclass filled from environment variables, or a start that stops by name.
+
+A service declares its own and loads them in `__main__`:
+
+    @dataclass(frozen=True, kw_only=True)
+    class EncoderSettings:
+        triton_address: str = setting("host:port of Triton's gRPC endpoint")  # must be set
+        max_inflight_count: int = setting("calls served at once", default=64)
+
+    settings = load_or_exit(EncoderSettings, "ENCODER_")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+SettingsClass = TypeVar("SettingsClass")
+
+_MISSING = dataclasses.MISSING
+
+
+class SettingsError(Exception):
+    """The environment does not give the settings; the message has one line for each fault."""
+
+
+def setting(doc: str, default: Any = _MISSING, *, secret: bool = False) -> Any:  # noqa: ANN401
+    """Declares one setting. Without a `default` it must be set; a `secret` is never shown."""
+    metadata = {"doc": doc, "secret": secret}
+    return dataclasses.field(default=default, repr=not secret, metadata=metadata)
+
+
+def load(
+    settings_class: type[SettingsClass], prefix: str, environ: Mapping[str, str]
+) -> SettingsClass:
+    """Returns the settings that `environ` gives under `prefix`.
+
+    A field `name` is the variable `<prefix>NAME`: a str, int, float, bool, or a comma-separated
+    tuple[str, ...]. Raises `SettingsError`, naming every fault at once: a variable that is missing,
+    of another type, or unknown under the prefix (a misspelt setting would be ignored without it).
+    """
+    types = typing.get_type_hints(settings_class)
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for field in _fields(settings_class):
+        variable = prefix + field.name.upper()
+        text = environ.get(variable)
+        if text is None:
+            if field.default is _MISSING:
+                faults.append(f"{variable} is not set: {field.metadata['doc']}")
+            continue
+        try:
+            values[field.name] = _parse(types[field.name], text)
+        except ValueError:
+            shown = "its value" if field.metadata["secret"] else f"'{text}'"
+            faults.append(f"{variable}: {shown} is not of type {_type_name(types[field.name])}")
+    faults += _unknown_variables(settings_class, prefix, environ)
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return settings_class(**values)
+
+
+def load_or_exit(
+    settings_class: type[SettingsClass],
+    prefix: str,
+    arguments: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> SettingsClass:
+    """Returns the process's settings; for `__main__` alone.
+
+    Where the program was called with `--settings`, prints the table of them and exits 0; where
+    they are at fault, says so on stderr and exits 2.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) == ["--settings"]:
+        print(table(settings_class, prefix))
+        raise SystemExit(0)
+    try:
+        if arguments:
+            raise SettingsError(f"unknown arguments: {' '.join(arguments)}; known: --settings")
+        return load(settings_class, prefix, os.environ if environ is None else environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def table(settings_class: type[Any], prefix: str) -> str:
+    """Returns the settings as a Markdown table: variable, type, default, meaning."""
+    types = typing.get_type_hints(settings_class)
+    rows = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for field in _fields(settings_class):
+        default = "must be set" if field.default is _MISSING else _format(field.default)
+        variable = prefix + field.name.upper()
+        rows.append(
+            f"| `{variable}` | {_type_name(types[field.name])} | {default} "
+            f"| {field.metadata['doc']} |"
+        )
+    return "\n".join(rows)
+
+
+def _fields(settings_class: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(settings_class)
+
+
+def _unknown_variables(
+    settings_class: type[Any], prefix: str, environ: Mapping[str, str]
+) -> list[str]:
+    known = [prefix + field.name.upper() for field in _fields(settings_class)]
+    faults = []
+    for variable in sorted(environ):
+        if variable.startswith(prefix) and variable not in known:
+            near = difflib.get_close_matches(variable, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            faults.append(f"{variable} is not known; {hint}")
+    return faults
+
+
+def _parse(kind: Any, text: str) -> Any:  # noqa: ANN401 (any of the kinds below)
+    parse = _PARSERS.get(kind)
+    if parse is None:
+        raise TypeError(f"a setting cannot be of type {kind}")
+    return parse(text)
+
+
+def _parse_bool(text: str) -> bool:
+    match text.strip().lower():
+        case "true" | "1" | "yes" | "on":
+            return True
+        case "false" | "0" | "no" | "off":
+            return False
+        case _:
+            raise ValueError(text)
+
+
+def _parse_float(text: str) -> float:
+    value = float(text)
+    # No setting means anything as NaN, and an infinite timeout is a missing one.
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _type_name(kind: Any) -> str:  # noqa: ANN401
+    return "comma-separated list" if kind == tuple[str, ...] else str(kind.__name__)
+
+
+def _format(value: object) -> str:
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    if not text:
+        return "empty"
+    return f"`{text.lower() if isinstance(value, bool) else text}`"
+
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: _parse_float,
+    bool: _parse_bool,
+    tuple[str, ...]: _parse_list,
+}

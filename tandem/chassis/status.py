@@ -1,0 +1,127 @@
+"""Named errors to gRPC statuses and back: the one table, and both directions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    Overloaded,
+    ServiceUnavailable,
+    TandemError,
+    error_from_reason,
+)
+
+ERROR_DOMAIN = "tandem"
+REASON_KEY = "tandem-reason"
+RETRY_DELAY_SECONDS = 0.1
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+# gRPC refuses a call whose metadata is over 8 KiB in all, and the message travels twice.
+_MAX_TEXT_CHARACTERS = 512
+
+STATUS_CODES: Mapping[str, grpc.StatusCode] = {
+    "REQUEST_MALFORMED": grpc.StatusCode.INVALID_ARGUMENT,
+    "CONTENT_MISSING": grpc.StatusCode.INVALID_ARGUMENT,
+    "TEXT_EMPTY": grpc.StatusCode.INVALID_ARGUMENT,
+    "TEXT_TOO_LONG": grpc.StatusCode.INVALID_ARGUMENT,
+    "IMAGE_UNREADABLE": grpc.StatusCode.INVALID_ARGUMENT,
+    "IMAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
+    "K_OUT_OF_RANGE": grpc.StatusCode.INVALID_ARGUMENT,
+    "BATCH_SIZE_OUT_OF_RANGE": grpc.StatusCode.INVALID_ARGUMENT,
+    "INDEX_ID_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "INDEX_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "ITEM_ID_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "ITEM_ID_DUPLICATE": grpc.StatusCode.INVALID_ARGUMENT,
+    "EMBEDDING_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "TOKENS_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "MODEL_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
+    "MODEL_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "MODEL_OUTPUT_INVALID": grpc.StatusCode.INTERNAL,
+    "SERVICE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "OVERLOADED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STORE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "DEADLINE_EXCEEDED": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "ITEM_CORRUPT": grpc.StatusCode.DATA_LOSS,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+
+
+async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoReturn:
+    """Ends the call with `error`: its code and message, and three things in trailing metadata.
+
+    A google.rpc.Status with ErrorInfo (and RetryInfo for OVERLOADED), the bare reason for callers
+    that know no google.rpc, and the request id.
+    """
+    code = STATUS_CODES[error.reason]
+    message = _plain(error.message)
+    metadata = (
+        (_DETAILS_KEY, _rich_status(code, message, error).SerializeToString()),
+        (REASON_KEY, error.reason),
+        (REQUEST_ID_KEY, current_request_id()),
+    )
+    await context.abort(code, message, metadata)
+    raise AssertionError("context.abort returned")
+
+
+def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError:
+    """Returns what a failed call to `service` means, in its own words where it named a reason."""
+    metadata = dict(rpc_error.trailing_metadata() or ())
+    details = rpc_error.details() or "no details"
+    if reason := metadata.get(REASON_KEY):
+        return error_from_reason(reason, details, _error_metadata(metadata.get(_DETAILS_KEY, b"")))
+    match rpc_error.code():
+        case grpc.StatusCode.UNAVAILABLE:
+            return ServiceUnavailable(service=service, why=details)
+        # Nobody but a deadline cancels a call while its caller still waits for it.
+        case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
+            return DeadlineExceeded(what=f"a call to {service}")
+        case code:
+            return InternalFault(why=f"{service} answered {code.name}: {details}")
+
+
+def _rich_status(code: grpc.StatusCode, message: str, error: TandemError) -> status_pb2.Status:
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason,
+        domain=ERROR_DOMAIN,
+        metadata={key: _plain(value) for key, value in error.metadata.items()},
+    )
+    status = status_pb2.Status(code=code.value[0], message=message, details=[_packed(info)])
+    if isinstance(error, Overloaded):
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(round(RETRY_DELAY_SECONDS * 1e9))
+        status.details.append(_packed(retry))
+    return status
+
+
+def _packed(detail: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    return packed
+
+
+def _error_metadata(status_bytes: bytes) -> dict[str, str]:
+    try:
+        status = status_pb2.Status.FromString(status_bytes)
+    except DecodeError:
+        # The reason and the message are there all the same.
+        return {}
+    info = error_details_pb2.ErrorInfo()
+    for detail in status.details:
+        if detail.Unpack(info):
+            return dict(info.metadata)
+    return {}
+
+
+def _plain(text: str) -> str:
+    # Lone surrogates, from a file name for example, do not encode.
+    return text.encode("utf-8", "replace").decode()[:_MAX_TEXT_CHARACTERS]

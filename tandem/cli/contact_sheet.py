@@ -1,0 +1,117 @@
+"""One picture of several searches: each query, what was retrieved, and what reranking made of it."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from tandem.client import FoundItem
+from tandem.content import ImageContent, TextContent
+
+SHOWN_COUNT = 5
+
+_TILE = 112
+_GAP = 8
+_QUERY_WIDTH = 250
+_LABEL_HEIGHT = 18
+_HEADER_HEIGHT = 34
+_TEXT = "#1c2733"
+_MUTED = "#66727f"
+_RIGHT = "#1a9850"
+_EDGE = "#c9d1d9"
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRow:
+    """One query with its answer's id and all items that a search returned for it."""
+
+    query: str | bytes
+    note: str
+    answer_id: str
+    items: Sequence[FoundItem]
+
+
+def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
+    """Writes a PNG: a row a query, the five first before and after reranking, the answer in green."""
+    strip_width = SHOWN_COUNT * (_TILE + _GAP)
+    row_height = _TILE + _LABEL_HEIGHT + 2 * _GAP
+    width = _QUERY_WIDTH + 2 * strip_width + 4 * _GAP
+    sheet = Image.new("RGB", (width, _HEADER_HEIGHT + len(rows) * row_height + _GAP), "#f6f8fa")
+    draw = ImageDraw.Draw(sheet)
+    before_x = _QUERY_WIDTH + _GAP
+    after_x = before_x + strip_width + 2 * _GAP
+    for x, title in ((_GAP, "query"), (before_x, "retrieved (BE)"), (after_x, "reranked (CE)")):
+        draw.text((x, 10), title, fill=_MUTED, font=_font(14))
+    for number, row in enumerate(rows):
+        top = _HEADER_HEIGHT + number * row_height
+        draw.line((0, top - _GAP // 2, width, top - _GAP // 2), fill=_EDGE)
+        _draw_query(sheet, draw, row, top)
+        for x, order in ((before_x, _retrieved), (after_x, _reranked)):
+            for place, item in enumerate(sorted(row.items, key=order)[:SHOWN_COUNT]):
+                left = x + place * (_TILE + _GAP)
+                _draw_item(sheet, draw, item, (left, top), item.item_id == row.answer_id)
+                score = item.similarity if order is _retrieved else item.match_logit
+                label = "" if score is None else f"{score:+.2f}"
+                draw.text((left + 2, top + _TILE + 2), label, fill=_MUTED, font=_font(12))
+    sheet.save(path)
+
+
+def _retrieved(item: FoundItem) -> int:
+    return item.retrieve_rank
+
+
+def _reranked(item: FoundItem) -> int:
+    return item.final_rank
+
+
+def _draw_query(sheet: Image.Image, draw: ImageDraw.ImageDraw, row: SheetRow, top: int) -> None:
+    if isinstance(row.query, bytes):
+        sheet.paste(_picture(row.query), (_GAP, top))
+        draw.text((_GAP + _TILE + _GAP, top + 4), row.note, fill=_MUTED, font=_font(13))
+        return
+    draw.text((_GAP, top + 4), row.note, fill=_MUTED, font=_font(13))
+    _draw_wrapped(draw, row.query, (_GAP, top + 24), _QUERY_WIDTH - 2 * _GAP, 16)
+
+
+def _draw_item(
+    sheet: Image.Image,
+    draw: ImageDraw.ImageDraw,
+    item: FoundItem,
+    corner: tuple[int, int],
+    is_answer: bool,
+) -> None:
+    left, top = corner
+    if isinstance(item.content, ImageContent):
+        sheet.paste(_picture(item.content.image_bytes), corner)
+    elif isinstance(item.content, TextContent):
+        draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
+        _draw_wrapped(draw, item.content.text, (left + 5, top + 5), _TILE - 10, 12)
+    box = (left, top, left + _TILE - 1, top + _TILE - 1)
+    draw.rectangle(box, outline=_RIGHT if is_answer else _EDGE, width=4 if is_answer else 1)
+
+
+def _draw_wrapped(
+    draw: ImageDraw.ImageDraw, text: str, corner: tuple[int, int], width: int, size: int
+) -> None:
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and draw.textlength(longer, font=_font(size)) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    draw.multiline_text(corner, "\n".join(lines), fill=_TEXT, font=_font(size), spacing=3)
+
+
+def _picture(image_bytes: bytes) -> Image.Image:
+    picture = Image.open(io.BytesIO(image_bytes)).convert("RGB")
+    return picture.resize((_TILE, _TILE), Image.Resampling.LANCZOS)
+
+
+@cache
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    # Pillow's own font lacks most accents, and a machine need not have any font at all.
+    return ImageFont.truetype(Path(__file__).with_name("fonts") / "DejaVuSans.ttf", size)

@@ -1,0 +1,71 @@
+"""`tandem ingest`: a corpus into an index, with its errors item by item."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from tandem.cli.addresses import ADDRESS
+from tandem.cli.console import errors, out, progress_bar
+from tandem.cli.corpora import open_corpus
+from tandem.client import Client
+from tandem.corpus.records import Record
+
+_SHOWN_ERROR_COUNT = 10
+
+
+def ingest(
+    corpus: Annotated[
+        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file with images/ beside it")
+    ],
+    index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
+    split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
+    count: Annotated[int | None, typer.Option(help="pictures; scenes take 2,000 unless told")] = None,
+    seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
+    address: ADDRESS = "127.0.0.1:7400",
+) -> None:
+    """Ingests a corpus: its pictures and, as items of their own, their captions."""
+    records = open_corpus(corpus, split, seed, count)
+    with Client(address) as client:
+        failure_count = ingest_items(client, index, record_items(records, captions), total=None)
+    if failure_count:
+        raise typer.Exit(1)
+
+
+def ingest_items(
+    client: Client, index_id: str, items: Iterable[tuple[str, str | bytes]], total: int | None
+) -> int:
+    """Ingests with a progress bar; prints and returns how many items were refused."""
+    start_time = time.monotonic()
+    stored_count = failure_count = 0
+    with progress_bar("items") as bar:
+        task = bar.add_task(f"ingest into {index_id}", total=total, rate=0.0)
+        for outcome in client.ingest(items, index_id=index_id):
+            if outcome.error is None:
+                stored_count += 1
+            else:
+                failure_count += 1
+                if failure_count <= _SHOWN_ERROR_COUNT:
+                    name = outcome.item_id or "(no id)"
+                    errors.print(f"{name}: {outcome.error.reason}: {outcome.error.message}")
+            done = stored_count + failure_count
+            bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
+    seconds = time.monotonic() - start_time
+    out.print(
+        f"{stored_count:,} items stored, {failure_count:,} refused, in {seconds:.1f} s "
+        f"({stored_count / seconds:.0f} items/s)"
+    )
+    return failure_count
+
+
+def record_items(
+    records: Iterable[Record], with_captions: bool
+) -> Iterator[tuple[str, str | bytes]]:
+    """Yields each record's picture and, if asked to, its captions as items of their own."""
+    for record in records:
+        yield record.record_id, record.image.read()
+        if with_captions:
+            for caption in record.captions:
+                yield caption.caption_id, caption.text

@@ -1,0 +1,73 @@
+"""`tandem search`: one query, and how each item came to its place."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tandem.cli.addresses import ADDRESS
+from tandem.cli.console import out
+from tandem.client import Client, FoundItem, SearchResult
+from tandem.content import TextContent
+
+
+def search(
+    text: Annotated[str | None, typer.Argument(help="what to find pictures of")] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(help="a picture to find texts for", exists=True, dir_okay=False),
+    ] = None,
+    index: Annotated[str, typer.Option(help="index to search")] = "scenes",
+    retrieve_k: Annotated[int | None, typer.Option(help="items the bi-encoder retrieves")] = None,
+    rerank_k: Annotated[int | None, typer.Option(help="of these, items to rerank")] = None,
+    return_n: Annotated[int | None, typer.Option(help="items to show")] = None,
+    rerank: Annotated[bool, typer.Option(help="let the cross-encoder reorder them")] = True,
+    address: ADDRESS = "127.0.0.1:7400",
+) -> None:
+    """Finds pictures by a text, or texts by a picture."""
+    if (text is None) == (image is None):
+        raise typer.BadParameter("give a text or --image FILE, one of the two")
+    query: str | bytes = image.read_bytes() if image else text or ""
+    with Client(address) as client:
+        result = client.search(
+            query,
+            index_id=index,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=not rerank,
+            content_included=image is not None,
+        )
+    print_result(result)
+
+
+def print_result(result: SearchResult, count: int | None = None) -> None:
+    """Prints the items, or the first `count`, as a table and the stages' times as a line."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("rank", "was", "similarity", "CE logit", "probability"):
+        table.add_column(heading, justify="right")
+    table.add_column("item")
+    for item in result.items[:count]:
+        table.add_row(
+            str(item.final_rank),
+            str(item.retrieve_rank),
+            f"{item.similarity:.3f}",
+            "" if item.match_logit is None else f"{item.match_logit:+.2f}",
+            "" if item.match_probability is None else f"{item.match_probability:.3f}",
+            _named(item),
+        )
+    out.print(table)
+    seconds = result.seconds
+    out.print(
+        f"encode {seconds.encode * 1e3:.1f} ms, retrieve {seconds.retrieve * 1e3:.1f} ms, "
+        f"rerank {seconds.rerank * 1e3:.1f} ms, fetch {seconds.fetch * 1e3:.1f} ms, "
+        f"total {seconds.total * 1e3:.1f} ms; model {result.model_fingerprint[:12]}",
+        highlight=False,
+    )
+
+
+def _named(item: FoundItem) -> str:
+    if isinstance(item.content, TextContent):
+        return f"{item.item_id}: {item.content.text}"
+    return item.item_id

@@ -1,0 +1,288 @@
+"""All of Tandem on one machine: Triton and every service, each a process on loopback."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem.model_io.triton_server import TritonServer
+
+_HOST = "127.0.0.1"
+_STOP_SECONDS = 10.0
+# torch and glibc hand large blocks back to the kernel and fault them in again at each call
+# unless told to keep them: 2 to 3 times the time of an inference.
+_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
+
+
+class StackFailed(Exception):
+    """A process of the stack did not come up, or died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where each process listens; every service's metrics are `metrics_offset` above it."""
+
+    orchestrator: int
+    encoder: int
+    index: tuple[int, ...]
+    rerank: tuple[int, ...]
+    triton: int
+    metrics: Mapping[int, int]
+    """The metrics port of each of the ports above."""
+
+    @classmethod
+    def fixed(cls, shard_count: int) -> "Ports":
+        """Returns the documented ports."""
+        index = tuple(7420 + number for number in range(shard_count))
+        rerank = tuple(7430 + number for number in range(shard_count))
+        every = (7400, 7410, *index, *rerank, 7440)
+        return cls(7400, 7410, index, rerank, 7440, {port: port + 100 for port in every})
+
+    @classmethod
+    def free(cls, shard_count: int) -> "Ports":
+        """Returns ports that are free now, for stacks that run side by side."""
+        count = 3 + 2 * shard_count
+        found = list(_free_ports(2 * count))
+        serving, metrics = found[:count], found[count:]
+        return cls(
+            orchestrator=serving[0],
+            encoder=serving[1],
+            triton=serving[2],
+            index=tuple(serving[3 : 3 + shard_count]),
+            rerank=tuple(serving[3 + shard_count :]),
+            metrics=dict(zip(serving, metrics, strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One process, for a table."""
+
+    name: str
+    address: str
+    metrics_url: str
+    pid: int
+
+
+class LocalStack:
+    """Starts, watches and stops the processes. Use it in a with statement."""
+
+    def __init__(self, data_folder: Path, model_repository: Path, ports: Ports) -> None:
+        """Stores and logs go into `data_folder`; nothing is started yet."""
+        self.ports = ports
+        self._data_folder = data_folder
+        self._model_repository = model_repository
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._triton: TritonServer | None = None
+        self._should_stop: Callable[[], bool] = lambda: False
+
+    @property
+    def address(self) -> str:
+        """host:port of the orchestrator."""
+        return _address(self.ports.orchestrator)
+
+    def start(
+        self, timeout_seconds: float = 90.0, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Returns when every service is serving.
+
+        Raises StackFailed with the log that says why not, or because `should_stop` turned true.
+        """
+        self._should_stop = should_stop
+        (self._data_folder / "logs").mkdir(parents=True, exist_ok=True)
+        deadline_time = time.monotonic() + timeout_seconds
+        try:
+            self.start_triton()
+            for name in self.service_names():
+                self.start_service(name)
+            for name in self.service_names():
+                self.wait_until_serving(name, deadline_time)
+        except BaseException:
+            self.stop()
+            raise
+
+    def service_names(self) -> list[str]:
+        """Returns the services in the order of a query's path, entry last."""
+        shards = range(len(self.ports.index))
+        return [
+            "encoder",
+            *(f"index-{number}" for number in shards),
+            *(f"rerank-{number}" for number in shards),
+            "orchestrator",
+        ]
+
+    def start_triton(self) -> None:
+        """Starts Triton; returns when its models are ready."""
+        self._triton = TritonServer(
+            model_repository=self._model_repository,
+            grpc_port=self.ports.triton,
+            metrics_port=self.ports.metrics[self.ports.triton],
+            log_path=self._log_path("triton"),
+        )
+        self._triton.start()
+
+    def stop_triton(self) -> None:
+        """Stops Triton alone."""
+        if self._triton:
+            self._triton.stop()
+            self._triton = None
+
+    def start_service(self, name: str) -> None:
+        """Starts one service's process."""
+        module, environment = self._command(name)
+        log = self._log_path(name).open("ab")
+        with log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, "-m", module],
+                env=_clean_environment() | _ALLOCATOR | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Its own group: Ctrl-C at the terminal goes to us alone, and we stop in order.
+                start_new_session=True,
+            )
+
+    def wait_until_serving(self, name: str, deadline_time: float) -> None:
+        """Returns once the service's health says SERVING; `deadline_time` is monotonic."""
+        with grpc.insecure_channel(_address(self._port(name))) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            while not _is_serving(health):
+                if self._processes[name].poll() is not None:
+                    raise StackFailed(f"{name} died\n{self._log_tail(name)}")
+                if self._should_stop():
+                    raise StackFailed("told to stop while starting")
+                if time.monotonic() > deadline_time:
+                    raise StackFailed(f"{name} is not serving yet\n{self._log_tail(name)}")
+                time.sleep(0.1)
+
+    def kill_service(self, name: str) -> None:
+        """Ends one service with no chance to clean up, as a crash would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def dead_process(self) -> str | None:
+        """Returns the name and last words of a process that has ended by itself, if any has."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
+        if self._triton and not self._triton.is_running():
+            return f"triton ended\n{self._log_tail('triton')}"
+        return None
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """Yields every running process."""
+        for name in reversed(self.service_names()):
+            yield self._endpoint(name, self._port(name), self._processes[name].pid)
+        if self._triton:
+            yield self._endpoint("triton", self.ports.triton, self._triton.pid)
+
+    def stop(self) -> None:
+        """Stops everything, entry first, and returns when no process is left."""
+        for name in reversed(list(self._processes)):
+            process = self._processes[name]
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline_time = time.monotonic() + _STOP_SECONDS
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, deadline_time - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        self.stop_triton()
+
+    def __enter__(self) -> "LocalStack":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def metrics_url(self, name: str) -> str:
+        """Returns where Prometheus finds a service's, or "triton"'s, metrics."""
+        port = self.ports.triton if name == "triton" else self._port(name)
+        return f"http://{_address(self.ports.metrics[port])}/metrics"
+
+    def store_path(self, shard: int) -> Path:
+        """Returns the folder of a shard's item store."""
+        return self._data_folder / f"shard-{shard}"
+
+    def _command(self, name: str) -> tuple[str, dict[str, str]]:
+        """Returns the module that `name` runs and its settings."""
+        kind, _, number = name.partition("-")
+        port = self._port(name)
+        prefix = kind.upper()
+        settings = {"ADDRESS": _address(port), "METRICS_PORT": str(self.ports.metrics[port])}
+        if kind in ("encoder", "rerank"):
+            settings["TRITON_ADDRESS"] = _address(self.ports.triton)
+            settings["MODEL_REPOSITORY"] = str(self._model_repository)
+        if kind in ("index", "rerank"):
+            settings["STORE_PATH"] = str(self.store_path(int(number)))
+            settings["SHARD_NUMBER"] = number
+            settings["SHARD_COUNT"] = str(len(self.ports.index))
+        if kind == "orchestrator":
+            settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
+            settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
+            settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
+        return f"{kind}_svc", {f"{prefix}_{key}": value for key, value in settings.items()}
+
+    def _port(self, name: str) -> int:
+        kind, _, number = name.partition("-")
+        match kind:
+            case "index":
+                return self.ports.index[int(number)]
+            case "rerank":
+                return self.ports.rerank[int(number)]
+            case "encoder":
+                return self.ports.encoder
+            case _:
+                return self.ports.orchestrator
+
+    def _endpoint(self, name: str, port: int, pid: int) -> Endpoint:
+        return Endpoint(name, _address(port), self.metrics_url(name), pid)
+
+    def _log_path(self, name: str) -> Path:
+        return self._data_folder / "logs" / f"{name}.log"
+
+    def _log_tail(self, name: str) -> str:
+        path = self._log_path(name)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join([f"the end of {path}:", *lines[-8:]])
+
+
+def _address(port: int) -> str:
+    return f"{_HOST}:{port}"
+
+
+def _clean_environment() -> dict[str, str]:
+    """The caller's environment less other services' settings, which would be refused as unknown."""
+    prefixes = ("ENCODER_", "INDEX_", "RERANK_", "ORCHESTRATOR_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
+
+
+def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
+    try:
+        response = health.Check(health_pb2.HealthCheckRequest(), timeout=1.0)
+    except grpc.RpcError:
+        return False
+    return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    """Yields different ports that nobody listens on."""
+    with ExitStack() as open_sockets:
+        for _ in range(count):
+            listener = open_sockets.enter_context(socket.socket())
+            listener.bind((_HOST, 0))
+            yield listener.getsockname()[1]
+
+

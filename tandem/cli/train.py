@@ -1,0 +1,42 @@
+"""`tandem train`: a recipe into a checkpoint."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tandem.cli.console import out
+from tandem.training.recipes import RECIPES, recipe_named
+from tandem.training.train import train as run_training
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}")],
+    folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
+    seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+) -> None:
+    """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
+    chosen = recipe_named(recipe, seed)
+    target = folder / recipe
+    start_time = time.monotonic()
+    with Progress(
+        TextColumn("{task.description:12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=out,
+    ) as bar:
+        tasks = {}
+
+        def show(stage: str, step: int, step_count: int, note: str) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=step_count, note="")
+            bar.update(tasks[stage], completed=step, note=note)
+            if "dev" in note:
+                bar.console.print(f"{time.monotonic() - start_time:8.0f} s  step {step:,}: {note}")
+
+        recall = run_training(chosen, target, show)
+    out.print(f"{target}: dev R@1 {recall.be_r1:.1f} by BE, {recall.ce_r1:.1f} by BE + CE")

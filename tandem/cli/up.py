@@ -1,0 +1,56 @@
+"""`tandem up`: everything on this machine, until Ctrl-C."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tandem.cli.console import errors, out
+from tandem.cli.stack import LocalStack, Ports, StackFailed
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export import export_if_stale
+
+DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
+REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
+
+
+def up(
+    data: DATA = Path(".tandem"),
+    model_repository: REPOSITORY = Path("model_repository"),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="checkpoint to serve; the shipped one unless given")
+    ] = None,
+    shards: Annotated[int, typer.Option(help="index shards", min=1, max=8)] = 2,
+) -> None:
+    """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
+    export_if_stale(checkpoint or default_checkpoint(), model_repository)
+    # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    with LocalStack(data.resolve(), model_repository.resolve(), Ports.fixed(shards)) as stack:
+        try:
+            stack.start(should_stop=stopping.is_set)
+        except StackFailed as error:
+            errors.print(str(error), markup=False)
+            raise typer.Exit(1) from error
+        print_endpoints(stack)
+        out.print("Ctrl-C stops everything.")
+        while not stopping.wait(0.5):
+            if dead := stack.dead_process():
+                errors.print(dead, markup=False)
+                raise typer.Exit(1)
+    out.print("stopped")
+
+
+def print_endpoints(stack: LocalStack) -> None:
+    """Prints where each process listens."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("service", "gRPC", "metrics", "pid"):
+        table.add_column(heading)
+    for endpoint in stack.endpoints():
+        table.add_row(endpoint.name, endpoint.address, endpoint.metrics_url, str(endpoint.pid))
+    out.print(table)

@@ -1,0 +1,21 @@
+"""The Python SDK. Needs grpcio and protobuf, nothing else of Tandem's extras.
+
+    with Client("127.0.0.1:7400") as client:
+        for item in client.search("two dogs left of one umbrella", index_id="scenes").items:
+            print(item.final_rank, item.item_id)
+
+Errors are those of `tandem.errors`, by name.
+"""
+
+from tandem.client.async_client import AsyncClient
+from tandem.client.client import Client
+from tandem.client.results import FoundItem, IngestOutcome, SearchResult, StageSeconds
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "FoundItem",
+    "IngestOutcome",
+    "SearchResult",
+    "StageSeconds",
+]

@@ -1,0 +1,107 @@
+"""The SDK for programs without an event loop."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from tandem.client.requests import (
+    CHANNEL_OPTIONS,
+    IngestRequests,
+    Query,
+    error_of,
+    request_metadata,
+    search_request,
+)
+from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
+from tandem.content import Modality
+from tandem.v1 import search_service_pb2, search_service_pb2_grpc
+
+
+class Client:
+    """Calls one Tandem. One connection; close it or use it in a with statement."""
+
+    def __init__(self, address: str, timeout_seconds: float = 10.0) -> None:
+        """`address` is host:port of an orchestrator; nothing is sent before the first call."""
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
+
+    def search(
+        self,
+        query: Query,
+        *,
+        index_id: str,
+        target_modality: Modality | None = None,
+        retrieve_k: int | None = None,
+        rerank_k: int | None = None,
+        return_n: int | None = None,
+        rerank_disabled: bool = False,
+        content_included: bool = False,
+    ) -> SearchResult:
+        """Returns the items that match a text or a picture, best first.
+
+        Finds images by text and texts by image unless `target_modality` says otherwise. Raises a
+        TandemError by name.
+        """
+        request = search_request(
+            query,
+            index_id=index_id,
+            target_modality=target_modality,
+            retrieve_k=retrieve_k,
+            rerank_k=rerank_k,
+            return_n=return_n,
+            rerank_disabled=rerank_disabled,
+            content_included=content_included,
+        )
+        try:
+            response = self._stub.SearchItems(
+                request, timeout=self._timeout_seconds, metadata=request_metadata()
+            )
+        except grpc.RpcError as error:
+            raise error_of(error, self._address) from error
+        return search_result(response)
+
+    def ingest(
+        self, items: Iterable[tuple[str, Query]], *, index_id: str, batch_item_count: int = 32
+    ) -> Iterator[IngestOutcome]:
+        """Stores (item id, content) pairs; yields each one's outcome, in their order.
+
+        An item that is refused does not stop the others. Reads `items` only as fast as the server
+        takes them. Raises a TandemError if the stream itself fails; what was yielded without an
+        error until then is stored.
+        """
+        requests = IngestRequests(items, index_id, batch_item_count)
+        try:
+            for response in self._stub.IngestItems(iter(requests), metadata=request_metadata()):
+                yield from ingest_outcomes(response)
+        except grpc.RpcError as error:
+            raise (requests.error or error_of(error, self._address)) from error
+
+    def remove(self, item_ids: Iterable[str], *, index_id: str) -> int:
+        """Deletes items by id and returns how many of them were there."""
+        request = search_service_pb2.RemoveItemsRequest(index_id=index_id, item_ids=item_ids)
+        try:
+            response = self._stub.RemoveItems(
+                request, timeout=self._timeout_seconds, metadata=request_metadata()
+            )
+        except grpc.RpcError as error:
+            raise error_of(error, self._address) from error
+        return int(response.removed_count)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

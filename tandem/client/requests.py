@@ -1,0 +1,134 @@
+"""What the SDK's calls send, and how it reads a refusal. Shared by both clients."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import grpc
+
+from tandem.content import Modality
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ItemIdInvalid,
+    ServiceUnavailable,
+    TandemError,
+    error_from_reason,
+)
+from tandem.identifiers import check_index_id
+from tandem.v1 import content_pb2, search_service_pb2
+
+Query = str | bytes
+"""A text, or the bytes of a JPEG, PNG or WebP file."""
+
+MAX_BATCH_ITEM_COUNT = 64
+# The server takes 64 MiB a message; half leaves room for a large last picture.
+_MAX_BATCH_BYTES = 32 * 2**20
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", 64 * 2**20),
+    ("grpc.max_receive_message_length", 64 * 2**20),
+)
+
+_MODALITIES = {
+    None: content_pb2.MODALITY_UNSPECIFIED,
+    Modality.TEXT: content_pb2.MODALITY_TEXT,
+    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
+}
+
+
+def search_request(
+    query: Query,
+    *,
+    index_id: str,
+    target_modality: Modality | None,
+    retrieve_k: int | None,
+    rerank_k: int | None,
+    return_n: int | None,
+    rerank_disabled: bool,
+    content_included: bool,
+) -> search_service_pb2.SearchItemsRequest:
+    """Returns the message; what is None is left to the server's default."""
+    return search_service_pb2.SearchItemsRequest(
+        query=_content(query),
+        index_id=index_id,
+        target_modality=_MODALITIES[target_modality],
+        retrieve_k=retrieve_k,
+        rerank_k=rerank_k,
+        return_n=return_n,
+        rerank_disabled=rerank_disabled,
+        content_included=content_included,
+    )
+
+
+class IngestRequests:
+    """The batches of one ingest stream, and the error that ended them early, if one did.
+
+    gRPC reads the batches in a thread of its own and tells nobody what they raise, so the caller
+    asks here when the stream breaks.
+    """
+
+    def __init__(
+        self, items: Iterable[tuple[str, Query]], index_id: str, batch_item_count: int
+    ) -> None:
+        """Raises IndexIdInvalid at once; ids and contents are judged by the server, one by one."""
+        self._items = iter(items)
+        self._index_id = check_index_id(index_id)
+        self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
+        try:
+            while batch := list(islice(self._items, self._batch_item_count)):
+                yield from _split_by_bytes(batch, self._index_id)
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def request_metadata() -> tuple[tuple[str, str], ...]:
+    """Returns metadata with a new request id, by which every service's log names this call."""
+    return (("x-request-id", uuid.uuid4().hex),)
+
+
+def error_of(error: grpc.RpcError, target: str) -> TandemError:
+    """Returns the named error that a failed call carries."""
+    metadata = _text_metadata(error.trailing_metadata())
+    code, details = error.code(), error.details() or ""
+    if reason := metadata.get("tandem-reason"):
+        return error_from_reason(reason, details, {})
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(what=f"the call to {target}")
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return ServiceUnavailable(service=target, why=details)
+    return InternalFault(why=f"{target} answered {code.name}: {details}")
+
+
+def _split_by_bytes(
+    batch: list[tuple[str, Query]], index_id: str
+) -> Iterator[search_service_pb2.IngestItemsRequest]:
+    request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+    byte_count = 0
+    for item_id, content in batch:
+        if request.items and byte_count + len(content) > _MAX_BATCH_BYTES:
+            yield request
+            request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+            byte_count = 0
+        byte_count += len(content)
+        try:
+            request.items.add(item_id=item_id).content.CopyFrom(_content(content))
+        except UnicodeEncodeError as error:
+            why = "it or its text has a surrogate that UTF-8 cannot carry"
+            raise ItemIdInvalid(item_id=repr(item_id), why=why) from error
+    yield request
+
+
+def _content(query: Query) -> content_pb2.Content:
+    if isinstance(query, str):
+        return content_pb2.Content(text=query)
+    return content_pb2.Content(image=query)
+
+
+def _text_metadata(metadata: object) -> Mapping[str, str]:
+    pairs = metadata if metadata is not None else ()
+    return {key: value for key, value in pairs if isinstance(value, str)}  # type: ignore[attr-defined]

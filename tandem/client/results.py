@@ -1,0 +1,110 @@
+"""What the SDK's calls give back: the contract's answers as plain Python."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from google.protobuf.duration_pb2 import Duration
+
+from tandem.content import Content, ImageContent, TextContent
+from tandem.errors import TandemError, error_from_reason
+from tandem.v1 import content_pb2, error_reason_pb2, search_service_pb2
+
+_REASON_PREFIX = "ERROR_REASON_"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItem:
+    """One item of a search."""
+
+    item_id: str
+    similarity: float
+    """The bi-encoder's cosine, -1 to 1."""
+    match_logit: float | None
+    """The cross-encoder's log odds of a match; None where it did not score."""
+    match_probability: float | None
+    retrieve_rank: int
+    """Place in the bi-encoder's order, from 1."""
+    final_rank: int
+    """Place in the answer, from 1."""
+    content: Content | None
+    """None unless the search asked for contents."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeconds:
+    """Where the time of a search went, as the orchestrator saw it."""
+
+    encode: float
+    retrieve: float
+    rerank: float
+    fetch: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The items found, best first."""
+
+    items: tuple[FoundItem, ...]
+    model_fingerprint: str
+    seconds: StageSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOutcome:
+    """What became of one item: stored durably, unless there is an error."""
+
+    item_id: str
+    error: TandemError | None
+
+
+def search_result(response: search_service_pb2.SearchItemsResponse) -> SearchResult:
+    """Returns the answer of SearchItems."""
+    durations = response.durations
+    return SearchResult(
+        tuple(_found_item(item) for item in response.items),
+        response.model_fingerprint,
+        StageSeconds(
+            encode=_seconds(durations.encode_duration),
+            retrieve=_seconds(durations.retrieve_duration),
+            rerank=_seconds(durations.rerank_duration),
+            fetch=_seconds(durations.fetch_duration),
+            total=_seconds(durations.total_duration),
+        ),
+    )
+
+
+def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
+    """Yields the outcomes of one batch, in its order."""
+    for result in response.results:
+        error = None
+        if result.HasField("error"):
+            name = error_reason_pb2.ErrorReason.Name(result.error.reason)
+            error = error_from_reason(name.removeprefix(_REASON_PREFIX), result.error.message, {})
+        yield IngestOutcome(result.item_id, error)
+
+
+def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
+    return FoundItem(
+        item_id=item.item_id,
+        similarity=item.similarity,
+        match_logit=item.match_logit if item.HasField("match_logit") else None,
+        match_probability=item.match_probability if item.HasField("match_probability") else None,
+        retrieve_rank=item.retrieve_rank,
+        final_rank=item.final_rank,
+        content=_content(item.content) if item.HasField("content") else None,
+    )
+
+
+def _content(content: content_pb2.Content) -> Content | None:
+    match content.WhichOneof("data"):
+        case "text":
+            return TextContent(content.text)
+        case "image":
+            return ImageContent(content.image)
+        case _:
+            return None
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos * 1e-9

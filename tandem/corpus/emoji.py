@@ -1,0 +1,141 @@
+"""Emoji drawings: 1,638 concepts in up to six styles, named in four languages.
+
+The files lie in `drawings/`, made by pack_drawings.py. One zip a style holds `<codepoints>.webp`,
+128 px on white; `concepts.json.gz` says once a concept what it is called and which split it is in.
+"""
+
+import gzip
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tandem.corpus.records import Caption, Record
+
+ConceptSplit = Literal["train", "val", "test"]
+Split = Literal["train", "val", "val_style", "test", "test_style"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+# No training sees this style, so that test_style can ask for known things drawn in an unknown way.
+HELD_OUT_STYLE = "fluent-3d"
+
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """What a drawing shows, whatever its style."""
+
+    codepoints: str
+    """Lower-case hexadecimal, joined by hyphens: "1f415-200d-1f9ba"."""
+    char: str
+    category: str
+    split: ConceptSplit
+    names: Mapping[str, str]
+    """One name a language."""
+    keywords: Mapping[str, tuple[str, ...]]
+    """Related words by language; a language that has none is absent."""
+
+
+class Drawings:
+    """All drawings, in memory (15 MB). Read-only: threads and forked processes may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.concepts = _read_concepts(folder / "concepts.json.gz")
+        """By code points, in their order."""
+        # Read whole: an open ZipFile would share its file position with every forked process.
+        self._webp = {path.stem: _read_zip(path) for path in folder.glob("*.zip")}
+        self.styles = tuple(sorted(self._webp))
+
+    def has(self, codepoints: str, style: str) -> bool:
+        """Returns whether this concept was drawn in this style."""
+        return codepoints in self._webp.get(style, {})
+
+    def webp_bytes(self, codepoints: str, style: str) -> bytes:
+        """Returns a drawing as a WebP file. Raises KeyError if there is none."""
+        if not self.has(codepoints, style):
+            raise KeyError(f"no drawing of {codepoints!r} in style {style!r}; ask has() first")
+        return self._webp[style][codepoints]
+
+
+@cache
+def open_drawings() -> Drawings:
+    """Returns the drawings of this package; the first call reads them."""
+    return Drawings(Path(__file__).with_name("drawings"))
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingImage:
+    """An image source that names its drawing."""
+
+    codepoints: str
+    style: str
+
+    def read(self) -> bytes:
+        """Returns the drawing as a WebP file."""
+        return open_drawings().webp_bytes(self.codepoints, self.style)
+
+
+def drawing_split(concept_split: ConceptSplit, style: str) -> Split:
+    """Returns the split of a drawing.
+
+    test is the concepts no training saw, in every style; test_style is the concepts of train in
+    the held-out style. val_style is what val is, in the held-out style.
+    """
+    if style != HELD_OUT_STYLE or concept_split == "test":
+        return concept_split
+    return "test_style" if concept_split == "train" else "val_style"
+
+
+def emoji_records(split: Split) -> Iterator[Record]:
+    """Yields the drawings of a split, concept after concept; each concept is a family.
+
+    Captions are the name and the keywords in each language, the same for every drawing of the
+    concept: each of them is a right answer. Raises ValueError at the call for an unknown split.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"no split {split!r} of emoji; there are {', '.join(SPLITS)}")
+    return _records(open_drawings(), split)
+
+
+def _records(drawings: Drawings, split: Split) -> Iterator[Record]:
+    for concept in drawings.concepts.values():
+        for style in drawings.styles:
+            if drawing_split(concept.split, style) == split and drawings.has(
+                concept.codepoints, style
+            ):
+                yield _record(concept, style, split)
+
+
+def _record(concept: Concept, style: str, split: Split) -> Record:
+    record_id = f"emoji-{style}-{concept.codepoints}"
+    captions: list[Caption] = []
+    for language, name in concept.names.items():
+        captions.append(Caption(f"{record_id}-{language}-name", name, language))
+        if words := concept.keywords.get(language):
+            captions.append(Caption(f"{record_id}-{language}-keywords", ", ".join(words), language))
+    image = DrawingImage(concept.codepoints, style)
+    return Record(record_id, tuple(captions), split, f"emoji-{concept.codepoints}", image)
+
+
+def _read_concepts(path: Path) -> Mapping[str, Concept]:
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    if document["format_version"] != _FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format {document['format_version']}, this code reads {_FORMAT_VERSION}; "
+            "rebuild it with python -m tandem.corpus.pack_drawings"
+        )
+    return {concept["codepoints"]: _concept(concept) for concept in document["concepts"]}
+
+
+def _concept(fields: dict[str, Any]) -> Concept:
+    keywords = {language: tuple(words) for language, words in fields.pop("keywords").items()}
+    return Concept(**fields, keywords=keywords)
+
+
+def _read_zip(path: Path) -> Mapping[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {Path(name).stem: archive.read(name) for name in archive.namelist()}

@@ -1,0 +1,288 @@
+"""The truth of one shard: its items, their change log, and what each index was made with.
+
+Three databases in one LMDB environment, every value under a CRC:
+
+    items  index_id NUL item_id  -> one record (item_record.py)
+    log    sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million
+    meta   "schema"              -> schema version, and which shard of how many this is
+           "sequence"            -> where the change log stands
+           "index/" index_id     -> fingerprint and dimension, set by the index's first upsert
+
+One process writes (index_svc, from one thread); others beside it read the same files. Read
+transactions copy out and end within milliseconds: an open one keeps LMDB from reusing any page
+freed since it began.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypeVar
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from tandem.content import Modality, Tokens
+from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
+from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.corpus.store_files import StoreFiles, seal_json
+from tandem.errors import (
+    EmbeddingInvalid,
+    IndexNotFound,
+    ItemCorrupt,
+    ModelMismatch,
+    StoreFull,
+    TandemError,
+)
+
+# Address space, not disk: the file grows with what is written.
+DEFAULT_MAP_BYTES = 64 << 30
+
+_SEQUENCE_KEY = "sequence"
+_INDEX_PREFIX = "index/"
+_SCAN_COUNT = 512
+# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included.
+_RESERVE_BYTES = 4 << 20
+_PAGEFUL = bytes(4000)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What an index was made with."""
+
+    fingerprint: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredEmbedding:
+    """What retrieval needs of one item."""
+
+    item_id: str
+    modality: Modality
+    embedding: npt.NDArray[np.float32]
+
+
+class ItemStore:
+    """One shard's items. Reading is safe from any thread, writing from one."""
+
+    def __init__(self, files: StoreFiles, kept_log_count: int) -> None:
+        """Takes over the files; open() is the usual way."""
+        self._files = files
+        self._kept_log_count = kept_log_count
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        shard_number: int,
+        shard_count: int,
+        readonly: bool = False,
+        *,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        kept_log_count: int = 1_000_000,
+    ) -> Self:
+        """Opens the shard's store, making it where there is none and readonly is not set.
+
+        At most once in a process. Raises StoreRefused for another shard's files, a newer schema or
+        a read-only mount; with readonly, ServiceUnavailable while there is no store yet.
+        """
+        files = StoreFiles.open(
+            path, shard_number, shard_count, readonly=readonly, map_bytes=map_bytes
+        )
+        return cls(files, kept_log_count)
+
+    def close(self) -> None:
+        """Closes the files; no call may be under way."""
+        self._files.env.close()
+
+    def index_ids(self) -> list[str]:
+        """Returns the indexes that exist on this shard, sorted."""
+        with self._files.env.begin() as txn:
+            return [
+                key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
+            ]
+
+    def index_info(self, index_id: str) -> IndexInfo:
+        """Returns what the index was made with; raises IndexNotFound."""
+        with self._files.env.begin() as txn:
+            return self._index_info(txn, index_id)
+
+    def index_fingerprint(self, index_id: str) -> str:
+        """Returns the fingerprint of the model behind the index; raises IndexNotFound."""
+        return self.index_info(index_id).fingerprint
+
+    def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem | None]:
+        """Returns the items in the order asked for, None where there is none.
+
+        Raises IndexNotFound, ItemCorrupt.
+        """
+        return self._read(index_id, item_ids, RecordView.item)
+
+    def read_tokens(self, index_id: str, item_ids: Sequence[str]) -> list[Tokens | None]:
+        """Returns the items' tokens in the order asked for, None where there is no item.
+
+        Raises IndexNotFound, ItemCorrupt.
+        """
+        return self._read(index_id, item_ids, RecordView.tokens)
+
+    def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
+        """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
+        start: bytes | None = item_key(index_id, "")
+        while start is not None:
+            # A transaction a batch, so that a scan of millions holds no page back for long.
+            batch, start = self._scan(item_key(index_id, ""), start)
+            yield from batch
+
+    def sequence(self) -> int:
+        """Returns where the change log stands: the number of changes so far."""
+        with self._files.env.begin() as txn:
+            return self._sequence(txn)
+
+    def used_bytes(self) -> int:
+        """Returns how much of the map was ever used; pages freed since are used again first."""
+        return int(self._files.env.info()["last_pgno"] + 1) * int(self._files.env.stat()["psize"])
+
+    def check_readers(self) -> None:
+        """Frees the slots of readers that were killed inside a transaction."""
+        self._files.env.reader_check()
+
+    def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
+        """Commits the writes in order, in one transaction, each wholly or not at all.
+
+        Returns once they are on disk. A write that breaks a rule is left out and has its error in
+        its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
+        delete). Where disk or map are full the writes are tried one by one, so that only those too
+        large for what is left get StoreFull. Raises lmdb.Error on any other fault of the disk: what
+        is on it is then unknown until the store is opened anew.
+        """
+        try:
+            with self._files.env.begin(write=True) as txn:
+                outcomes = [self._apply_one(txn, write) for write in writes]
+                if any(isinstance(write, Upsert) for write in writes):
+                    self._check_reserve(txn)
+                return outcomes
+        except lmdb.Error as error:
+            if not self._files.is_full(error):
+                raise
+            if len(writes) == 1:
+                return [StoreFull(why=str(error))]
+        return [outcome for write in writes for outcome in self.apply([write])]
+
+    def _check_reserve(self, txn: lmdb.Transaction) -> None:
+        """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
+
+        A delete writes changed pages anew before it frees the old ones, so on a map filled to the
+        brim nothing could be deleted. LMDB does not tell how many pages are free; so take them, in
+        a transaction inside this one that is then dropped.
+        """
+        map_bytes = self._files.env.info()["map_size"]
+        if self.used_bytes() < map_bytes // 2:  # the usual case
+            return
+        reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
+        with self._files.env.begin(write=True, parent=txn) as rehearsal:
+            for number in range(reserve_bytes // 4096):
+                rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
+            rehearsal.abort()
+
+    def _apply_one(self, txn: lmdb.Transaction, write: ItemWrite) -> Committed | TandemError:
+        try:
+            if isinstance(write, Upsert):
+                self._admit(txn, write)
+            else:
+                self._index_info(txn, write.index_id)
+        except TandemError as error:  # nothing of this write is in the transaction yet
+            return error
+        return self._upsert(txn, write) if isinstance(write, Upsert) else self._delete(txn, write)
+
+    def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
+        """Checks the write against its index; makes the index where there is none."""
+        dimension = len(write.items[0].encoding.embedding)
+        try:
+            info = self._index_info(txn, write.index_id)
+        except IndexNotFound:
+            info = IndexInfo(write.fingerprint, dimension)
+            self._files.put_meta(
+                txn, _INDEX_PREFIX + write.index_id, [write.fingerprint, dimension]
+            )
+        if write.fingerprint != info.fingerprint:
+            raise ModelMismatch(request=write.fingerprint, index=info.fingerprint)
+        if dimension != info.dimension:
+            raise EmbeddingInvalid(why=f"it has {dimension} dimensions instead of {info.dimension}")
+
+    def _upsert(self, txn: lmdb.Transaction, write: Upsert) -> Committed:
+        sequence = self._sequence(txn)
+        for item in write.items:
+            sequence += 1
+            key = item_key(write.index_id, item.item_id)
+            txn.put(key, pack_item(key, item, sequence), db=self._files.items)
+            self._append_log(txn, sequence, ["upsert", write.index_id, item.item_id])
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence)
+
+    def _delete(self, txn: lmdb.Transaction, write: Delete) -> Committed:
+        before = sequence = self._sequence(txn)
+        for item_id in write.item_ids:
+            if txn.delete(item_key(write.index_id, item_id), db=self._files.items):
+                sequence += 1
+                self._append_log(txn, sequence, ["delete", write.index_id, item_id])
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence, deleted_count=sequence - before)
+
+    def _append_log(self, txn: lmdb.Transaction, sequence: int, change: list[str]) -> None:
+        key = _log_key(sequence)
+        txn.put(key, seal_json(key, change), db=self._files.log, append=True)
+        if sequence > self._kept_log_count:
+            txn.delete(_log_key(sequence - self._kept_log_count), db=self._files.log)
+
+    def _scan(
+        self, prefix: bytes, start: bytes
+    ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
+        """Reads a batch from a key on; returns it and the key after it, None where that is all."""
+        batch: list[StoredEmbedding | ItemCorrupt] = []
+        with self._files.env.begin(buffers=True) as txn, txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(start)
+            while found and (key := bytes(cursor.key())).startswith(prefix):
+                if len(batch) == _SCAN_COUNT:
+                    return batch, key
+                item_id = key.removeprefix(prefix).decode()
+                batch.append(_stored_embedding(item_id, key, cursor.value()))
+                found = cursor.next()
+        return batch, None
+
+    def _read(
+        self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]
+    ) -> list[_T | None]:
+        with self._files.env.begin(buffers=True) as txn:
+            self._index_info(txn, index_id)
+            return [self._read_one(txn, index_id, item_id, part) for item_id in item_ids]
+
+    def _read_one(
+        self, txn: lmdb.Transaction, index_id: str, item_id: str, part: Callable[[RecordView], _T]
+    ) -> _T | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else part(RecordView(item_id, key, value))
+
+    def _index_info(self, txn: lmdb.Transaction, index_id: str) -> IndexInfo:
+        stored = self._files.get_meta(txn, _INDEX_PREFIX + index_id)
+        if stored is None:
+            raise IndexNotFound(index_id=index_id)
+        return IndexInfo(*stored)
+
+    def _sequence(self, txn: lmdb.Transaction) -> int:
+        return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
+
+
+def _log_key(sequence: int) -> bytes:
+    return sequence.to_bytes(8, "big")
+
+
+def _stored_embedding(item_id: str, key: bytes, value: memoryview) -> StoredEmbedding | ItemCorrupt:
+    try:
+        record = RecordView(item_id, key, value)
+    except ItemCorrupt as error:
+        return error
+    return StoredEmbedding(item_id, record.modality, record.embedding())

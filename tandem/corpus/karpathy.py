@@ -1,0 +1,226 @@
+"""Captioned images in the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
+
+    {"dataset": str, "images": [{"filename", "filepath"?, "imgid", "split", "sentids",
+                                 "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
+
+What the layout has no place for goes into keys of our own, which other readers pass over:
+`record_id` and `family` of an image, `caption_id` and `language` of a sentence.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from tandem.corpus.records import Caption, Record
+
+DATASET_FILE = "dataset.json"
+IMAGES_FOLDER = "images"
+
+T = TypeVar("T")
+
+
+class KarpathyError(ValueError):
+    """A corpus in Karpathy's layout cannot be read or written; the message says what to do."""
+
+
+class CorpusFileMissing(KarpathyError):
+    """The JSON file or an image that it names is not there."""
+
+
+class CorpusMalformed(KarpathyError):
+    """The JSON file says something else than the layout allows."""
+
+
+class CorpusExists(KarpathyError):
+    """A corpus would be written over another."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """An image source that is a file."""
+
+    path: Path
+
+    def read(self) -> bytes:
+        """Returns the file's bytes."""
+        return self.path.read_bytes()
+
+
+def read_karpathy(
+    json_path: Path,
+    image_root: Path,
+    split: str,
+    captions_per_image: int | None = None,
+    restval_in_train: bool = True,
+) -> Iterator[Record]:
+    """Yields the records of a split in the file's order, captions in the order of `sentids`.
+
+    `captions_per_image` keeps the first so many captions of an image; five is what published
+    COCO figures use, where some images have six or seven. COCO's `restval` images are training
+    data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
+
+    The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
+    that no image is in, KarpathyError. An image is checked when its record is due: the same errors.
+    """
+    if captions_per_image is not None and captions_per_image < 1:
+        raise KarpathyError(
+            f"captions_per_image is {captions_per_image}; give at least 1, or None for all"
+        )
+    images = _read_images(json_path)
+    splits = {split, "restval"} if split == "train" and restval_in_train else {split}
+    chosen = [(place, image) for place, image in images if image["split"] in splits]
+    if not chosen:
+        known = ", ".join(sorted({image["split"] for _, image in images})) or "none"
+        raise KarpathyError(f"{json_path} has no image of split {split!r}; its splits are: {known}")
+    return _records(chosen, image_root, split, captions_per_image)
+
+
+def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
+    """Writes records as `folder`/images and `folder`/dataset.json, and returns the JSON's path.
+
+    read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
+    last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
+    KarpathyError for a second record of the same id or for bytes that are no JPEG, PNG or WebP.
+    """
+    json_path = folder / DATASET_FILE
+    if json_path.exists():
+        raise CorpusExists(
+            f"{json_path} is there already; choose another folder or delete it first"
+        )
+    (folder / IMAGES_FOLDER).mkdir(parents=True, exist_ok=True)
+    images: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    next_sentid = 0
+    for imgid, record in enumerate(records):
+        if record.record_id in seen:
+            raise KarpathyError(
+                f"two records are called {record.record_id!r}; give each its own record_id"
+            )
+        seen.add(record.record_id)
+        image_bytes = record.image.read()
+        # Numbered, because a record_id may be longer than a file name or hold a slash.
+        filename = f"{imgid:06d}{_extension(image_bytes, record.record_id)}"
+        (folder / IMAGES_FOLDER / filename).write_bytes(image_bytes)
+        images.append(_image(record, imgid, filename, next_sentid))
+        next_sentid += len(record.captions)
+    text = json.dumps({"dataset": folder.name, "images": images}, ensure_ascii=False)
+    json_path.write_text(text, encoding="utf-8")
+    return json_path
+
+
+def _read_images(json_path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Returns each image with the words that point at it in the file."""
+    try:
+        document = json.loads(json_path.read_bytes())
+    except FileNotFoundError:
+        raise CorpusFileMissing(f"no file {json_path}; give the path of the split file") from None
+    except ValueError as error:
+        raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
+    images = document.get("images") if isinstance(document, dict) else None
+    if not isinstance(images, list):
+        raise CorpusMalformed(f'{json_path} has no list "images"; is it a Karpathy split file?')
+    named = [(f"{json_path}: images[{number}]", image) for number, image in enumerate(images)]
+    for place, image in named:
+        _field(image, "split", str, place)
+    return named
+
+
+def _records(
+    images: list[tuple[str, dict[str, Any]]], image_root: Path, split: str, limit: int | None
+) -> Iterator[Record]:
+    seen: set[str] = set()
+    for place, image in images:
+        path = _image_path(image, image_root, place)
+        record_id = str(image.get("record_id", path.stem))
+        if record_id in seen:
+            raise CorpusMalformed(
+                f"{place} is a second {record_id!r}; remove one or give it a record_id"
+            )
+        seen.add(record_id)
+        captions = tuple(_captions(image, place)[:limit])
+        yield Record(
+            record_id, captions, split, str(image.get("family", record_id)), ImageFile(path)
+        )
+
+
+def _image_path(image: dict[str, Any], image_root: Path, place: str) -> Path:
+    folder = _field(image, "filepath", str, place) if "filepath" in image else ""
+    named = PurePosixPath(folder) / _field(image, "filename", str, place)
+    # A split file from elsewhere must not choose which other files of this machine are read.
+    if named.is_absolute() or ".." in named.parts:
+        raise CorpusMalformed(
+            f"{place} names {named}, outside the image folder; correct its filename"
+        )
+    path = image_root / named
+    if not path.is_file():
+        raise CorpusFileMissing(
+            f"{place} names {named}, which is not in {image_root}; "
+            "fetch the images, or give the folder that this path starts from"
+        )
+    return path
+
+
+def _captions(image: dict[str, Any], place: str) -> list[Caption]:
+    sentences: list[dict[str, Any]] = _field(image, "sentences", list, place)
+    by_sentid = {
+        _field(sentence, "sentid", int, f"{place}.sentences[{number}]"): sentence
+        for number, sentence in enumerate(sentences)
+    }
+    sentids: list[Any] = _field(image, "sentids", list, place)
+    are_numbers = all(isinstance(sentid, int) for sentid in sentids)
+    if not are_numbers or sorted(sentids) != sorted(by_sentid) or len(by_sentid) != len(sentences):
+        raise CorpusMalformed(
+            f"{place}: sentids and sentences name different captions; fetch the file again"
+        )
+    return [_caption(by_sentid[sentid], f"{place}, sentence {sentid}") for sentid in sentids]
+
+
+def _caption(sentence: dict[str, Any], place: str) -> Caption:
+    text: str = _field(sentence, "raw", str, place)
+    caption_id = str(sentence.get("caption_id", sentence["sentid"]))
+    return Caption(caption_id, text, str(sentence.get("language", "en")))
+
+
+def _field(owner: object, name: str, kind: type[T], place: str) -> T:
+    value = owner.get(name) if isinstance(owner, dict) else None
+    if not isinstance(value, kind):
+        raise CorpusMalformed(
+            f"{place} has no {kind.__name__} {name!r}; is this a Karpathy split file?"
+        )
+    return value
+
+
+def _image(record: Record, imgid: int, filename: str, first_sentid: int) -> dict[str, Any]:
+    sentids = range(first_sentid, first_sentid + len(record.captions))
+    return {
+        "filename": filename,
+        "imgid": imgid,
+        "split": record.split,
+        "record_id": record.record_id,
+        "family": record.family,
+        "sentids": list(sentids),
+        "sentences": [
+            {
+                "raw": caption.text,
+                "tokens": re.findall(r"\w+", caption.text.lower()),
+                "imgid": imgid,
+                "sentid": sentid,
+                "caption_id": caption.caption_id,
+                "language": caption.language,
+            }
+            for sentid, caption in zip(sentids, record.captions, strict=True)
+        ],
+    }
+
+
+def _extension(image_bytes: bytes, record_id: str) -> str:
+    if image_bytes.startswith(b"\xff\xd8\xff"):
+        return ".jpg"
+    if image_bytes.startswith(b"\x89PNG\r\n\x1a\n"):
+        return ".png"
+    if image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP":
+        return ".webp"
+    raise KarpathyError(f"the image of {record_id!r} is no JPEG, PNG or WebP; convert it first")

@@ -1,0 +1,319 @@
+"""What can go wrong, by name: one class for each value of `tandem.v1.ErrorReason`.
+
+    TandemError
+    ├── RequestMalformed        the bytes are no message of the contract
+    ├── ContentMissing          ┐
+    ├── TextEmpty               │
+    ├── TextTooLong             │ a content cannot be taken
+    ├── ImageUnreadable         │
+    ├── ImageTooLarge           ┘
+    ├── KOutOfRange             ┐
+    ├── BatchSizeOutOfRange     │
+    ├── IndexIdInvalid          │
+    ├── ItemIdInvalid           │ a request asks for what is not offered
+    ├── ItemIdDuplicate         │
+    ├── EmbeddingInvalid        │
+    ├── TokensInvalid           ┘
+    ├── IndexNotFound           ┐ it does not fit what is stored
+    ├── ModelMismatch           ┘
+    ├── ModelUnavailable        ┐
+    ├── ServiceUnavailable      │ not now: the same call may succeed later
+    ├── Overloaded              │
+    ├── DeadlineExceeded        ┘
+    ├── StoreFull               ┐
+    ├── ItemCorrupt             │ an operator is needed
+    ├── ModelOutputInvalid      │
+    └── InternalFault           ┘
+
+Pure Python: raised where the fault is known, told to the caller by `tandem.chassis.status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class TandemError(Exception):
+    """A refusal or fault with a name that callers can branch on.
+
+    `message` says what is wrong and what to do, and may be shown to whoever called; `metadata`
+    carries the values in it that a program may want.
+    """
+
+    reason: ClassVar[str]
+
+    def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata = dict(metadata or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by calling the class with `args`; subclasses take other arguments.
+        return (error_from_reason, (self.reason, self.message, self.metadata))
+
+
+class RequestMalformed(TandemError):
+    """The message does not parse."""
+
+    reason = "REQUEST_MALFORMED"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the request does not parse: {why}; send what tandem.v1 says")
+
+
+class ContentMissing(TandemError):
+    """A content has neither text nor image."""
+
+    reason = "CONTENT_MISSING"
+
+    def __init__(self) -> None:
+        super().__init__("the content has neither text nor image; send one of them")
+
+
+class TextEmpty(TandemError):
+    """A text has no words in it."""
+
+    reason = "TEXT_EMPTY"
+
+    def __init__(self) -> None:
+        super().__init__("the text has no words in it; send some")
+
+
+class TextTooLong(TandemError):
+    """A text is over the byte or token limit."""
+
+    reason = "TEXT_TOO_LONG"
+
+    def __init__(self, *, got: int, limit: int, unit: str) -> None:
+        super().__init__(
+            f"the text has {got:,} {unit}, the limit is {limit:,}; shorten it",
+            {"got": str(got), "limit": str(limit), "unit": unit},
+        )
+
+
+class ImageUnreadable(TandemError):
+    """An image is cut short, damaged, or of a format that is not taken."""
+
+    reason = "IMAGE_UNREADABLE"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the image cannot be read: {why}; send a whole JPEG, PNG or WebP file")
+
+
+class ImageTooLarge(TandemError):
+    """An image is over the byte or pixel limit."""
+
+    reason = "IMAGE_TOO_LARGE"
+
+    def __init__(self, *, got: int, limit: int, unit: str) -> None:
+        super().__init__(
+            f"the image has {got:,} {unit}, the limit is {limit:,}; scale it down",
+            {"got": str(got), "limit": str(limit), "unit": unit},
+        )
+
+
+class KOutOfRange(TandemError):
+    """`retrieve_k`, `rerank_k` or `return_n` is out of its range."""
+
+    reason = "K_OUT_OF_RANGE"
+
+    def __init__(self, *, name: str, got: int, low: int, high: int) -> None:
+        super().__init__(
+            f"{name} is {got:,}; send {low:,} to {high:,}",
+            {"name": name, "got": str(got), "low": str(low), "high": str(high)},
+        )
+
+
+class BatchSizeOutOfRange(TandemError):
+    """A batch has more or fewer elements than it may."""
+
+    reason = "BATCH_SIZE_OUT_OF_RANGE"
+
+    def __init__(self, *, name: str, got: int, low: int, high: int) -> None:
+        super().__init__(
+            f"{name} has {got:,} elements; send {low:,} to {high:,}",
+            {"name": name, "got": str(got), "low": str(low), "high": str(high)},
+        )
+
+
+class IndexIdInvalid(TandemError):
+    """An index id is not of the form that index ids have."""
+
+    reason = "INDEX_ID_INVALID"
+
+    def __init__(self, *, index_id: str) -> None:
+        super().__init__(
+            f"index_id {_shown(index_id)} is not valid; use 1 to 63 characters of a-z, 0-9, '_' "
+            "and '-', starting with a letter or digit"
+        )
+
+
+class IndexNotFound(TandemError):
+    """Nothing was ever ingested under that index id."""
+
+    reason = "INDEX_NOT_FOUND"
+
+    def __init__(self, *, index_id: str) -> None:
+        super().__init__(
+            f"there is no index {_shown(index_id)}; ingest into it, or check the id",
+            {"index_id": index_id},
+        )
+
+
+class ItemIdInvalid(TandemError):
+    """An item id is empty, too long, or cannot be stored."""
+
+    reason = "ITEM_ID_INVALID"
+
+    def __init__(self, *, item_id: str, why: str) -> None:
+        super().__init__(
+            f"item_id {_shown(item_id)} is not valid: {why}; use 1 to 256 bytes of UTF-8 "
+            "without NUL"
+        )
+
+
+class ItemIdDuplicate(TandemError):
+    """One item id stands twice in one batch."""
+
+    reason = "ITEM_ID_DUPLICATE"
+
+    def __init__(self, *, item_id: str) -> None:
+        super().__init__(
+            f"item_id {_shown(item_id)} stands more than once in the batch; send each item once",
+            {"item_id": item_id},
+        )
+
+
+class EmbeddingInvalid(TandemError):
+    """An embedding has the wrong length, is not finite, or is not of unit length."""
+
+    reason = "EMBEDDING_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the embedding is not valid: {why}; send it as encoder_svc gave it")
+
+
+class TokensInvalid(TandemError):
+    """Content tokens are missing or of the wrong shape."""
+
+    reason = "TOKENS_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the tokens are not valid: {why}; send them as encoder_svc gave them")
+
+
+class ModelMismatch(TandemError):
+    """A request was made by another model than the index."""
+
+    reason = "MODEL_MISMATCH"
+
+    def __init__(self, *, request: str, index: str) -> None:
+        super().__init__(
+            f"the request was made by model {_shown(request)}, the index by model {_shown(index)}; "
+            "ingest into another index, or serve the index's model",
+            {"request_fingerprint": request, "index_fingerprint": index},
+        )
+
+
+class ModelUnavailable(TandemError):
+    """Triton or one of its models does not answer."""
+
+    reason = "MODEL_UNAVAILABLE"
+
+    def __init__(self, *, model: str, why: str) -> None:
+        super().__init__(f"model {model} does not answer: {why}; retry later", {"model": model})
+
+
+class ModelOutputInvalid(TandemError):
+    """A model answered with a wrong shape, NaN, or nothing."""
+
+    reason = "MODEL_OUTPUT_INVALID"
+
+    def __init__(self, *, model: str, why: str) -> None:
+        super().__init__(
+            f"model {model} gave an answer that cannot be used: {why}; tell the operator",
+            {"model": model},
+        )
+
+
+class ServiceUnavailable(TandemError):
+    """A service on the way does not answer."""
+
+    reason = "SERVICE_UNAVAILABLE"
+
+    def __init__(self, *, service: str, why: str) -> None:
+        super().__init__(f"{service} does not answer: {why}; retry later", {"service": service})
+
+
+class Overloaded(TandemError):
+    """More work than is admitted at once."""
+
+    reason = "OVERLOADED"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(f"{what}; retry with backoff")
+
+
+class StoreFull(TandemError):
+    """The shard's disk or map is full; reads go on."""
+
+    reason = "STORE_FULL"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the item store is full: {why}; delete items or give it more room")
+
+
+class DeadlineExceeded(TandemError):
+    """The caller's deadline passed."""
+
+    reason = "DEADLINE_EXCEEDED"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(f"the deadline passed during {what}; allow more time or ask for less")
+
+
+class ItemCorrupt(TandemError):
+    """A stored value fails its checksum."""
+
+    reason = "ITEM_CORRUPT"
+
+    def __init__(self, *, item_id: str, why: str) -> None:
+        super().__init__(
+            f"stored item {_shown(item_id)} is damaged: {why}; restore it or ingest it again",
+            {"item_id": item_id},
+        )
+
+
+class InternalFault(TandemError):
+    """A fault of ours."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"a fault inside Tandem: {why}; tell the operator the request id")
+
+
+ERROR_CLASSES: Mapping[str, type[TandemError]] = {
+    error_class.reason: error_class for error_class in TandemError.__subclasses__()
+}
+"""Every error by its reason; a test holds it equal to `tandem.v1.ErrorReason`."""
+
+
+def error_from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> TandemError:
+    """Rebuilds an error that came over the wire, in the sender's own words.
+
+    A reason that this version does not know becomes an `InternalFault` whose message names it.
+    """
+    error_class = ERROR_CLASSES.get(reason)
+    if error_class is None:
+        return InternalFault(why=f"unknown reason {_shown(reason)}: {message}")
+    # The class's own constructor would compose the message anew out of values we do not have.
+    error = error_class.__new__(error_class)
+    TandemError.__init__(error, message, metadata)
+    return error
+
+
+def _shown(value: str) -> str:
+    # ascii(): these come from callers, may hold lone surrogates, and go into logs and statuses.
+    return ascii(value if len(value) <= 64 else value[:64] + "…")

@@ -1,0 +1,1 @@
+"""Content ↔ tensors on both sides of the export, and the way to Triton."""

@@ -1,0 +1,141 @@
+"""config.pbtxt, from typed values: what Triton is told of a model.
+
+Obeys the native libtorch backend's rules, so that a repository runs on it as on the Python one:
+file `1/model.pt`, inputs named as forward's arguments, outputs NAME__i.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+
+IMAGE_BATCH_SIZE = 64
+PAIR_BATCH_SIZE = 128
+
+# Long enough for requests that come together to batch, short beside an inference.
+_QUEUE_DELAY_MICROSECONDS = 1_000
+# Past this many waiting requests a new one is refused at once: 16 searches that rerank on two
+# shards make 32.
+_QUEUE_SIZE = 256
+_QUEUE_TIMEOUT_MICROSECONDS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output; -1 is a dimension that differs between requests. No batch dimension."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """One batch that the server runs before it says ready."""
+
+    batch_size: int
+    dims: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One model."""
+
+    name: str
+    max_batch_size: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    warm_ups: tuple[WarmUp, ...]
+
+
+def joint_model_configs(manifest: Manifest) -> dict[str, str]:
+    """Returns the text of config.pbtxt for each of the joint model's two models, by name."""
+    configs = (_image_backbone(manifest), _joint_encoder(manifest))
+    return {config.name: render(config) for config in configs}
+
+
+def _image_backbone(manifest: Manifest) -> ModelConfig:
+    pixels = TensorSpec("pixels", "TYPE_UINT8", (manifest.image_size, manifest.image_size, 3))
+    tokens = TensorSpec(
+        "OUTPUT__0", "TYPE_FP16", (manifest.image_token_count, manifest.token_width)
+    )
+    warm_ups = tuple(WarmUp(size, {"pixels": pixels.dims}) for size in (1, 32))
+    return ModelConfig(IMAGE_BACKBONE, IMAGE_BATCH_SIZE, (pixels,), (tokens,), warm_ups)
+
+
+def _joint_encoder(manifest: Manifest) -> ModelConfig:
+    inputs = (
+        TensorSpec("input_ids", "TYPE_INT64", (-1,)),
+        TensorSpec("text_mask", "TYPE_INT64", (-1,)),
+        TensorSpec("image_tokens", "TYPE_FP16", (-1, manifest.token_width)),
+        TensorSpec("image_mask", "TYPE_INT64", (-1,)),
+    )
+    outputs = (
+        TensorSpec("OUTPUT__0", "TYPE_FP32", (manifest.embedding_dim,)),
+        TensorSpec("OUTPUT__1", "TYPE_FP32", (1,)),
+    )
+    rows = manifest.image_token_count
+    lengths = [(1, rows)]  # an image alone
+    for text_length in manifest.text_length_buckets:
+        lengths += [(text_length, 1), (text_length, rows)]  # a text alone, a pair
+    warm_ups = tuple(
+        WarmUp(batch_size, _joint_dims(text_length, image_length, manifest.token_width))
+        for text_length, image_length in lengths
+        for batch_size in (1, 16)
+    )
+    return ModelConfig(JOINT_ENCODER, PAIR_BATCH_SIZE, inputs, outputs, warm_ups)
+
+
+def _joint_dims(text_length: int, image_length: int, width: int) -> dict[str, tuple[int, ...]]:
+    return {
+        "input_ids": (text_length,),
+        "text_mask": (text_length,),
+        "image_tokens": (image_length, width),
+        "image_mask": (image_length,),
+    }
+
+
+def render(config: ModelConfig) -> str:
+    """Returns config.pbtxt."""
+    types = {spec.name: spec.data_type for spec in config.inputs}
+    blocks = [
+        "# Written by the exporter (tandem models export); edits are lost at the next export.",
+        f'name: "{config.name}"',
+        'backend: "pytorch"',
+        f"max_batch_size: {config.max_batch_size}",
+        *(_tensor_block("input", spec) for spec in config.inputs),
+        *(_tensor_block("output", spec) for spec in config.outputs),
+        "instance_group [ { count: 1, kind: KIND_CPU } ]",
+        "dynamic_batching {\n"
+        f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
+        "  default_queue_policy {\n"
+        "    timeout_action: REJECT\n"
+        f"    default_timeout_microseconds: {_QUEUE_TIMEOUT_MICROSECONDS}\n"
+        "    allow_timeout_override: true\n"
+        f"    max_queue_size: {_QUEUE_SIZE}\n"
+        "  }\n"
+        "}",
+        *(_warm_up_block(number, each, types) for number, each in enumerate(config.warm_ups)),
+    ]
+    return "\n".join(blocks) + "\n"
+
+
+def _tensor_block(kind: str, spec: TensorSpec) -> str:
+    dims = _dims(spec.dims)
+    return f'{kind} [ {{ name: "{spec.name}", data_type: {spec.data_type}, dims: {dims} }} ]'
+
+
+def _warm_up_block(number: int, warm_up: WarmUp, types: Mapping[str, str]) -> str:
+    inputs = "\n".join(
+        f'  inputs {{ key: "{name}" value: {{ data_type: {types[name]}, '
+        f"dims: {_dims(dims)}, zero_data: true }} }}"
+        for name, dims in warm_up.dims.items()
+    )
+    return (
+        f'model_warmup [ {{\n  name: "warm-up-{number}"\n  batch_size: {warm_up.batch_size}\n'
+        f"{inputs}\n}} ]"
+    )
+
+
+def _dims(dims: Sequence[int]) -> str:
+    return f"[ {', '.join(map(str, dims))} ]"

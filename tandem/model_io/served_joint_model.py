@@ -1,0 +1,142 @@
+"""The joint model as Triton serves it: token ids, pixels and image tokens in, arrays out.
+
+Shapes: n rows of a call, H W pixels, T text tokens, R image tokens, D token width, d dimensions.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.model_io.buckets import bucket_of, pad_texts
+from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, PAIR_BATCH_SIZE
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.triton_client import OutputSpec, TritonClient
+
+TokenIds = NDArray[np.int32]
+ImageTokenArray = NDArray[np.float16]
+
+
+class ServedJointModel:
+    """Calls the model's two parts; splits what is over a batch, keeps the order of what it gets."""
+
+    def __init__(self, triton: TritonClient, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._triton = triton
+        self._embedding = OutputSpec("OUTPUT__0", np.float32, (manifest.embedding_dim,))
+        self._match_logit = OutputSpec("OUTPUT__1", np.float32, (1,))
+        self._image_tokens = OutputSpec(
+            "OUTPUT__0", np.float16, (manifest.image_token_count, manifest.token_width)
+        )
+
+    async def embed_texts(
+        self, texts: Sequence[TokenIds], timeout_seconds: float
+    ) -> NDArray[np.float32]:
+        """Returns float32 [n, d], of unit length."""
+
+        async def run(rows: Sequence[int], length: int) -> NDArray[np.float32]:
+            no_image = np.zeros((len(rows), 1, self.manifest.token_width), dtype=np.float16)
+            absent = np.zeros((len(rows), 1), dtype=np.int64)
+            ids, mask = pad_texts((texts[row] for row in rows), length, self.manifest.pad_id)
+            return await self._encode(
+                ids, mask, no_image, absent, self._embedding, timeout_seconds
+            )
+
+        return await self._by_bucket([len(text) for text in texts], run, self._embedding.dims)
+
+    async def image_tokens(
+        self, pixels: NDArray[np.uint8], timeout_seconds: float
+    ) -> ImageTokenArray:
+        """Returns float16 [n, R, D] of uint8 [n, H, W, 3]."""
+        parts = await asyncio.gather(
+            *(
+                self._triton.infer(
+                    IMAGE_BACKBONE,
+                    {"pixels": pixels[start : start + IMAGE_BATCH_SIZE]},
+                    [self._image_tokens],
+                    timeout_seconds,
+                )
+                for start in range(0, len(pixels), IMAGE_BATCH_SIZE)
+            )
+        )
+        return np.concatenate([tokens for (tokens,) in parts])
+
+    async def embed_images(
+        self, tokens: ImageTokenArray, timeout_seconds: float
+    ) -> NDArray[np.float32]:
+        """Returns float32 [n, d], of unit length, for image tokens [n, R, D].
+
+        The text side is [CLS] alone, without [SEP], as in training.
+        """
+        parts = []
+        for start in range(0, len(tokens), PAIR_BATCH_SIZE):
+            chunk = tokens[start : start + PAIR_BATCH_SIZE]
+            ids = np.full((len(chunk), 1), self.manifest.cls_id, dtype=np.int64)
+            present = np.ones(chunk.shape[:2], dtype=np.int64)
+            parts.append(
+                self._encode(
+                    ids, np.ones_like(ids), chunk, present, self._embedding, timeout_seconds
+                )
+            )
+        return np.concatenate(await asyncio.gather(*parts))
+
+    async def match_logits(
+        self,
+        texts: Sequence[TokenIds],
+        images: Sequence[ImageTokenArray],
+        timeout_seconds: float,
+    ) -> NDArray[np.float32]:
+        """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
+
+        async def run(rows: Sequence[int], length: int) -> NDArray[np.float32]:
+            ids, mask = pad_texts((texts[row] for row in rows), length, self.manifest.pad_id)
+            tokens = np.stack([images[row] for row in rows])
+            present = np.ones(tokens.shape[:2], dtype=np.int64)
+            return await self._encode(
+                ids, mask, tokens, present, self._match_logit, timeout_seconds
+            )
+
+        lengths = [len(text) for text in texts]
+        return (await self._by_bucket(lengths, run, self._match_logit.dims))[:, 0]
+
+    async def _encode(
+        self,
+        ids: NDArray[np.int64],
+        text_mask: NDArray[np.int64],
+        tokens: ImageTokenArray,
+        image_mask: NDArray[np.int64],
+        output: OutputSpec,
+        timeout_seconds: float,
+    ) -> NDArray[Any]:
+        inputs = {
+            "input_ids": ids,
+            "text_mask": text_mask,
+            "image_tokens": tokens,
+            "image_mask": image_mask,
+        }
+        [array] = await self._triton.infer(JOINT_ENCODER, inputs, [output], timeout_seconds)
+        return array
+
+    async def _by_bucket(
+        self,
+        lengths: Sequence[int],
+        run: Callable[[Sequence[int], int], Coroutine[Any, Any, NDArray[np.float32]]],
+        dims: tuple[int, ...],
+    ) -> NDArray[np.float32]:
+        """Runs rows of one length bucket together, all buckets at once, and restores the order."""
+        rows_of: dict[int, list[int]] = {}
+        for row, length in enumerate(lengths):
+            bucket = bucket_of(length, self.manifest.text_length_buckets)
+            rows_of.setdefault(bucket, []).append(row)
+        batches = [
+            (rows[start : start + PAIR_BATCH_SIZE], bucket)
+            for bucket, rows in rows_of.items()
+            for start in range(0, len(rows), PAIR_BATCH_SIZE)
+        ]
+        arrays = await asyncio.gather(*(run(rows, bucket) for rows, bucket in batches))
+        result = np.empty((len(lengths), *dims), dtype=np.float32)
+        for (rows, _), array in zip(batches, arrays, strict=True):
+            result[rows] = array
+        return result

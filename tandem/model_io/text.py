@@ -1,0 +1,39 @@
+"""Text → token ids, the same in training's vocabulary, export and serving."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from tandem.errors import TextEmpty, TextTooLong
+
+MAX_TEXT_BYTES = 8_192
+
+
+class TextPreprocessor:
+    """Splits texts as the model was trained to. Safe to use from several threads."""
+
+    def __init__(self, tokenizer_path: Path, max_text_tokens: int) -> None:
+        """Raises ValueError where the file is no tokenizer."""
+        try:
+            self._tokenizer = Tokenizer.from_file(str(tokenizer_path))
+        except Exception as error:  # noqa: BLE001 (the library raises the bare class)
+            raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
+        self._max_text_tokens = max_text_tokens
+
+    def token_ids(self, text: str) -> NDArray[np.int32]:
+        """Returns int32 [T] with [CLS] and [SEP].
+
+        Raises TextEmpty for a text of white space, TextTooLong over MAX_TEXT_BYTES or the model's
+        limit of tokens: a text is taken whole or refused, never cut in silence.
+        """
+        if not text.strip():
+            raise TextEmpty
+        byte_count = len(text.encode())
+        if byte_count > MAX_TEXT_BYTES:
+            raise TextTooLong(got=byte_count, limit=MAX_TEXT_BYTES, unit="bytes")
+        ids = self._tokenizer.encode(text).ids
+        if len(ids) > self._max_text_tokens:
+            raise TextTooLong(got=len(ids), limit=self._max_text_tokens, unit="tokens")
+        return np.asarray(ids, dtype=np.int32)

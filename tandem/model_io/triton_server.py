@@ -1,0 +1,217 @@
+"""A real tritonserver as a child process: the binary that the nvidia-pytriton wheel carries.
+
+For a machine without containers. In production the official image serves the same repository.
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (not a temporary file: the kernel's own)
+
+
+class TritonUnavailable(Exception):
+    """Triton cannot be started on this machine, or did not come up."""
+
+
+class TritonServer:
+    """Starts and stops one server. It listens on loopback and loads what is there at start."""
+
+    def __init__(
+        self,
+        *,
+        model_repository: Path,
+        grpc_port: int,
+        metrics_port: int,
+        log_path: Path,
+        thread_count: int = 2,
+    ) -> None:
+        """`thread_count` is what one inference may use of the machine's cores."""
+        self._model_repository = model_repository
+        self._grpc_port = grpc_port
+        self._metrics_port = metrics_port
+        self._log_path = log_path
+        self._thread_count = thread_count
+        self._process: subprocess.Popen[bytes] | None = None
+        self._work_folder: Path | None = None
+        # Names our regions, so that we can sweep ours and no one else's.
+        self._region_prefix = f"tandem_{secrets.token_hex(4)}_"
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; raises TritonUnavailable if it is not running."""
+        if self._process is None:
+            raise TritonUnavailable("Triton was not started")
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Returns whether the process is alive, which does not mean that its models answer."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Returns when every model of the repository is ready.
+
+        Raises TritonUnavailable with the cause: no wheel, a NumPy that Triton cannot take, or the
+        end of the server's log.
+        """
+        _check_numpy()
+        wheel = _wheel_folder()
+        self._work_folder = Path(tempfile.mkdtemp(prefix="tandem-triton-"))
+        backends = _make_backends(wheel, self._work_folder)
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(wheel, backends),
+                env=_environment(wheel, self._thread_count),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # A group of its own: its stubs are in it, and they end with it.
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends the server and its stubs; returns when none is left and their memory is freed."""
+        if self._process is not None:
+            group = self._process.pid  # a session's first process leads its group
+            if self._process.poll() is None:
+                os.kill(self._process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_STOP_SECONDS)
+            # A stub can outlive its server and does not heed SIGTERM.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        for region in _SHARED_MEMORY.glob(f"{self._region_prefix}*"):
+            region.unlink(missing_ok=True)
+        if self._work_folder is not None:
+            shutil.rmtree(self._work_folder, ignore_errors=True)
+            self._work_folder = None
+
+    def _command(self, wheel: Path, backends: Path) -> list[str]:
+        return [
+            str(wheel / "bin" / "tritonserver"),
+            f"--model-repository={self._model_repository}",
+            f"--backend-directory={backends}",
+            f"--backend-config=python,shm-region-prefix-name={self._region_prefix}",
+            # Nothing is loaded or changed over the wire: a load call can run code of its sender's.
+            "--model-control-mode=none",
+            "--disable-auto-complete-config",
+            "--strict-readiness=true",
+            "--exit-timeout-secs=5",
+            "--allow-http=false",
+            f"--grpc-address={_HOST}",
+            f"--grpc-port={self._grpc_port}",
+            f"--metrics-address={_HOST}",
+            f"--metrics-port={self._metrics_port}",
+            "--allow-gpu-metrics=false",
+            "--allow-cpu-metrics=false",
+            "--log-verbose=0",
+        ]
+
+    def _wait_until_ready(self) -> None:
+        names = [path.parent.name for path in self._model_repository.glob("*/config.pbtxt")]
+        deadline_time = time.monotonic() + _START_SECONDS
+        with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}") as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            while not all(_is_ready(stub, name) for name in names):
+                if not self.is_running():
+                    raise TritonUnavailable(f"Triton ended while starting\n{self._log_tail()}")
+                if time.monotonic() > deadline_time:
+                    raise TritonUnavailable(
+                        f"Triton's models were not ready in {_START_SECONDS:.0f} s\n"
+                        f"{self._log_tail()}"
+                    )
+                time.sleep(0.1)
+
+    def _log_tail(self) -> str:
+        lines = self._log_path.read_text(errors="replace").splitlines()
+        return "\n".join([f"the end of {self._log_path}:", *lines[-15:]])
+
+
+def backend_folder() -> Path:
+    """Returns the folder of our Python-based `pytorch` backend."""
+    return Path(__file__).parents[2] / "deploy" / "triton" / "backends" / "pytorch"
+
+
+def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> bool:
+    try:
+        # The model's own word: the server's can be an older one's that is still leaving.
+        return bool(stub.ModelReady(service_pb2.ModelReadyRequest(name=name), timeout=1.0).ready)
+    except grpc.RpcError:
+        return False
+
+
+def _check_numpy() -> None:
+    version = importlib.metadata.version("numpy")
+    if int(version.partition(".")[0]) >= 2:
+        raise TritonUnavailable(
+            f"numpy is {version}, and Triton 2.51's Python backend answers with empty tensors "
+            "under numpy 2 or newer; install the versions of requirements/cpu.txt"
+        )
+
+
+def _wheel_folder() -> Path:
+    # Found, not imported: importing pytriton starts threads and takes a second.
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or spec.origin is None:
+        raise TritonUnavailable(
+            "no Triton server here: pip install 'tandem-search[triton]' (Linux x86_64)"
+        )
+    return Path(spec.origin).parent / "tritonserver"
+
+
+def _make_backends(wheel: Path, work_folder: Path) -> Path:
+    """Lays out a backend directory: `python` with the stub for this Python, and our `pytorch`."""
+    backends = work_folder / "backends"
+    python = backends / "python"
+    shutil.copytree(wheel / "backends" / "python", python)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.is_file():
+        raise TritonUnavailable(f"the Triton wheel has no stub for Python {version}")
+    # Beside the library is where the backend looks for it.
+    shutil.copy2(stub, python / stub.name)
+    shutil.copytree(backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))
+    return backends
+
+
+def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
+    site_packages = wheel.parents[1]
+    library_folders = [
+        str(site_packages / "nvidia_pytriton.libs"),
+        # Where this Python's libpython is, unless the linker knows it already.
+        str(sysconfig.get_config_var("LIBDIR")),
+    ]
+    return os.environ | {
+        "LD_LIBRARY_PATH": ":".join(library_folders),
+        # The stub is a Python of its own and must see this environment's packages.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "PYTHONPATH": str(site_packages),
+        "OMP_NUM_THREADS": str(thread_count),
+        "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
+        # Or torch's activations go back to the kernel and are faulted in again at every call.
+        "MALLOC_TRIM_THRESHOLD_": "2000000000",
+        "MALLOC_MMAP_THRESHOLD_": "2000000000",
+    }

@@ -1,0 +1,169 @@
+"""The joint model: one set of weights is bi-encoder and cross-encoder (Geigle et al. 2022, 3.3).
+
+A single-stream transformer reads a text, an image, or both. One side alone gives the bi-encoder's
+embedding, both sides give the cross-encoder's match logit; only the masks differ.
+
+Shapes: B batch, H W pixels, T text tokens, R image tokens, L = T + R, D width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tandem.modeling.config import JointConfig
+
+
+class ImageBackbone(nn.Module):
+    """Turns pixels into a grid of image tokens, one for each 16 x 16 pixels."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.stem = _ConvNorm(3, 64, kernel_size=4, stride=4)
+        self.stages = nn.Sequential(
+            _Residual(64),
+            _ConvNorm(64, 128, kernel_size=3, stride=2),
+            _Residual(128),
+            _ConvNorm(128, 256, kernel_size=3, stride=2),
+            _Residual(256),
+        )
+        self.project = nn.Linear(256, config.width)
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """uint8 [B, H, W, 3] -> float16 [B, R, D], the precision in which the index stores them."""
+        return self.tokens(pixels).half()
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        """As forward, but in the weights' own precision: what training differentiates."""
+        scaled = pixels.permute(0, 3, 1, 2).to(self.norm.weight.dtype) / 127.5 - 1.0
+        grid_BCHW = self.stages(self.stem(scaled))
+        return self.norm(self.project(grid_BCHW.flatten(2).transpose(1, 2)))
+
+
+class JointEncoder(nn.Module):
+    """Reads text tokens, image tokens, or both."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.word = nn.Embedding(config.vocabulary_size, width)
+        self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
+        self.image_position = nn.Parameter(torch.randn(config.image_token_count, width) * 0.02)
+        self.image_project = nn.Linear(width, width)
+        self.embedding_norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layer_count))
+        self.final_norm = nn.LayerNorm(width)
+        self.pooler = nn.Linear(width, width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(width, 2)  # no match, match
+        nn.init.normal_(self.word.weight, std=0.02)
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the embedding and the match logit of each row.
+
+        input_ids, text_mask: int64 [B, T]; image_tokens: float [B, R, D]; image_mask: int64
+        [B, R], 1 where a token counts. Returns float32 [B, D] of unit length, the mean over all
+        positions that count (methods: mean pooling beats CLS), and float32 [B, 1], z1 - z0 of the
+        two-class head: the log odds of a match, which ranks as its probability does but does not
+        saturate.
+        """
+        text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
+        image = self.image_project(image_tokens.to(text.dtype))
+        image = image + self.image_position[: image_tokens.shape[1]]
+        hidden_BLD = self.embedding_norm(torch.cat([text, image], dim=1))
+        mask_BL = torch.cat([text_mask, image_mask], dim=1)
+        attends = mask_BL.bool()[:, None, None, :]
+        for layer in self.layers:
+            hidden_BLD = layer(hidden_BLD, attends)
+        hidden_BLD = self.final_norm(hidden_BLD).float()
+        weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
+        mean_BD = (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
+        pooled = self.dropout(torch.tanh(self.pooler(hidden_BLD[:, 0])))
+        logits_B2 = self.classifier(pooled).float()
+        return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
+
+
+class JointModel(nn.Module):
+    """Backbone and encoder together: what a checkpoint holds."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.image_backbone = ImageBackbone(config)
+        self.joint_encoder = JointEncoder(config)
+
+    def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
+        """Returns the bi-encoder's embeddings, float32 [B, D]."""
+        nothing_B1D, absent_B1 = self._no_image(input_ids_BT.shape[0])
+        return self.joint_encoder(input_ids_BT, text_mask_BT, nothing_B1D, absent_B1)[0]
+
+    def embed_images(self, tokens_BRD: Tensor, cls_id: int) -> Tensor:
+        """Returns the bi-encoder's embeddings, float32 [B, D].
+
+        The text side is [CLS] alone, as in the paper's code: no [SEP].
+        """
+        ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id)
+        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
+        return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, present_BR)[0]
+
+    def match_logits(self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor) -> Tensor:
+        """Returns the cross-encoder's logits, float32 [B]."""
+        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
+        return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, present_BR)[1][:, 0]
+
+    def _no_image(self, batch: int) -> tuple[Tensor, Tensor]:
+        width = self.config.width
+        return torch.zeros(batch, 1, width), torch.zeros(batch, 1, dtype=torch.int64)
+
+
+class _ConvNorm(nn.Sequential):
+    def __init__(self, into: int, out: int, kernel_size: int, stride: int) -> None:
+        padding = kernel_size // 2 if kernel_size % 2 else 0
+        super().__init__(
+            nn.Conv2d(into, out, kernel_size, stride, padding, bias=False),
+            nn.BatchNorm2d(out),
+            nn.ReLU(),
+        )
+
+
+class _Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = _ConvNorm(channels, channels, kernel_size=3, stride=1)
+        self.second = _ConvNorm(channels, channels, kernel_size=3, stride=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(self.first(x))
+
+
+class _Layer(nn.Module):
+    """A pre-norm transformer layer."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.head_count = config.head_count
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.query_key_value = nn.Linear(config.width, 3 * config.width)
+        self.attention_out = nn.Linear(config.width, config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.width, 4 * config.width),
+            nn.GELU(),
+            nn.Linear(4 * config.width, config.width),
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BLD: Tensor, attends_B11L: Tensor) -> Tensor:
+        batch, length, width = x_BLD.shape
+        qkv = self.query_key_value(self.attention_norm(x_BLD))
+        q, k, v = qkv.view(batch, length, 3, self.head_count, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        # Written out: at these lengths the fused CPU kernel's backward pass takes twice the time.
+        scores_BHLL = (q @ k.transpose(-2, -1)) * (width // self.head_count) ** -0.5
+        scores_BHLL = scores_BHLL.masked_fill(~attends_B11L, -1e4)
+        mixed = scores_BHLL.softmax(-1).to(v.dtype) @ v
+        x_BLD = x_BLD + self.dropout(
+            self.attention_out(mixed.transpose(1, 2).reshape(batch, length, width))
+        )
+        return x_BLD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BLD)))

@@ -1,0 +1,121 @@
+"""Named recipes: a function returns the whole configuration of a run.
+
+A recipe and its seed say all that shaped a checkpoint; both are written beside it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a joint model is trained on scenes."""
+
+    name: str
+    seed: int
+    width: int
+    layer_count: int
+    head_count: int
+    vocabulary_size: int
+    backbone_step_count: int
+    """Steps of labelling drawings, before the encoder is trained."""
+    backbone_batch_size: int
+    """Scenes a step."""
+    backbone_learning_rate: float
+    pool_family_count: int
+    """Families whose image tokens are computed once and trained on."""
+    round_count: int
+    """A round is one optimiser step for the BE and then `ce_steps_per_round` for the CE."""
+    ce_steps_per_round: int
+    be_batch_size: int
+    """Pairs a step, each of another family, so the negatives are other families'."""
+    ce_family_count: int
+    """Families a step; each of their scenes gives one match and one mismatch."""
+    softmax_round_count: int
+    """Rounds of in-batch softmax for the BE before the batch-hard triplet takes over."""
+    softmax_temperature: float
+    random_negative_round_count: int
+    """Rounds before mismatches come from siblings; from the start, the CE never leaves chance."""
+    sibling_negative_share: float
+    """Of the mismatches after that, how many are a sibling's caption."""
+    learning_rate: float
+    weight_decay: float
+    margin: float
+    gradient_clip_norm: float
+    dev_family_count: int
+    dev_every_round_count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields, for a manifest."""
+        return asdict(self)
+
+
+def default(seed: int = 1) -> Recipe:
+    """The model that ships: about two hours on two CPU cores."""
+    return Recipe(
+        name="default",
+        seed=seed,
+        width=192,
+        layer_count=4,
+        head_count=4,
+        vocabulary_size=1500,
+        backbone_step_count=900,
+        backbone_batch_size=64,
+        backbone_learning_rate=2e-3,
+        pool_family_count=15_000,
+        round_count=6_000,
+        ce_steps_per_round=1,
+        be_batch_size=96,
+        ce_family_count=20,
+        softmax_round_count=1_000,
+        softmax_temperature=0.07,
+        random_negative_round_count=400,
+        sibling_negative_share=0.7,
+        learning_rate=5e-4,
+        weight_decay=0.05,
+        margin=0.1,
+        gradient_clip_norm=1.0,
+        dev_family_count=125,
+        dev_every_round_count=250,
+    )
+
+
+def tiny(seed: int = 1) -> Recipe:
+    """A model that learns next to nothing, in seconds: for tests of everything around it."""
+    return Recipe(
+        name="tiny",
+        seed=seed,
+        width=32,
+        layer_count=1,
+        head_count=2,
+        vocabulary_size=1500,
+        backbone_step_count=2,
+        backbone_batch_size=8,
+        backbone_learning_rate=1e-3,
+        pool_family_count=16,
+        round_count=4,
+        ce_steps_per_round=1,
+        be_batch_size=8,
+        ce_family_count=2,
+        softmax_round_count=2,
+        softmax_temperature=0.07,
+        random_negative_round_count=2,
+        sibling_negative_share=0.7,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        margin=0.1,
+        gradient_clip_norm=1.0,
+        dev_family_count=4,
+        dev_every_round_count=4,
+    )
+
+
+RECIPES: Mapping[str, Callable[[int], Recipe]] = {"default": default, "tiny": tiny}
+
+
+def recipe_named(name: str, seed: int) -> Recipe:
+    """Returns the recipe; raises ValueError with the names there are."""
+    if name not in RECIPES:
+        raise ValueError(f"no recipe {name!r}; there are {', '.join(sorted(RECIPES))}")
+    return RECIPES[name](seed)

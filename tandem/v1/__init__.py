@@ -1,0 +1,1 @@
+"""The wire contract's generated stubs; `make protos` writes the other files of this folder."""

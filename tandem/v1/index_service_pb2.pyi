@@ -1,0 +1,113 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from tandem.v1 import content_pb2 as _content_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SearchEmbeddingsRequest(_message.Message):
+    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    RETRIEVE_K_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    queries: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
+    model_fingerprint: str
+    modality: _content_pb2.Modality
+    retrieve_k: int
+    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ...) -> None: ...
+
+class SearchEmbeddingsResponse(_message.Message):
+    __slots__ = ("hit_lists", "search_duration")
+    HIT_LISTS_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_DURATION_FIELD_NUMBER: _ClassVar[int]
+    hit_lists: _containers.RepeatedCompositeFieldContainer[HitList]
+    search_duration: _duration_pb2.Duration
+    def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class HitList(_message.Message):
+    __slots__ = ("hits",)
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    hits: _containers.RepeatedCompositeFieldContainer[Hit]
+    def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ...) -> None: ...
+
+class Hit(_message.Message):
+    __slots__ = ("item_id", "similarity")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    similarity: float
+    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ...) -> None: ...
+
+class UpsertItemsRequest(_message.Message):
+    __slots__ = ("index_id", "model_fingerprint", "items")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    model_fingerprint: str
+    items: _containers.RepeatedCompositeFieldContainer[EncodedItem]
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ...) -> None: ...
+
+class EncodedItem(_message.Message):
+    __slots__ = ("item_id", "content", "embedding", "tokens")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    content: _content_pb2.Content
+    embedding: _content_pb2.Embedding
+    tokens: _content_pb2.ContentTokens
+    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., tokens: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ...) -> None: ...
+
+class UpsertItemsResponse(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class DeleteItemsRequest(_message.Message):
+    __slots__ = ("index_id", "item_ids")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteItemsResponse(_message.Message):
+    __slots__ = ("deleted_count", "sequence")
+    DELETED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    deleted_count: int
+    sequence: int
+    def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class GetItemsRequest(_message.Message):
+    __slots__ = ("index_id", "item_ids")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetItemsResponse(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[Item]
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+
+class Item(_message.Message):
+    __slots__ = ("item_id", "content")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    content: _content_pb2.Content
+    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,167 @@
+"""Content between its protobuf messages and our own types, checked on the way in.
+
+Arrays travel as little-endian bytes. Those that come in are views of the message's bytes, so they
+cost no copy and cannot be written to.
+
+Shapes: T token ids of a text, R rows of an image, D values in a row, d dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+from numpy.typing import NDArray
+
+from tandem.content import (
+    Content,
+    Encoding,
+    ImageContent,
+    ImageTokens,
+    Modality,
+    TextContent,
+    TextTokens,
+    Tokens,
+)
+from tandem.errors import ContentMissing, EmbeddingInvalid, TandemError, TokensInvalid
+from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
+
+# Rounding to float32 moves a length by about 1e-7; float16 on the way would move it by 1e-3.
+UNIT_LENGTH_TOLERANCE = 1e-3
+
+_MODALITY_TO_PROTO = {
+    Modality.TEXT: content_pb2.MODALITY_TEXT,
+    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
+}
+_MODALITY_FROM_PROTO: dict[int, Modality] = {
+    value: modality for modality, value in _MODALITY_TO_PROTO.items()
+}
+
+
+def content_from_proto(message: content_pb2.Content) -> Content:
+    """Returns the content; raises `ContentMissing` where neither modality is set."""
+    match message.WhichOneof("data"):
+        case "text":
+            return TextContent(message.text)
+        case "image":
+            return ImageContent(message.image)
+        case _:
+            raise ContentMissing
+
+
+def content_to_proto(content: Content) -> content_pb2.Content:
+    """Returns the message that `content_from_proto` reads as `content`."""
+    if isinstance(content, TextContent):
+        return content_pb2.Content(text=content.text)
+    return content_pb2.Content(image=content.image_bytes)
+
+
+def modality_from_proto(value: content_pb2.Modality | int) -> Modality | None:
+    """Returns the modality; None where it is not said or not known."""
+    return _MODALITY_FROM_PROTO.get(value)
+
+
+def modality_to_proto(modality: Modality) -> content_pb2.Modality:
+    """Returns the value that `modality_from_proto` reads as `modality`."""
+    return _MODALITY_TO_PROTO[modality]
+
+
+def embedding_from_proto(
+    message: content_pb2.Embedding, dimension: int | None = None
+) -> NDArray[np.float32]:
+    """Returns the embedding, float32 [d].
+
+    Raises `EmbeddingInvalid` unless it has `dimension` values (where given; else at least one),
+    all finite, and unit length to within `UNIT_LENGTH_TOLERANCE`.
+    """
+    if not message.values or len(message.values) % 4:
+        raise EmbeddingInvalid(why=f"{len(message.values)} bytes are no float32 values")
+    embedding = np.frombuffer(message.values, dtype="<f4")
+    if dimension is not None and len(embedding) != dimension:
+        raise EmbeddingInvalid(why=f"it has {len(embedding)} dimensions instead of {dimension}")
+    # float64, so that finite values near float32's limit do not overflow when squared.
+    length = float(np.sqrt(np.sum(np.square(embedding, dtype=np.float64))))
+    if not math.isfinite(length):
+        raise EmbeddingInvalid(why="it has NaN or infinity in it")
+    if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
+        raise EmbeddingInvalid(why=f"its length is {length:.6g} instead of 1")
+    return embedding
+
+
+def embedding_to_proto(embedding: NDArray[np.float32]) -> content_pb2.Embedding:
+    """Returns the message that `embedding_from_proto` reads as `embedding`."""
+    return content_pb2.Embedding(values=embedding.astype("<f4", copy=False).tobytes())
+
+
+def tokens_from_proto(message: content_pb2.ContentTokens) -> Tokens:
+    """Returns the tokens; raises `TokensInvalid` where missing, misshapen or not finite."""
+    match message.WhichOneof("tokens"):
+        case "text":
+            return _text_tokens_from_proto(message.text)
+        case "image":
+            return _image_tokens_from_proto(message.image)
+        case _:
+            raise TokensInvalid(why="they are missing")
+
+
+def tokens_to_proto(tokens: Tokens) -> content_pb2.ContentTokens:
+    """Returns the message that `tokens_from_proto` reads as `tokens`."""
+    if isinstance(tokens, TextTokens):
+        ids = tokens.ids.astype("<i4", copy=False).tobytes()
+        return content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=ids))
+    token_count, width = tokens.values.shape
+    values = tokens.values.astype("<f2", copy=False).tobytes()
+    return content_pb2.ContentTokens(
+        image=content_pb2.ImageTokens(values=values, token_count=token_count, width=width)
+    )
+
+
+def encoding_from_proto(message: encoder_service_pb2.Encoding) -> Encoding:
+    """Returns the encoding; raises `EmbeddingInvalid` or `TokensInvalid`."""
+    return Encoding(
+        embedding=embedding_from_proto(message.embedding),
+        tokens=tokens_from_proto(message.tokens),
+    )
+
+
+def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
+    """Returns the message that `encoding_from_proto` reads as `encoding`."""
+    return encoder_service_pb2.Encoding(
+        embedding=embedding_to_proto(encoding.embedding),
+        tokens=tokens_to_proto(encoding.tokens),
+    )
+
+
+def item_error_to_proto(error: TandemError) -> error_reason_pb2.ItemError:
+    """Returns the message that tells a caller why one item of a batch failed."""
+    reason = f"ERROR_REASON_{error.reason}"
+    return error_reason_pb2.ItemError(reason=reason, message=error.message)
+
+
+def duration_to_proto(seconds: float) -> Duration:
+    """Returns the span, to the nanosecond; a clock's small step back counts as none."""
+    duration = Duration()
+    duration.FromNanoseconds(round(max(seconds, 0.0) * 1e9))
+    return duration
+
+
+def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:
+    if not message.ids or len(message.ids) % 4:
+        raise TokensInvalid(why=f"{len(message.ids)} bytes are no int32 token ids")
+    ids = np.frombuffer(message.ids, dtype="<i4")
+    if ids.min() < 0:
+        raise TokensInvalid(why="a token id is negative")
+    return TextTokens(ids)
+
+
+def _image_tokens_from_proto(message: content_pb2.ImageTokens) -> ImageTokens:
+    token_count, width = message.token_count, message.width
+    if token_count < 1 or width < 1 or len(message.values) != 2 * token_count * width:
+        raise TokensInvalid(
+            why=f"{len(message.values)} bytes are not {token_count} x {width} float16 values"
+        )
+    values = np.frombuffer(message.values, dtype="<f2").reshape(token_count, width)
+    if not np.isfinite(values).all():
+        raise TokensInvalid(why="there is NaN or infinity among them")
+    return ImageTokens(values)

@@ -1,0 +1,364 @@
+"""tandem.chassis.interceptors: what happens around a call, on a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import grpc
+import pytest
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tandem.chassis import log
+from tandem.chassis.channels import call, deadline_seconds
+from tandem.chassis.interceptors import interceptors
+from tandem.chassis.metrics import REGISTRY
+from tandem.errors import DeadlineExceeded, IndexNotFound, Overloaded
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.chassis.scripted_service import SEARCH_SERVICE, nothing_found, scripted_service
+
+# SearchItemsRequest.index_id = "\xff", which is not UTF-8, and a length that runs past the end.
+MALFORMED = [b"\x12\x01\xff", b"\x12\x7f"]
+
+
+@pytest.fixture
+def log_stream() -> Iterator[io.StringIO]:
+    """What the service logs."""
+    stream = io.StringIO()
+    log.configure("scripted", stream)
+    yield stream
+    structlog.reset_defaults()
+
+
+def events(stream: io.StringIO) -> list[dict[str, object]]:
+    """Returns the log's lines."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def refuse(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """The search that knows no index."""
+    raise IndexNotFound(index_id=request.index_id)
+
+
+async def crash(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """The search with a mistake in it."""
+    raise KeyError("the inside of the service")
+
+
+async def hang(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """The search that never ends."""
+    await asyncio.sleep(60)
+    return pb.SearchItemsResponse()
+
+
+async def batches(*requests: pb.IngestItemsRequest) -> AsyncIterator[pb.IngestItemsRequest]:
+    """Sends `requests` as a stream."""
+    for request in requests:
+        yield request
+
+
+def sample(name: str, **labels: str) -> float:
+    """Returns a metric's value; 0 where nothing was counted yet."""
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def test_the_order_of_interceptors() -> None:
+    """Each one's place has a reason (see the package); changing it is a decision."""
+    names = [type(interceptor).__name__ for interceptor in interceptors("encoder", 1)]
+
+    assert names == [
+        "RequestIdInterceptor",
+        "AccessLogInterceptor",
+        "MetricsInterceptor",
+        "ErrorsInterceptor",
+        "AdmissionInterceptor",
+    ]
+
+
+@pytest.mark.parametrize("request_bytes", MALFORMED)
+async def test_bytes_that_are_no_message_are_the_callers_fault(request_bytes: bytes) -> None:
+    """INVALID_ARGUMENT with a reason; and the handler never sees them."""
+    seen: list[pb.SearchItemsRequest] = []
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        seen.append(request)
+        return pb.SearchItemsResponse()
+
+    async with scripted_service(search) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(f"/{SEARCH_SERVICE}/SearchItems")(request_bytes, timeout=5)
+
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert dict(caught.value.trailing_metadata())["tandem-reason"] == "REQUEST_MALFORMED"
+    assert not seen
+
+
+async def test_bytes_that_are_no_message_end_a_stream_after_the_good_ones() -> None:
+    """What was answered before stays answered."""
+
+    async def requests() -> AsyncIterator[bytes]:
+        yield pb.IngestItemsRequest(index_id="scenes").SerializeToString()
+        yield b"\x0a\x01\xff"
+
+    answers = []
+    async with scripted_service(nothing_found) as channel:
+        stream = channel.stream_stream(f"/{SEARCH_SERVICE}/IngestItems")(requests(), timeout=5)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for answer in stream:
+                answers.append(answer)
+
+    assert answers == [b""]
+    assert dict(caught.value.trailing_metadata())["tandem-reason"] == "REQUEST_MALFORMED"
+
+
+async def test_a_stream_answers_batch_by_batch() -> None:
+    """The interceptors neither hold back nor lose anything."""
+    sent = [
+        pb.IngestItemsRequest(index_id="scenes", items=[{"item_id": str(number)}])
+        for number in range(50)
+    ]
+
+    async with scripted_service(nothing_found) as channel:
+        stream = SearchServiceStub(channel).IngestItems(batches(*sent), timeout=10)
+        answers = [answer.results[0].item_id async for answer in stream]
+        trailing = dict(await stream.trailing_metadata())
+
+    assert answers == [str(number) for number in range(50)]
+    assert trailing["x-request-id"]
+
+
+async def test_an_error_in_a_stream_reaches_its_caller() -> None:
+    """By the same table as everywhere."""
+    async with scripted_service(refuse) as channel:
+        stream = SearchServiceStub(channel).IngestItems(
+            batches(pb.IngestItemsRequest(index_id="scenes")), timeout=5
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert dict(caught.value.trailing_metadata())["tandem-reason"] == "INDEX_NOT_FOUND"
+
+
+async def test_a_mistake_of_ours_is_logged_and_not_shown(log_stream: io.StringIO) -> None:
+    """The caller gets an id to ask about; the log has the traceback under it."""
+    async with scripted_service(crash) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=5)
+
+    trailing = dict(caught.value.trailing_metadata())
+    fault = next(event for event in events(log_stream) if event["event"] == "internal fault")
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert "the inside of the service" not in caught.value.details()
+    assert "KeyError: 'the inside of the service'" in str(fault["exception"])
+    assert fault["request_id"] == trailing["x-request-id"]
+
+
+@pytest.mark.parametrize("offered", ["7b0c-4.A:z_", "x" * 128])
+async def test_a_good_request_id_is_kept(offered: str) -> None:
+    """One request has one name in every service."""
+    async with scripted_service(nothing_found) as channel:
+        answer = SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(), timeout=5, metadata=(("x-request-id", offered),)
+        )
+        trailing = dict(await answer.trailing_metadata())
+
+    assert trailing["x-request-id"] == offered
+
+
+@pytest.mark.parametrize("offered", [None, "", "x" * 129, 'a"b', "a b"])
+async def test_without_a_good_request_id_there_is_a_new_one(offered: str | None) -> None:
+    """It goes into logs, so it cannot be just anything."""
+    metadata = () if offered is None else (("x-request-id", offered),)
+    async with scripted_service(nothing_found) as channel:
+        answer = SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(), timeout=5, metadata=metadata
+        )
+        trailing = dict(await answer.trailing_metadata())
+
+    assert re.fullmatch("[0-9a-f]{32}", trailing["x-request-id"])
+
+
+async def test_a_request_keeps_its_id_from_service_to_service(log_stream: io.StringIO) -> None:
+    """`call` sends the id of the request that is being served."""
+    async with scripted_service(nothing_found, name="behind") as behind:
+
+        async def search(
+            request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+        ) -> pb.SearchItemsResponse:
+            method = SearchServiceStub(behind).SearchItems
+            return await call(method, request, service="behind", timeout_seconds=5)
+
+        async with scripted_service(search) as channel:
+            await SearchServiceStub(channel).SearchItems(
+                pb.SearchItemsRequest(), timeout=5, metadata=(("x-request-id", "one"),)
+            )
+
+    served = [event for event in events(log_stream) if event["event"] == "call served"]
+    assert [event["request_id"] for event in served] == ["one", "one"]
+
+
+async def test_one_log_line_a_call_with_nothing_of_its_content(log_stream: io.StringIO) -> None:
+    """What, how it ended, how long, who; and the reason where it failed."""
+    async with scripted_service(refuse) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await SearchServiceStub(channel).SearchItems(
+                pb.SearchItemsRequest(query={"text": "my secret"}), timeout=5
+            )
+
+    (event,) = events(log_stream)
+    assert (
+        event.items()
+        >= {
+            "event": "call served",
+            "level": "info",
+            "service": "scripted",
+            "method": "SearchItems",
+            "code": "NOT_FOUND",
+            "reason": "INDEX_NOT_FOUND",
+        }.items()
+    )
+    assert event.keys() >= {"time", "duration_seconds", "peer", "request_id"}
+    assert "my secret" not in log_stream.getvalue()
+
+
+async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> None:
+    """Refused, not queued; places come back; probes still get an answer under overload."""
+    async with scripted_service(hang, name="full", max_inflight_count=2) as channel:
+        search = SearchServiceStub(channel).SearchItems
+        taken = [search(pb.SearchItemsRequest(), timeout=30) for _ in range(2)]
+        await until(lambda: sample("tandem_rpc_inflight_count", service="full") == 2)
+
+        with pytest.raises(Overloaded, match="full serves 2 calls already; retry with backoff"):
+            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=5)
+        health = await health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=5
+        )
+
+        for call_in_flight in taken:
+            call_in_flight.cancel()
+        await until(lambda: sample("tandem_rpc_inflight_count", service="full") == 0)
+        with pytest.raises(DeadlineExceeded):
+            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=0.1)
+
+    assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def test_an_open_stream_holds_one_place() -> None:
+    """However many batches it carries."""
+    async with scripted_service(nothing_found, name="stream", max_inflight_count=1) as channel:
+        stub = SearchServiceStub(channel)
+        stream = stub.IngestItems(timeout=10)
+        for _ in range(3):
+            await stream.write(pb.IngestItemsRequest())
+            await stream.read()
+
+        with pytest.raises(Overloaded):
+            await call(
+                stub.SearchItems, pb.SearchItemsRequest(), service="stream", timeout_seconds=5
+            )
+
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+        await call(stub.SearchItems, pb.SearchItemsRequest(), service="stream", timeout_seconds=5)
+
+
+async def test_calls_are_timed_by_method_and_code() -> None:
+    """Refused ones too; methods that do not exist make no label."""
+    async with scripted_service(refuse, name="timed") as channel:
+        stub = SearchServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=5)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await channel.unary_unary(f"/{SEARCH_SERVICE}/Invented")(b"", timeout=5)
+        assert [answer async for answer in stub.IngestItems(batches(), timeout=5)] == []
+
+    counted = {
+        (point.labels["method"], point.labels["code"]): point.value
+        for family in REGISTRY.collect()
+        for point in family.samples
+        if point.name == "tandem_rpc_duration_seconds_count" and point.labels["service"] == "timed"
+    }
+    assert counted == {("SearchItems", "NOT_FOUND"): 1, ("IngestItems", "OK"): 1}
+
+
+@pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
+async def test_work_that_nobody_waits_for_is_cancelled_and_counted(code: str) -> None:
+    """By the cause: the caller left, or the caller's time was up."""
+    name = f"left_{code.lower()}"
+    async with scripted_service(hang, name=name) as channel:
+        answer = SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(), timeout=0.2 if code == "DEADLINE_EXCEEDED" else 30
+        )
+        await until(lambda: sample("tandem_rpc_inflight_count", service=name) == 1)
+        if code == "CANCELLED":
+            answer.cancel()
+
+        count = "tandem_rpc_duration_seconds_count"
+        await until(lambda: sample(count, service=name, method="SearchItems", code=code) == 1)
+        assert (await answer.code()).name == code
+
+
+async def test_the_time_left_is_the_callers() -> None:
+    """And a default where they set none."""
+    lefts: list[float] = []
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        lefts.append(deadline_seconds(context, default=7.0))
+        return pb.SearchItemsResponse()
+
+    async with scripted_service(search) as channel:
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=3)
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest())
+
+    assert 2 < lefts[0] <= 3
+    assert lefts[1] == 7.0
+
+
+async def test_reflection_lists_the_services() -> None:
+    """So that grpcurl and buf curl work with no proto at hand."""
+    async with scripted_service(nothing_found) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        stream = stub.ServerReflectionInfo(timeout=5)
+        await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        answer = await stream.read()
+        await stream.done_writing()
+
+    names = {service.name for service in answer.list_services_response.service}
+    assert names == {
+        SEARCH_SERVICE,
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
+    """gRPC's own limit is 4 MiB."""
+    async with scripted_service(nothing_found) as channel:
+        request = pb.SearchItemsRequest(query={"image": bytes(32 * 1024 * 1024)})
+        await call(
+            SearchServiceStub(channel).SearchItems, request, service="scripted", timeout_seconds=10
+        )
+
+
+async def until(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> None:
+    """Waits for what other tasks bring about."""
+    async with asyncio.timeout(timeout_seconds):
+        while not condition():
+            await asyncio.sleep(0.005)

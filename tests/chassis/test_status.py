@@ -1,0 +1,159 @@
+"""tandem.chassis.status: every error crosses a real connection and is itself on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from tandem.chassis.channels import call, open_channel
+from tandem.chassis.status import RETRY_DELAY_SECONDS, STATUS_CODES
+from tandem.errors import (
+    ERROR_CLASSES,
+    DeadlineExceeded,
+    IndexNotFound,
+    InternalFault,
+    ModelMismatch,
+    Overloaded,
+    ServiceUnavailable,
+    TandemError,
+    error_from_reason,
+)
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.chassis.scripted_service import Search, nothing_found, scripted_service
+
+
+def raising(error: BaseException) -> Search:
+    """Returns a search that always raises `error`."""
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        raise error
+
+    return search
+
+
+async def failed_search(error: TandemError) -> grpc.aio.AioRpcError:
+    """Returns what a caller sees of a search that raised `error`."""
+    async with scripted_service(raising(error)) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=5)
+    return caught.value
+
+
+def test_the_table_is_total() -> None:
+    """A reason without a status code would be a fault at the worst time."""
+    assert set(STATUS_CODES) == set(ERROR_CLASSES)
+
+
+def test_the_codes_are_those_that_the_contract_states() -> None:
+    """Each value's comment in error_reason.proto begins with its status code."""
+    proto = Path(__file__).parents[2] / "protos" / error_reason_pb2.DESCRIPTOR.name
+    stated = {}
+    for line in proto.read_text().splitlines():
+        if comment := re.match(r"  // ([A-Z_]+): ", line):
+            code = comment[1]
+        elif value := re.match(r"  ERROR_REASON_([A-Z_]+) = [1-9]", line):
+            stated[value[1]] = code
+
+    assert {reason: code.name for reason, code in STATUS_CODES.items()} == stated
+
+
+@pytest.mark.parametrize("reason", sorted(ERROR_CLASSES))
+async def test_every_error_reaches_its_caller_whole(reason: str) -> None:
+    """Code, words, ErrorInfo and the plain key; and our own client rebuilds the error."""
+    error = error_from_reason(reason, "what happened: größer als 5 €", {"name": "wert"})
+
+    seen = await failed_search(error)
+
+    status = rpc_status.from_call(seen)
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert seen.code() == STATUS_CODES[reason]
+    assert seen.details() == status.message == error.message
+    assert (info.reason, info.domain, dict(info.metadata)) == (reason, "tandem", {"name": "wert"})
+    assert dict(seen.trailing_metadata())["tandem-reason"] == reason
+
+
+async def test_a_downstream_error_is_raised_again_as_itself() -> None:
+    """The service in the middle neither loses the reason nor its metadata."""
+    sent = ModelMismatch(request="aa", index="bb")
+
+    async with scripted_service(raising(sent)) as channel:
+        with pytest.raises(ModelMismatch) as caught:
+            await search(channel)
+
+    assert (caught.value.message, caught.value.metadata) == (sent.message, sent.metadata)
+
+
+async def test_overload_says_when_to_retry() -> None:
+    """RetryInfo, as google.rpc asks of RESOURCE_EXHAUSTED."""
+    status = rpc_status.from_call(await failed_search(Overloaded(what="all seats are taken")))
+
+    retry = error_details_pb2.RetryInfo()
+    assert status.details[1].Unpack(retry)
+    assert retry.retry_delay.ToTimedelta().total_seconds() == RETRY_DELAY_SECONDS
+
+
+async def test_a_message_without_end_is_cut_to_what_metadata_can_hold() -> None:
+    """gRPC refuses larger metadata, and the caller would learn nothing at all."""
+    seen = await failed_search(InternalFault(why="€" * 100_000))
+
+    assert seen.code() == grpc.StatusCode.INTERNAL
+    assert 0 < len(seen.details()) <= 512
+
+
+async def test_a_text_that_does_not_encode_does_not_hide_the_error() -> None:
+    """A lone surrogate, from a file name for example."""
+    seen = await failed_search(IndexNotFound(index_id="\udcff"))
+
+    assert seen.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_nobody_listening_is_service_unavailable() -> None:
+    """Port 1 of the loopback; the error names the service, which the address does not."""
+    async with open_channel("127.0.0.1:1") as channel:
+        with pytest.raises(ServiceUnavailable) as caught:
+            await search(channel)
+
+    assert caught.value.metadata == {"service": "search"}
+
+
+async def test_a_slow_answer_is_deadline_exceeded() -> None:
+    """However the other side saw it."""
+
+    async def slow(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        await asyncio.sleep(60)
+        return pb.SearchItemsResponse()
+
+    async with scripted_service(slow) as channel:
+        with pytest.raises(DeadlineExceeded):
+            await search(channel, timeout_seconds=0.1)
+
+
+async def test_a_method_that_is_not_there_is_an_internal_fault() -> None:
+    """Two versions of ours that do not fit together are our fault."""
+    async with scripted_service(nothing_found) as channel:
+        method = channel.unary_unary("/tandem.v1.SearchService/FindItems")
+        with pytest.raises(InternalFault, match="search answered UNIMPLEMENTED"):
+            await call(method, b"", service="search", timeout_seconds=5)
+
+
+async def search(channel: grpc.aio.Channel, timeout_seconds: float = 5) -> pb.SearchItemsResponse:
+    """Searches as a service calls another."""
+    return await call(
+        SearchServiceStub(channel).SearchItems,
+        pb.SearchItemsRequest(),
+        service="search",
+        timeout_seconds=timeout_seconds,
+    )

@@ -1,0 +1,27 @@
+"""Single values of an item store's files, read and damaged behind its back.
+
+The store must be closed: LMDB allows one environment of a path in a process.
+"""
+
+from pathlib import Path
+
+import lmdb
+
+
+def stored_value(path: Path, database: str, key: bytes) -> bytes:
+    """Returns what is stored under the key; raises KeyError."""
+    with lmdb.open(str(path), max_dbs=3, create=False) as env:
+        handle = env.open_db(database.encode())
+        with env.begin(db=handle) as txn:
+            value = txn.get(key)
+    if value is None:
+        raise KeyError(key)
+    return bytes(value)
+
+
+def overwrite(path: Path, database: str, key: bytes, value: bytes) -> None:
+    """Replaces what is stored under the key."""
+    with lmdb.open(str(path), max_dbs=3, create=False) as env:
+        handle = env.open_db(database.encode())
+        with env.begin(db=handle, write=True) as txn:
+            txn.put(key, value)

@@ -1,0 +1,285 @@
+"""Karpathy's layout: read as published, refused by name when broken, written to read back."""
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.corpus.emoji import emoji_records
+from tandem.corpus.karpathy import (
+    CorpusExists,
+    CorpusFileMissing,
+    CorpusMalformed,
+    KarpathyError,
+    read_karpathy,
+    write_karpathy,
+)
+from tandem.corpus.records import Record
+from tandem.corpus.scenes import scene_records
+
+Document = dict[str, Any]
+
+
+def an_image(imgid: int, split: str, filename: str, sentids: list[int], **more: object) -> Document:
+    # The file lists sentences in another order than sentids, which is what has to count.
+    sentences = [
+        {"raw": f"caption {sentid}", "tokens": ["caption"], "imgid": imgid, "sentid": sentid}
+        for sentid in sorted(sentids, reverse=True)
+    ]
+    image = {"filename": filename, "imgid": imgid, "split": split, "sentids": sentids}
+    return image | {"sentences": sentences} | more
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    """A split file like dataset_coco.json, with an image file for each entry."""
+    document = {
+        "dataset": "coco",
+        "images": [
+            an_image(0, "train", "t1.jpg", [10, 11], filepath="train2014", cocoid=1),
+            an_image(1, "restval", "v1.jpg", [12], filepath="val2014", cocoid=2),
+            an_image(
+                2, "test", "v2.jpg", [31, 25, 27, 26, 29, 28, 30], filepath="val2014", cocoid=3
+            ),
+            an_image(3, "val", "v3.jpg", [40], filepath="val2014", cocoid=4),
+        ],
+    }
+    for image in document["images"]:
+        assert isinstance(image, dict)
+        path = tmp_path / image["filepath"] / image["filename"]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"pixels of " + path.name.encode())
+    return written(document, tmp_path)
+
+
+def written(document: object, folder: Path) -> Path:
+    path = folder / "dataset_coco.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def record_ids(json_path: Path, split: str, restval_in_train: bool = True) -> list[str]:
+    records = read_karpathy(json_path, json_path.parent, split, restval_in_train=restval_in_train)
+    return [record.record_id for record in records]
+
+
+def caption_ids(record: Record) -> list[int]:
+    return [int(caption.caption_id) for caption in record.captions]
+
+
+def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
+    """The image lies under filepath, captions follow sentids, and the picture is its own family."""
+    (record,) = read_karpathy(coco, coco.parent, "test")
+
+    assert (record.record_id, record.family, record.split) == ("v2", "v2", "test")
+    assert caption_ids(record) == [31, 25, 27, 26, 29, 28, 30]
+    assert record.captions[0].text == "caption 31"
+    assert record.captions[0].language == "en"
+    assert record.image.read() == b"pixels of v2.jpg"
+
+
+def test_a_flickr30k_entry_has_no_filepath(tmp_path: Path) -> None:
+    """Its images lie in the image folder itself."""
+    (tmp_path / "1000092795.jpg").write_bytes(b"pixels")
+    document = {"dataset": "flickr30k", "images": [an_image(0, "test", "1000092795.jpg", [0, 1])]}
+
+    (record,) = read_karpathy(written(document, tmp_path), tmp_path, "test")
+
+    assert record.record_id == "1000092795"
+    assert record.image.read() == b"pixels"
+
+
+def test_the_first_captions_in_sentids_order_can_be_kept(coco: Path) -> None:
+    """Five of seven, as published COCO figures use."""
+    (record,) = read_karpathy(coco, coco.parent, "test", captions_per_image=5)
+
+    assert caption_ids(record) == [31, 25, 27, 26, 29]
+
+
+def test_restval_is_training_data_unless_told_otherwise(coco: Path) -> None:
+    """It is never validation data, and can be asked for by its own name."""
+    assert record_ids(coco, "train") == ["t1", "v1"]
+    assert {record.split for record in read_karpathy(coco, coco.parent, "train")} == {"train"}
+    assert record_ids(coco, "train", restval_in_train=False) == ["t1"]
+    assert record_ids(coco, "val") == ["v3"]
+    assert record_ids(coco, "restval") == ["v1"]
+
+
+def test_a_missing_split_file_is_refused_at_the_call(tmp_path: Path) -> None:
+    """The error names the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no file .*nowhere\.json"):
+        read_karpathy(tmp_path / "nowhere.json", tmp_path, "test")
+
+
+def test_a_missing_image_is_refused_when_it_is_due(coco: Path) -> None:
+    """Records before it come through; the error says which image and where it was looked for."""
+    (coco.parent / "val2014" / "v1.jpg").unlink()
+    records = read_karpathy(coco, coco.parent, "train")
+
+    assert next(records).record_id == "t1"
+    with pytest.raises(CorpusFileMissing, match=r"images\[1\] names val2014/v1\.jpg"):
+        next(records)
+
+
+def test_an_unknown_split_names_those_that_there_are(coco: Path) -> None:
+    """A typing mistake does not look like an empty corpus."""
+    with pytest.raises(
+        KarpathyError, match=r"split 'dev'; its splits are: restval, test, train, val"
+    ):
+        read_karpathy(coco, coco.parent, "dev")
+
+
+def test_fewer_than_one_caption_is_refused(coco: Path) -> None:
+    """Zero would make records nobody can search for."""
+    with pytest.raises(KarpathyError, match="captions_per_image is 0"):
+        read_karpathy(coco, coco.parent, "test", captions_per_image=0)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}']
+)
+def test_a_file_of_another_layout_is_refused_at_the_call(tmp_path: Path, text: str) -> None:
+    """Whatever it is, the error is named and not a KeyError from within."""
+    path = tmp_path / "dataset.json"
+    path.write_text(text)
+
+    with pytest.raises(CorpusMalformed, match=r"dataset\.json"):
+        read_karpathy(path, tmp_path, "test")
+
+
+def without_raw(image: Document) -> None:
+    del image["sentences"][0]["raw"]
+
+
+def without_sentids(image: Document) -> None:
+    del image["sentids"]
+
+
+def with_a_sentid_too_many(image: Document) -> None:
+    image["sentids"].append(99)
+
+
+def with_sentids_of_another_kind(image: Document) -> None:
+    image["sentids"] = [[10], "11"]
+
+
+def with_a_sentence_twice(image: Document) -> None:
+    image["sentences"].append(image["sentences"][0])
+
+
+def with_a_filepath_of_another_kind(image: Document) -> None:
+    image["filepath"] = 2014
+
+
+def with_a_way_out_of_the_folder(image: Document) -> None:
+    image["filename"] = "../../secret.jpg"
+
+
+def with_an_absolute_path(image: Document) -> None:
+    image["filename"] = "/secret.jpg"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        without_raw,
+        without_sentids,
+        with_a_sentid_too_many,
+        with_sentids_of_another_kind,
+        with_a_sentence_twice,
+        with_a_filepath_of_another_kind,
+        with_a_way_out_of_the_folder,
+        with_an_absolute_path,
+    ],
+)
+def test_a_broken_entry_is_refused_by_its_place(
+    coco: Path, spoil: Callable[[Document], None]
+) -> None:
+    """The error says which image of the file is wrong."""
+    document = json.loads(coco.read_text())
+    spoil(document["images"][0])
+    written(document, coco.parent)
+
+    with pytest.raises(CorpusMalformed, match=r"dataset_coco\.json: images\[0\]"):
+        list(read_karpathy(coco, coco.parent, "train"))
+
+
+def test_two_images_of_one_name_are_refused(coco: Path) -> None:
+    """A record_id must find one record."""
+    document = json.loads(coco.read_text())
+    document["images"].append(document["images"][0])
+    written(document, coco.parent)
+
+    with pytest.raises(CorpusMalformed, match=r"images\[4\] is a second 't1'"):
+        list(read_karpathy(coco, coco.parent, "train"))
+
+
+def assert_same(read: Record, original: Record) -> None:
+    assert read.image.read() == original.image.read()
+    assert read == Record(
+        original.record_id, original.captions, original.split, original.family, read.image
+    )
+
+
+def test_a_written_corpus_reads_back_as_the_same_records(tmp_path: Path) -> None:
+    """PNG scenes and WebP drawings, four languages, several splits in one file."""
+    originals = {
+        "train": list(islice(emoji_records("train"), 5)),
+        "test": list(scene_records("test", seed=1, count=4)),
+    }
+
+    json_path = write_karpathy([*originals["test"], *originals["train"]], tmp_path / "corpus")
+
+    for split, records in originals.items():
+        read_back = list(read_karpathy(json_path, tmp_path / "corpus" / "images", split))
+        for read, original in zip(read_back, records, strict=True):
+            assert_same(read, original)
+
+
+def test_a_written_corpus_is_karpathys_layout(tmp_path: Path) -> None:
+    """Other readers find every key that they know, with running numbers."""
+    records = list(islice(emoji_records("test"), 2))
+
+    document = json.loads(write_karpathy(records, tmp_path).read_text())
+
+    first, second = document["images"]
+    assert document["dataset"] == tmp_path.name
+    assert first["filename"] == "000000.webp"
+    assert (tmp_path / "images" / "000000.webp").is_file()
+    assert (first["imgid"], second["imgid"]) == (0, 1)
+    assert first["sentids"] + second["sentids"] == list(
+        range(sum(len(r.captions) for r in records))
+    )
+    sentence = second["sentences"][0]
+    assert (sentence["imgid"], sentence["sentid"]) == (1, second["sentids"][0])
+    assert sentence["tokens"] == records[1].captions[0].text.lower().replace(":", "").split()
+
+
+def test_a_corpus_is_not_written_over_another(tmp_path: Path) -> None:
+    """The first one stays as it was."""
+    first = write_karpathy(islice(emoji_records("test"), 1), tmp_path)
+    before = first.read_bytes()
+
+    with pytest.raises(CorpusExists, match="choose another folder"):
+        write_karpathy(islice(emoji_records("train"), 1), tmp_path)
+
+    assert first.read_bytes() == before
+
+
+def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
+    """They could not be read back; and what is there without dataset.json is not a corpus."""
+    record = next(emoji_records("test"))
+
+    with pytest.raises(KarpathyError, match="two records are called"):
+        write_karpathy([record, record], tmp_path)
+
+    assert not (tmp_path / "dataset.json").exists()
+
+
+def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -> None:
+    """The fixture's images are no images, and are refused by the record's name."""
+    with pytest.raises(KarpathyError, match="the image of 'v2' is no JPEG, PNG or WebP"):
+        write_karpathy(read_karpathy(coco, coco.parent, "test"), tmp_path / "out")

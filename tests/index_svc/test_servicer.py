@@ -1,0 +1,461 @@
+"""IndexService over a real server with the chassis's interceptors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from index_svc.servicer import IndexServicer
+from index_svc.shard import Shard
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.status import error_from_rpc
+from tandem.corpus.item_store import ItemStore
+from tandem.v1 import content_pb2
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import (
+    IndexServiceStub,
+    add_IndexServiceServicer_to_server,
+)
+from tests.corpus.made_items import FINGERPRINT, image_item, text_item, unit_vector
+from tests.index_svc.encoded_items import encoded_item, search_request, upsert_request
+
+MAP_BYTES = 64 << 20
+TIMEOUT_SECONDS = 20
+
+
+@asynccontextmanager
+async def served(
+    path: Path, *, map_bytes: int = MAP_BYTES, loaded: bool = True
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Serves the shard at `path` and yields a channel to it."""
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes))
+    threads = ThreadPoolExecutor(2)
+    if loaded:
+        shard.load()
+    server = await make_server(
+        "index",
+        Health("index", []),
+        lambda server: add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server),
+        [],
+        max_inflight_count=64,
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(None)
+        threads.shutdown()
+        shard.close()
+
+
+@pytest.fixture
+async def channel(tmp_path: Path) -> AsyncIterator[grpc.aio.Channel]:
+    async with served(tmp_path / "shard") as channel:
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: grpc.aio.Channel) -> IndexServiceStub:
+    return IndexServiceStub(channel)
+
+
+async def refusal(call: grpc.aio.UnaryUnaryCall) -> tuple[grpc.StatusCode, errors.TandemError]:
+    """Returns the code and the error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asyncio.wait_for(call, TIMEOUT_SECONDS)
+    return caught.value.code(), error_from_rpc(caught.value, "index")
+
+
+async def hits(stub: IndexServiceStub, request: pb.SearchEmbeddingsRequest) -> list[list[str]]:
+    """Returns the ids of each query's hits."""
+    response = await stub.SearchEmbeddings(request, timeout=TIMEOUT_SECONDS)
+    return [[hit.item_id for hit in hit_list.hits] for hit_list in response.hit_lists]
+
+
+async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub) -> None:
+    """From the answer on, an upserted item is found and read; a deleted one is neither."""
+    items = [text_item("a", 1), text_item("b", 2), image_item("c", 3)]
+    upserted = await stub.UpsertItems(upsert_request(items))
+    assert upserted.sequence == 3
+
+    response = await stub.SearchEmbeddings(search_request([2, 1]))
+    found = [[hit.item_id for hit in hit_list.hits] for hit_list in response.hit_lists]
+    assert found == [["b", "a"], ["a", "b"]]
+    assert response.hit_lists[0].hits[0].similarity == pytest.approx(1.0)
+    expected = float(unit_vector(1) @ unit_vector(2))
+    assert response.hit_lists[0].hits[1].similarity == pytest.approx(expected, abs=1e-6)
+    assert response.search_duration.ToTimedelta().total_seconds() > 0
+    assert await hits(stub, search_request([1], modality=content_pb2.MODALITY_IMAGE)) == [["c"]]
+
+    got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["c", "x", "a"]))
+    assert [item.item_id for item in got.items] == ["c", "a"]
+    assert got.items[0].content == encoded_item(items[2]).content
+    assert got.items[1].content.text == "a of seed 1"
+
+    deleted = await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["a", "x"]))
+    assert (deleted.deleted_count, deleted.sequence) == (1, 4)
+    assert await hits(stub, search_request([1])) == [["b"]]
+    got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["a"]))
+    assert list(got.items) == []
+
+
+async def test_an_item_upserted_in_the_other_modality_leaves_its_old_one(
+    stub: IndexServiceStub,
+) -> None:
+    """An id is unique in its index, whatever its content becomes."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+    await stub.UpsertItems(upsert_request([image_item("a", 1)]))
+
+    assert await hits(stub, search_request([1])) == [[]]
+    assert await hits(stub, search_request([1], modality=content_pb2.MODALITY_IMAGE)) == [["a"]]
+
+
+@pytest.mark.parametrize(("k", "count"), [(1, 1), (4, 4), (5, 5), (6, 5), (1000, 5)])
+async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, count: int) -> None:
+    """A search gives k hits, or all items where they are fewer; never padding."""
+    await stub.UpsertItems(upsert_request([text_item(f"{seed}", seed) for seed in range(5)]))
+
+    found = await hits(stub, search_request([1, 77], k))
+
+    assert [len(set(item_ids)) for item_ids in found] == [count, count]
+
+
+async def test_an_emptied_index_is_found_empty(stub: IndexServiceStub) -> None:
+    """An index whose last item was deleted still exists and gives no hits."""
+    await stub.UpsertItems(upsert_request([text_item("a")]))
+    await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"]))
+
+    assert await hits(stub, search_request([1])) == [[]]
+
+
+async def test_everything_is_found_after_a_restart(tmp_path: Path) -> None:
+    """A shard served anew finds and reads all it had, deletions and replacements included."""
+    items = [text_item(f"{seed:04}", seed) for seed in range(200)]
+    async with served(tmp_path) as channel:
+        stub = IndexServiceStub(channel)
+        await stub.UpsertItems(upsert_request(items))
+        await stub.UpsertItems(upsert_request([text_item("0007", 777), image_item("i", 1)]))
+        await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["0003"]))
+        before = await stub.SearchEmbeddings(search_request([7, 777, 3], k=1000))
+
+    async with served(tmp_path) as channel:
+        stub = IndexServiceStub(channel)
+        after = await stub.SearchEmbeddings(search_request([7, 777, 3], k=1000))
+        got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["0007", "0003"]))
+
+    assert list(after.hit_lists) == list(before.hit_lists)
+    assert len(after.hit_lists[0].hits) == 199
+    assert after.hit_lists[1].hits[0].item_id == "0007"
+    assert [item.content.text for item in got.items] == ["0007 of seed 777"]
+
+
+async def test_concurrent_writers_and_searchers_see_whole_batches(stub: IndexServiceStub) -> None:
+    """While batches of ten are written and replaced, each search counts a multiple of ten."""
+    await stub.UpsertItems(upsert_request([text_item(f"0-{n}", n) for n in range(10)]))
+    counts: list[int] = []
+
+    async def write(batch: int) -> None:
+        for seed in range(3):
+            items = [text_item(f"{batch}-{n}", seed) for n in range(10)]
+            await stub.UpsertItems(upsert_request(items))
+
+    async def search() -> None:
+        while not writing.done():
+            counts.append(len((await hits(stub, search_request([1], k=1000)))[0]))
+
+    writing = asyncio.gather(*(write(batch) for batch in range(1, 9)))
+    await asyncio.gather(writing, search(), search())
+
+    assert {count % 10 for count in counts} == {0}
+    assert len((await hits(stub, search_request([1], k=1000)))[0]) == 90
+
+
+UNIT = unit_vector(1)
+WITH_NAN = UNIT.copy()
+WITH_NAN[3] = np.nan
+
+
+def embedding(values: np.ndarray | bytes) -> content_pb2.Embedding:
+    """Returns whatever values as an embedding message, unchecked."""
+    return content_pb2.Embedding(
+        values=values if isinstance(values, bytes) else values.astype("<f4").tobytes()
+    )
+
+
+BAD_EMBEDDINGS = {
+    "missing": embedding(b""),
+    "cut": embedding(UNIT.tobytes()[:-1]),
+    "NaN": embedding(WITH_NAN),
+    "infinite": embedding(np.full(8, np.inf)),
+    "zero": embedding(np.zeros(8)),
+    "too long": embedding(UNIT * 1.01),
+    "too short": embedding(UNIT * 0.99),
+}
+WRONG_DIMENSION = embedding(unit_vector(1, 16))
+
+
+@pytest.mark.parametrize("k", [0, -1, 1001, 10_000_000, -(2**31), 2**31 - 1])
+async def test_a_bad_k_is_refused(stub: IndexServiceStub, k: int) -> None:
+    """retrieve_k outside 1 to 1,000 is refused before anything is looked for."""
+    code, error = await refusal(stub.SearchEmbeddings(search_request([1], k)))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.KOutOfRange)
+    assert error.metadata == {"name": "retrieve_k", "got": str(k), "low": "1", "high": "1000"}
+
+
+@pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
+async def test_a_bad_query_is_refused(stub: IndexServiceStub, name: str) -> None:
+    """One bad embedding among the queries refuses the call."""
+    await stub.UpsertItems(upsert_request([text_item("a")]))
+    request = search_request([1, 2])
+    request.queries[1].CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
+
+    code, error = await refusal(stub.SearchEmbeddings(request))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
+
+
+@pytest.mark.parametrize("count", [0, 65])
+async def test_a_bad_number_of_queries_is_refused(stub: IndexServiceStub, count: int) -> None:
+    """1 to 64 queries make a batch."""
+    code, error = await refusal(stub.SearchEmbeddings(search_request([1] * count)))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.BatchSizeOutOfRange)
+
+
+@pytest.mark.parametrize("modality", [0, 3, -1])
+async def test_a_search_for_no_modality_is_refused(stub: IndexServiceStub, modality: int) -> None:
+    """A search says whether it wants texts or images."""
+    request = search_request([1])
+    request.modality = modality
+
+    code, error = await refusal(stub.SearchEmbeddings(request))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
+
+
+async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> None:
+    """Neither queries nor items of another model than the index's are taken."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+    search, upsert = search_request([1]), upsert_request([text_item("b", 1)])
+    search.model_fingerprint = upsert.model_fingerprint = "model-b"
+
+    for call in (stub.SearchEmbeddings(search), stub.UpsertItems(upsert)):
+        code, error = await refusal(call)
+        assert (code, type(error)) == (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            errors.ModelMismatch,
+        )
+        assert error.metadata == {
+            "request_fingerprint": "model-b",
+            "index_fingerprint": FINGERPRINT,
+        }
+    assert await hits(stub, search_request([1])) == [["a"]]
+
+
+@pytest.mark.parametrize("fingerprint", ["", "x" * 129])
+async def test_a_fingerprint_that_names_no_model_is_refused(
+    stub: IndexServiceStub, fingerprint: str
+) -> None:
+    """An index does not come into being under an empty or endless fingerprint."""
+    request = upsert_request([text_item("a")])
+    request.model_fingerprint = fingerprint
+
+    code, error = await refusal(stub.UpsertItems(request))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
+
+
+def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.UnaryUnaryCall]]:
+    """Returns each method that needs an index to exist, called on that index."""
+    ids = {"index_id": index_id, "item_ids": ["a"]}
+    return (
+        lambda stub: stub.SearchEmbeddings(search_request([1], index_id=index_id)),
+        lambda stub: stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
+        lambda stub: stub.GetItems(pb.GetItemsRequest(**ids)),
+    )
+
+
+@pytest.mark.parametrize("method", range(3))
+async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int) -> None:
+    """An index that nothing was ever upserted into is named in NOT_FOUND."""
+    code, error = await refusal(calls_on("nowhere")[method](stub))
+
+    assert (code, type(error)) == (grpc.StatusCode.NOT_FOUND, errors.IndexNotFound)
+    assert error.metadata == {"index_id": "nowhere"}
+
+
+@pytest.mark.parametrize("index_id", ["", "-a", "A", "a b", "a/b", "a\0b", "a\n", "x" * 64, "ä"])
+async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) -> None:
+    """Every method refuses an index id that is not of the form they have."""
+    upsert = stub.UpsertItems(upsert_request([text_item("a")], index_id))
+
+    for call in (*(call(stub) for call in calls_on(index_id)), upsert):
+        code, error = await refusal(call)
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.IndexIdInvalid)
+
+
+@pytest.mark.parametrize("item_id", ["", "a\0b", "x" * 257, "ä" * 129, "x" * 10_000])
+async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) -> None:
+    """Every method refuses an item id that cannot be a stored key; nothing is stored."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+    ids = {"index_id": "scenes", "item_ids": ["a", item_id]}
+
+    for call in (
+        stub.UpsertItems(upsert_request([text_item("b", 1), text_item(item_id, 1)])),
+        stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
+        stub.GetItems(pb.GetItemsRequest(**ids)),
+    ):
+        code, error = await refusal(call)
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.ItemIdInvalid)
+    assert await hits(stub, search_request([1])) == [["a"]]
+
+
+async def test_the_longest_and_strangest_item_ids_are_taken(stub: IndexServiceStub) -> None:
+    """256 bytes of any UTF-8 but NUL make an id, under the longest index id too."""
+    item_ids = ["x" * 256, "ä" * 128, "\N{DOG FACE}" * 64, "\x01", " ", "a/b", "\ufeff", "e\u0301"]
+    index_id = "i" * 63
+
+    await stub.UpsertItems(upsert_request([text_item(i, 1) for i in item_ids], index_id))
+
+    found = await hits(stub, search_request([1], index_id=index_id))
+    assert found == [sorted(item_ids, key=str.encode)]
+
+
+async def test_a_duplicate_id_refuses_the_batch(stub: IndexServiceStub) -> None:
+    """One id twice in a batch: nothing of the batch is stored."""
+    await stub.UpsertItems(upsert_request([text_item("z", 1)]))
+    items = [text_item("a", 1), text_item("b", 1), text_item("a", 2)]
+
+    code, error = await refusal(stub.UpsertItems(upsert_request(items)))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.ItemIdDuplicate)
+    assert error.metadata == {"item_id": "a"}
+    assert await hits(stub, search_request([1])) == [["z"]]
+
+
+@pytest.mark.parametrize("count", [0, 257])
+async def test_a_bad_number_of_items_is_refused(stub: IndexServiceStub, count: int) -> None:
+    """1 to 256 items or ids make a batch, in every method."""
+    ids = {"index_id": "scenes", "item_ids": [f"{n}" for n in range(count)]}
+
+    for call in (
+        stub.UpsertItems(upsert_request([text_item(f"{n}") for n in range(count)])),
+        stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
+        stub.GetItems(pb.GetItemsRequest(**ids)),
+    ):
+        code, error = await refusal(call)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert isinstance(error, errors.BatchSizeOutOfRange)
+
+
+@pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
+async def test_an_item_with_a_bad_embedding_is_refused(stub: IndexServiceStub, name: str) -> None:
+    """A bad embedding refuses the whole batch, and does not make the index."""
+    request = upsert_request([text_item("a"), text_item("b")])
+    request.items[1].embedding.CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
+
+    code, error = await refusal(stub.UpsertItems(request))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
+    code, error = await refusal(stub.SearchEmbeddings(search_request([1])))
+    assert isinstance(error, errors.IndexNotFound)
+
+
+async def test_a_batch_of_another_dimension_than_the_indexs_is_refused(
+    stub: IndexServiceStub,
+) -> None:
+    """The index's first upsert sets its dimension."""
+    await stub.UpsertItems(upsert_request([text_item("a")]))
+
+    code, error = await refusal(stub.UpsertItems(upsert_request([text_item("b", dimension=16)])))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.EmbeddingInvalid)
+
+
+async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexServiceStub) -> None:
+    """Content must be there, and tokens must be there, whole and of the content's modality."""
+    without_content, without_tokens, cut, other = (
+        encoded_item(text_item("a")),
+        encoded_item(text_item("a")),
+        encoded_item(image_item("a")),
+        encoded_item(text_item("a")),
+    )
+    without_content.ClearField("content")
+    without_tokens.ClearField("tokens")
+    cut.tokens.image.token_count = 48
+    other.tokens.CopyFrom(encoded_item(image_item("a")).tokens)
+
+    for item, expected in (
+        (without_content, errors.ContentMissing),
+        (without_tokens, errors.TokensInvalid),
+        (cut, errors.TokensInvalid),
+        (other, errors.TokensInvalid),
+    ):
+        request = upsert_request([])
+        request.items.append(item)
+        code, error = await refusal(stub.UpsertItems(request))
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, expected)
+
+
+@pytest.mark.parametrize("message", [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0a\x7f"])
+@pytest.mark.parametrize("method", ["SearchEmbeddings", "UpsertItems", "DeleteItems", "GetItems"])
+async def test_bytes_that_are_no_message_are_refused(
+    channel: grpc.aio.Channel, method: str, message: bytes
+) -> None:
+    """Garbage and strings that are not UTF-8 are the caller's fault, not ours."""
+    call = channel.unary_unary(f"/tandem.v1.IndexService/{method}")
+
+    code, error = await refusal(call(message))
+
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestMalformed)
+
+
+async def test_a_full_store_refuses_writes_and_goes_on(tmp_path: Path) -> None:
+    """STORE_FULL refuses upserts; searches and deletes work, and then upserts again."""
+    async with served(tmp_path / "shard", map_bytes=4 << 20) as channel:
+        stub = IndexServiceStub(channel)
+        batches = [[f"{number:03}-{n:02}" for n in range(50)] for number in range(999)]
+
+        async def fill() -> None:
+            for batch in batches:
+                await stub.UpsertItems(upsert_request([image_item(i, 1) for i in batch]))
+                stored.append(batch)
+
+        stored: list[list[str]] = []
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await fill()
+
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert isinstance(error_from_rpc(caught.value, "index"), errors.StoreFull)
+        image = content_pb2.MODALITY_IMAGE
+        found = await hits(stub, search_request([1], k=1000, modality=image))
+        assert found == [[item_id for batch in stored for item_id in batch][:1000]]
+        for batch in stored[: len(stored) // 2]:
+            await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=batch))
+        await stub.UpsertItems(upsert_request([image_item("new", 1000)]))
+        found = await hits(stub, search_request([1000], k=1, modality=image))
+        assert found == [["new"]]
+
+
+async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) -> None:
+    """While the shard loads every method says UNAVAILABLE, never an empty answer."""
+    async with served(tmp_path / "shard", loaded=False) as channel:
+        stub = IndexServiceStub(channel)
+        upsert = stub.UpsertItems(upsert_request([text_item("a")]))
+        for call in (*(call(stub) for call in calls_on("scenes")), upsert):
+            code, error = await refusal(call)
+            assert (code, type(error)) == (
+                grpc.StatusCode.UNAVAILABLE,
+                errors.ServiceUnavailable,
+            )

@@ -1,0 +1,104 @@
+"""A shard follows its store, and what is wrong with one item stays with that item."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from index_svc.shard import Shard
+from tandem.content import Modality
+from tandem.corpus.item_record import item_key
+from tandem.corpus.item_store import ItemStore
+from tandem.corpus.item_write import Committed, ItemWrite, Upsert
+from tandem.errors import InternalFault, ItemCorrupt, ModelMismatch, TandemError
+from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
+from tests.corpus.stored_values import overwrite, stored_value
+
+MAP_BYTES = 16 << 20
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = open_shard(tmp_path)
+    yield shard
+    shard.close()
+
+
+def open_shard(path: Path) -> Shard:
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES))
+    shard.load()
+    return shard
+
+
+def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
+    return Upsert("scenes", fingerprint, [text_item(item_id, 1) for item_id in item_ids])
+
+
+def found(shard: Shard) -> list[str]:
+    (hits,) = shard.search("scenes", FINGERPRINT, Modality.TEXT, [unit_vector(1)], 1000)
+    return [hit.item_id for hit in hits]
+
+
+def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
+    """At start a damaged item is left out; reading it says so; an upsert mends it."""
+    shard = open_shard(tmp_path)
+    shard.write(upsert("a", "b", "c")).result(10)
+    shard.close()
+    key = item_key("scenes", "b")
+    overwrite(tmp_path, "items", key, stored_value(tmp_path, "items", key)[:-1] + b"?")
+
+    shard = open_shard(tmp_path)
+
+    assert found(shard) == ["a", "c"]
+    with pytest.raises(ItemCorrupt):
+        shard.read("scenes", ["b"])
+    shard.write(upsert("b")).result(10)
+    assert found(shard) == ["a", "b", "c"]
+    assert [item.item_id for item in shard.read("scenes", ["b"])] == ["b"]
+    shard.close()
+
+
+def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
+    """Writes that share the transaction that makes the index still get one fingerprint."""
+    futures: list[Future[Committed]] = [
+        shard.write(upsert("a")),
+        shard.write(upsert("b", fingerprint="model-b")),
+        shard.write(upsert("c")),
+    ]
+
+    assert [type(future.exception(10)) for future in futures] == [
+        type(None),
+        ModelMismatch,
+        type(None),
+    ]
+    assert found(shard) == ["a", "c"]
+
+
+def test_after_a_fault_of_the_disk_nothing_is_acknowledged(tmp_path: Path) -> None:
+    """A commit that fails for no known reason stops writing; searches and reads go on."""
+
+    class FailingStore(ItemStore):
+        is_broken = False
+
+        def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
+            if self.is_broken:
+                raise OSError("fsync failed")
+            return super().apply(writes)
+
+    store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
+    shard = Shard(store)
+    shard.load()
+    shard.write(upsert("a")).result(10)
+    store.is_broken = True
+
+    assert isinstance(shard.write(upsert("b")).exception(10), InternalFault)
+    store.is_broken = False
+
+    with pytest.raises(InternalFault):
+        shard.write(upsert("c"))
+    with pytest.raises(InternalFault):
+        shard.check()
+    assert found(shard) == ["a"]
+    assert [item.item_id for item in shard.read("scenes", ["a"])] == ["a"]
+    shard.close()

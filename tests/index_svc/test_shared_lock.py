@@ -1,0 +1,55 @@
+"""Many share the lock, one has it alone."""
+
+import threading
+
+from index_svc.shared_lock import SharedLock
+
+
+def test_sharers_hold_it_together() -> None:
+    """Two threads are inside at the same time, or the barrier would time out."""
+    lock, barrier = SharedLock(), threading.Barrier(2)
+
+    def share() -> None:
+        with lock.shared():
+            barrier.wait(10)
+
+    threads = [threading.Thread(target=share) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert not barrier.broken
+
+
+def test_nobody_is_inside_with_an_exclusive_holder() -> None:
+    """Changes made in two halves are never seen half done, and get their turn among sharers."""
+    lock, stop = SharedLock(), threading.Event()
+    halves = [0, 0]
+    torn: list[tuple[int, int]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            with lock.shared():
+                first = halves[0]
+                if first != halves[1]:
+                    torn.append((first, halves[1]))
+
+    def write() -> None:
+        for _ in range(300):
+            with lock.exclusive():
+                halves[0] += 1
+                halves[1] += 1
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for thread in readers + writers:
+        thread.start()
+    for thread in writers:
+        thread.join(20)
+    stop.set()
+    for thread in readers:
+        thread.join(10)
+
+    assert halves == [600, 600]
+    assert torn == []

@@ -1,0 +1,53 @@
+"""tandem.identifiers: which ids are taken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.errors import IndexIdInvalid, ItemIdInvalid
+from tandem.identifiers import check_index_id, check_item_id
+
+
+@pytest.mark.parametrize("index_id", ["a", "0", "scenes", "flickr30k-image_v2", "a" * 63])
+def test_good_index_ids_come_back_as_they_are(index_id: str) -> None:
+    """Both ends of the length, and every kind of character."""
+    assert check_index_id(index_id) == index_id
+
+
+@pytest.mark.parametrize(
+    "index_id",
+    ["", "a" * 64, "-a", "_a", "Scenes", "a b", "a/b", "..", "a.b", "a\n", "a\0", "ä", "٣"],
+)
+def test_bad_index_ids_are_refused(index_id: str) -> None:
+    """No id can be a path, end in a newline, or use digits of another script."""
+    with pytest.raises(IndexIdInvalid):
+        check_index_id(index_id)
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=64))
+def test_any_short_text_is_an_item_id(item_id: str) -> None:
+    """64 characters of at most 4 bytes fit in 256."""
+    assert check_item_id(item_id) == item_id
+
+
+@pytest.mark.parametrize(
+    ("item_id", "why"),
+    [
+        ("", "empty"),
+        ("a\0b", "NUL"),
+        ("a" * 257, "257 bytes"),
+        ("ä" * 129, "258 bytes"),
+        ("\ud800", "not UTF-8"),
+    ],
+)
+def test_bad_item_ids_are_refused_with_the_cause(item_id: str, why: str) -> None:
+    """Bytes count, not characters; and a lone surrogate has none."""
+    with pytest.raises(ItemIdInvalid, match=why):
+        check_item_id(item_id)
+
+
+def test_the_longest_item_id_has_256_bytes() -> None:
+    """The limit itself is taken."""
+    assert check_item_id("ä" * 128) == "ä" * 128

@@ -1,0 +1,189 @@
+"""tandem.wire: what goes out comes back, and what is wrong is refused by name."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from tandem import wire
+from tandem.content import (
+    Content,
+    Encoding,
+    ImageContent,
+    ImageTokens,
+    Modality,
+    TextContent,
+    TextTokens,
+)
+from tandem.errors import ContentMissing, EmbeddingInvalid, TextEmpty, TokensInvalid
+from tandem.v1 import content_pb2, error_reason_pb2
+
+
+@pytest.mark.parametrize(
+    "content", [TextContent("two dogs"), TextContent(""), ImageContent(b"\xff\xd8\xff")]
+)
+def test_content_comes_back(content: Content) -> None:
+    """An empty text is a text: whether it has words is the encoder's question."""
+    assert wire.content_from_proto(wire.content_to_proto(content)) == content
+
+
+def test_content_of_no_modality_is_missing() -> None:
+    """An unset oneof is neither text nor image."""
+    with pytest.raises(ContentMissing):
+        wire.content_from_proto(content_pb2.Content())
+
+
+@pytest.mark.parametrize("modality", list(Modality))
+def test_modality_comes_back(modality: Modality) -> None:
+    """Both of them."""
+    assert wire.modality_from_proto(wire.modality_to_proto(modality)) is modality
+
+
+@pytest.mark.parametrize("value", [0, 3, -1])
+def test_unsaid_and_unknown_modalities_are_none(value: int) -> None:
+    """Proto3 enums are open: a newer client may send what we do not know."""
+    assert wire.modality_from_proto(value) is None
+
+
+def test_embeddings_are_little_endian_float32() -> None:
+    """0.6, 0.8 by hand, as any language would write it."""
+    values = struct.pack("<2f", 0.6, 0.8)
+
+    embedding = wire.embedding_from_proto(content_pb2.Embedding(values=values), dimension=2)
+
+    assert embedding.dtype == np.float32
+    assert embedding.tolist() == pytest.approx([0.6, 0.8])
+    assert wire.embedding_to_proto(embedding).values == values
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (b"", "0 bytes"),
+        (b"\0" * 7, "7 bytes"),
+        (struct.pack("<3f", 0.6, 0.8, 0.0), "3 dimensions instead of 2"),
+        (struct.pack("<2f", float("nan"), 1.0), "NaN or infinity"),
+        (struct.pack("<2f", float("inf"), 1.0), "NaN or infinity"),
+        (struct.pack("<2f", 0.0, 0.0), "length is 0 instead"),
+        (struct.pack("<2f", 3e38, 3e38), "length is 4.24264e[+]38 instead"),
+        (struct.pack("<2f", 1.0, 0.05), "length is 1.00125 instead"),
+        (struct.pack("<2d", 0.6, 0.8), "4 dimensions instead of 2"),
+        (struct.pack(">2f", 0.6, 0.8), "length is"),
+    ],
+)
+def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> None:
+    """Also float64 and big-endian, which are well-formed bytes of something else."""
+    with pytest.raises(EmbeddingInvalid, match=why):
+        wire.embedding_from_proto(content_pb2.Embedding(values=values), dimension=2)
+
+
+def test_embeddings_within_a_thousandth_of_unit_length_pass() -> None:
+    """float16 on the way may cost that much."""
+    values = struct.pack("<2f", 0.0, 1.0009)
+
+    assert wire.embedding_from_proto(content_pb2.Embedding(values=values)).shape == (2,)
+
+
+@given(hnp.arrays(np.int32, st.integers(1, 64), elements=st.integers(0, 2**31 - 1)))
+def test_text_tokens_come_back(ids: NDArray[np.int32]) -> None:
+    """Any count of any ids."""
+    tokens = wire.tokens_from_proto(wire.tokens_to_proto(TextTokens(ids)))
+
+    assert isinstance(tokens, TextTokens)
+    assert tokens.ids.dtype == np.int32
+    np.testing.assert_array_equal(tokens.ids, ids)
+
+
+@given(
+    hnp.arrays(
+        np.float16,
+        hnp.array_shapes(min_dims=2, max_dims=2, max_side=16),
+        elements=st.floats(-65504, 65504, width=16),
+    )
+)
+def test_image_tokens_come_back(values: NDArray[np.float16]) -> None:
+    """Any rows of any width."""
+    tokens = wire.tokens_from_proto(wire.tokens_to_proto(ImageTokens(values)))
+
+    assert isinstance(tokens, ImageTokens)
+    assert tokens.values.dtype == np.float16
+    np.testing.assert_array_equal(tokens.values, values)
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (content_pb2.ContentTokens(), "missing"),
+        (content_pb2.ContentTokens(text=content_pb2.TextTokens()), "0 bytes"),
+        (content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"\0" * 6)), "6 bytes"),
+        (content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"\xff" * 4)), "negative"),
+        (
+            content_pb2.ContentTokens(
+                image=content_pb2.ImageTokens(values=b"\0" * 8, token_count=2, width=3)
+            ),
+            "8 bytes are not 2 x 3",
+        ),
+        (
+            content_pb2.ContentTokens(
+                image=content_pb2.ImageTokens(values=b"\0" * 12, token_count=-2, width=-3)
+            ),
+            "not -2 x -3",
+        ),
+        (
+            content_pb2.ContentTokens(
+                image=content_pb2.ImageTokens(values=b"\x00\x7e", token_count=1, width=1)
+            ),
+            "NaN",
+        ),
+    ],
+)
+def test_bad_tokens_are_refused_with_the_cause(
+    message: content_pb2.ContentTokens, why: str
+) -> None:
+    """Two negatives make a positive product, which is no excuse; 0x7e00 is float16's NaN."""
+    with pytest.raises(TokensInvalid, match=why):
+        wire.tokens_from_proto(message)
+
+
+def test_encodings_come_back() -> None:
+    """Embedding and tokens together."""
+    embedding = np.array([0.6, 0.8], dtype=np.float32)
+    sent = Encoding(embedding, TextTokens(np.array([1, 7, 2], dtype=np.int32)))
+
+    received = wire.encoding_from_proto(wire.encoding_to_proto(sent))
+
+    np.testing.assert_array_equal(received.embedding, embedding)
+    assert isinstance(received.tokens, TextTokens)
+    assert received.tokens.ids.tolist() == [1, 7, 2]
+
+
+def test_received_arrays_are_read_only() -> None:
+    """They are views of the message, so writing would change what others read of it."""
+    message = wire.embedding_to_proto(np.array([1.0], dtype=np.float32))
+
+    assert not wire.embedding_from_proto(message).flags.writeable
+
+
+def test_item_errors_carry_reason_and_message() -> None:
+    """The enum's value and the words."""
+    message = wire.item_error_to_proto(TextEmpty())
+
+    assert message.reason == error_reason_pb2.ERROR_REASON_TEXT_EMPTY
+    assert message.message == TextEmpty().message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "whole", "nanos"),
+    [(0.0, 0, 0), (1.5, 1, 500_000_000), (1e-9, 0, 1), (-1e-7, 0, 0)],
+)
+def test_durations_are_seconds_and_nanoseconds(seconds: float, whole: int, nanos: int) -> None:
+    """Negative spans do not exist."""
+    duration = wire.duration_to_proto(seconds)
+
+    assert (duration.seconds, duration.nanos) == (whole, nanos)
