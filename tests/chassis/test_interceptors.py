@@ -114,14 +114,12 @@ async def test_bytes_that_are_no_message_end_a_stream_after_the_good_ones() -> N
         yield pb.IngestItemsRequest(index_id="scenes").SerializeToString()
         yield b"\x0a\x01\xff"
 
-    answers = []
     async with scripted_service(nothing_found) as channel:
         stream = channel.stream_stream(f"/{SEARCH_SERVICE}/IngestItems")(requests(), timeout=5)
+        assert await stream.read() == b""
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            async for answer in stream:
-                answers.append(answer)
+            await stream.read()
 
-    assert answers == [b""]
     assert dict(caught.value.trailing_metadata())["tandem-reason"] == "REQUEST_MALFORMED"
 
 
@@ -360,5 +358,5 @@ async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
 async def until(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> None:
     """Waits for what other tasks bring about."""
     async with asyncio.timeout(timeout_seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (a metric has no event to wait for)
             await asyncio.sleep(0.005)

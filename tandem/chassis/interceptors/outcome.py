@@ -18,4 +18,6 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
         return "DEADLINE_EXCEEDED" if out_of_time else "CANCELLED"
     if fault is not None and not isinstance(fault, grpc.aio.AbortError):
         return "UNKNOWN"
-    return _NAMES.get(context.code() or 0, "UNKNOWN")
+    code = context.code()
+    # A StatusCode after an abort, a number where nothing was set: 0, which is OK.
+    return str(code.name) if isinstance(code, grpc.StatusCode) else _NAMES.get(code, "UNKNOWN")

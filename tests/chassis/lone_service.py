@@ -1,0 +1,65 @@
+"""A whole service process for tests: `python -m tests.chassis.lone_service name=value …`.
+
+It obeys files in its folder: `cold` keeps it from warming, `wrong` makes it unable to start,
+`sick` fails its canary. It leaves `closed` behind. A search takes `index_id` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import grpc
+
+from tandem.chassis.metrics import stage_histogram
+from tandem.chassis.server import serve
+from tandem.errors import ModelUnavailable
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
+from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
+
+
+async def search(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """Sleeps, having said that it began."""
+    await context.send_initial_metadata(())
+    with stage_histogram("lone").labels("sleep").time():
+        await asyncio.sleep(float(request.index_id))
+    return pb.SearchItemsResponse()
+
+
+async def main(settings: dict[str, str]) -> None:
+    """Serves until a signal comes."""
+    folder = Path(settings["folder"])
+
+    async def warm() -> None:
+        if (folder / "wrong").exists():
+            raise ValueError("another shard's volume")
+        if (folder / "cold").exists():
+            raise ModelUnavailable(model="lone", why="it is cold")
+
+    async def ready() -> None:
+        if (folder / "sick").exists():
+            raise ModelUnavailable(model="lone", why="it is sick")
+
+    async def close() -> None:
+        (folder / "closed").touch()
+
+    await serve(
+        name="lone",
+        address=f"127.0.0.1:{settings['port']}",
+        metrics_port=int(settings["metrics_port"]),
+        register=lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
+        service_names=[SEARCH_SERVICE],
+        warm=warm,
+        ready=ready,
+        close=close,
+        drain_notice_seconds=float(settings.get("drain_notice_seconds", "0")),
+        grace_seconds=float(settings.get("grace_seconds", "5")),
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(dict(argument.split("=", 1) for argument in sys.argv[1:])))

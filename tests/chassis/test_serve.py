@@ -1,0 +1,236 @@
+"""tandem.chassis.server: a process from its cold start to its end, as an operator sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem.chassis.channels import open_channel
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+
+ROOT = Path(__file__).parents[2]
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def free_port() -> int:
+    """Returns a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Service:
+    """A service process: where it listens, what it logs, and the folder whose files it obeys."""
+
+    process: Process
+    port: int
+    metrics_port: int
+    folder: Path
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """Reads the log up to the next event of that name."""
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == name:
+                return self.events[-1]
+        raise AssertionError(f"the log ended before {name!r}: {self.events}")
+
+    async def end(self) -> int:
+        """Waits for the process's end and returns its exit code."""
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.events.append(json.loads(line))
+        return await self.process.wait()
+
+
+@asynccontextmanager
+async def started(folder: Path, **settings: object) -> AsyncIterator[Service]:
+    """Starts `tests.chassis.lone_service` and ends it, whatever happens."""
+    settings = {"port": free_port(), "metrics_port": free_port(), "folder": folder} | settings
+    arguments = [f"{name}={value}" for name, value in settings.items()]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.chassis.lone_service", *arguments, cwd=ROOT, stderr=PIPE
+    )
+    try:
+        yield Service(
+            process, int(str(settings["port"])), int(str(settings["metrics_port"])), folder
+        )
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def health(channel: grpc.aio.Channel) -> int:
+    """Asks for the health of the process as a whole."""
+    request = health_pb2.HealthCheckRequest(service="")
+    answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+    status: int = answer.status
+    return status
+
+
+async def test_health_waits_for_warmth_and_follows_the_canary(tmp_path: Path) -> None:
+    """NOT_SERVING with the cause in the log, SERVING, and back and forth as the canary says."""
+    (tmp_path / "cold").touch()
+    async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
+        cause = await service.event("not warm yet")
+        assert await health(channel) == NOT_SERVING
+
+        (tmp_path / "cold").unlink()
+        await service.event("serving")
+        assert await health(channel) == SERVING
+
+        (tmp_path / "sick").touch()
+        await service.event("not serving")
+        assert await health(channel) == NOT_SERVING
+
+        (tmp_path / "sick").unlink()
+        await service.event("serving again")
+        assert await health(channel) == SERVING
+
+    assert cause["reason"] == "MODEL_UNAVAILABLE"
+    assert "model lone does not answer: it is cold" in cause["cause"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains_and_exits_0(tmp_path: Path, number: signal.Signals) -> None:
+    """Health flips first, the call in flight ends well, what was opened is closed."""
+    async with (
+        started(tmp_path, drain_notice_seconds=0.5) as service,
+        open_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        await service.event("serving")
+        stub = SearchServiceStub(channel)
+        in_flight = stub.SearchItems(pb.SearchItemsRequest(index_id="1.0"), timeout=10)
+        await in_flight.initial_metadata()
+
+        service.process.send_signal(number)
+        await service.event("draining")
+        status = await health(channel)
+        late = await stub.SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=10)
+        answer = await in_flight
+        code = await service.end()
+
+    assert status == NOT_SERVING
+    assert late == answer == pb.SearchItemsResponse()
+    assert (tmp_path / "closed").exists()
+    assert code == 0
+    assert service.events[-1]["event"] == "stopped"
+
+
+async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None:
+    """The drain ends when it said it would."""
+    async with (
+        started(tmp_path, grace_seconds=0.2) as service,
+        open_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        await service.event("serving")
+        endless = SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(index_id="60"), timeout=30
+        )
+        await endless.initial_metadata()
+
+        service.process.terminate()
+        async with asyncio.timeout(10):
+            code = await service.end()
+
+        assert await endless.code() is not grpc.StatusCode.OK
+    assert code == 0
+    assert (tmp_path / "closed").exists()
+
+
+async def test_a_signal_before_warmth_ends_the_process_too(tmp_path: Path) -> None:
+    """Nobody has to wait for a model that never comes."""
+    (tmp_path / "cold").touch()
+    async with started(tmp_path) as service:
+        await service.event("not warm yet")
+
+        service.process.terminate()
+        code = await service.end()
+
+    assert code == 0
+    assert (tmp_path / "closed").exists()
+
+
+async def test_a_start_that_cannot_succeed_ends_with_a_fault(tmp_path: Path) -> None:
+    """It does not look like one that takes long; and it closes what it opened."""
+    (tmp_path / "wrong").touch()
+    async with started(tmp_path) as service:
+        assert service.process.stderr is not None
+        output = await service.process.stderr.read()
+        code = await service.process.wait()
+
+    assert code == 1
+    assert b"ValueError: another shard's volume" in output
+    assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.parametrize("taken", ["port", "metrics_port"])
+async def test_a_port_in_use_stops_the_start_by_name(tmp_path: Path, taken: str) -> None:
+    """Two services on one port would share its calls at random."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        async with started(tmp_path, **{taken: holder.getsockname()[1]}) as service:
+            code = await service.end()
+
+    (event,) = service.events
+    assert code == 1
+    assert event["event"] == "cannot listen"
+    assert event["address"] == f"127.0.0.1:{getattr(service, taken)}"
+
+
+async def test_two_processes_cannot_share_a_port(tmp_path: Path) -> None:
+    """gRPC's default lets them."""
+    async with started(tmp_path) as first:
+        await first.event("serving")
+        async with started(tmp_path, port=first.port) as second:
+            code = await second.end()
+
+    assert code == 1
+    assert second.events[0]["event"] == "cannot listen"
+
+
+async def test_prometheus_can_scrape(tmp_path: Path) -> None:
+    """Calls by method and code, stages, readiness, and which Tandem this is."""
+    async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
+        await service.event("serving")
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(index_id="0"), timeout=5)
+        page = await asyncio.to_thread(scrape, service.metrics_port)
+
+    assert (
+        'tandem_rpc_duration_seconds_count{code="OK",method="SearchItems",service="lone"} 1.0'
+        in page
+    )
+    assert 'tandem_lone_stage_duration_seconds_bucket{le="0.0005",stage="sleep"} 1.0' in page
+    assert 'tandem_rpc_inflight_count{service="lone"} 0.0' in page
+    assert 'tandem_serving{service="lone"} 1.0' in page
+    assert 'tandem_build_info{service="lone",version=' in page
+    assert "process_resident_memory_bytes" in page
+
+
+def scrape(port: int) -> str:
+    """Returns what Prometheus would read."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+        text: str = response.read().decode()
+        return text

@@ -1,0 +1,66 @@
+"""One stack of real processes for all system tests: Triton with the shipped model, two shards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.stack import LocalStack, Ports
+from tandem.client import Client
+from tandem.corpus.records import Record
+from tandem.corpus.scenes import scene_records
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export import export_model
+
+SCENE_COUNT = 60
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps all system tests on one worker: they share the stack, and it fills two cores."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("system"))
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def model_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model, exported as a user's first start would."""
+    repository = tmp_path_factory.mktemp("system") / "model_repository"
+    export_model(default_checkpoint(), repository)
+    return repository
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, model_repository: Path) -> Iterator[LocalStack]:
+    """Every process, serving."""
+    data_folder = tmp_path_factory.mktemp("data")
+    with LocalStack(data_folder, model_repository, Ports.free(shard_count=2)) as running:
+        running.start()
+        yield running
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> Iterator[Client]:
+    """A user's connection."""
+    with Client(stack.address, timeout_seconds=30.0) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def records() -> list[Record]:
+    """Held-out scenes: fifteen families of four."""
+    return list(scene_records("test", 7, SCENE_COUNT))
+
+
+@pytest.fixture(scope="session")
+def scenes_index(stack: LocalStack, records: list[Record]) -> str:
+    """An index with the records' pictures and English captions."""
+    items: list[tuple[str, str | bytes]] = []
+    for record in records:
+        items.append((record.record_id, record.image.read()))
+        items += [(c.caption_id, c.text) for c in record.captions if c.language == "en"]
+    with Client(stack.address, timeout_seconds=30.0) as client:
+        assert all(outcome.error is None for outcome in client.ingest(items, index_id="scenes"))
+    return "scenes"

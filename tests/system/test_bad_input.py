@@ -1,0 +1,225 @@
+"""What people send by mistake or malice: a named error with a code each, and nothing is lost."""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from PIL import Image
+
+from tandem.cli.stack import LocalStack
+from tandem.client import Client
+from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.fixture
+def channel(stack: LocalStack) -> Iterator[grpc.Channel]:
+    """The bare contract, for what the SDK would not send."""
+    with grpc.insecure_channel(stack.address) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_lost(client: Client, scenes_index: str) -> Iterator[None]:
+    """After each bad input, the same good search gives the same answer as before it."""
+
+    def answer() -> list[str]:
+        found = client.search("two dogs left of one umbrella", index_id=scenes_index)
+        return [item.item_id for item in found.items]
+
+    before = answer()
+    yield
+    assert answer() == before
+
+
+def content(**fields: Any) -> content_pb2.Content:  # noqa: ANN401
+    """Returns a content, of nothing unless told."""
+    return content_pb2.Content(**fields)
+
+
+def jpeg_cut_in_half() -> bytes:
+    """Returns the first half of a good JPEG."""
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(file, "JPEG")
+    return file.getvalue()[: len(file.getvalue()) // 2]
+
+
+def png_bomb() -> bytes:
+    """Returns a PNG of a few kB on disk that is 900 megapixels when decoded."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes(3_751 * 1_000), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+QUERIES: dict[str, tuple[dict[str, Any], str]] = {
+    "empty text": ({"query": content(text="")}, "TEXT_EMPTY"),
+    "white space": ({"query": content(text=" \n\t")}, "TEXT_EMPTY"),
+    "neither text nor image": ({"query": content()}, "CONTENT_MISSING"),
+    "no query at all": ({}, "CONTENT_MISSING"),
+    "text over the byte limit": ({"query": content(text="cat " * 3_000)}, "TEXT_TOO_LONG"),
+    "text over the token limit": ({"query": content(text="cat " * 100)}, "TEXT_TOO_LONG"),
+    "JPEG cut in half": ({"query": content(image=jpeg_cut_in_half())}, "IMAGE_UNREADABLE"),
+    "empty image": ({"query": content(image=b"")}, "IMAGE_UNREADABLE"),
+    "small file, huge picture": ({"query": content(image=png_bomb())}, "IMAGE_TOO_LARGE"),
+    "retrieve_k of 0": ({"query": content(text="cat"), "retrieve_k": 0}, "K_OUT_OF_RANGE"),
+    "retrieve_k of -1": ({"query": content(text="cat"), "retrieve_k": -1}, "K_OUT_OF_RANGE"),
+    "retrieve_k of 10,000,000": (
+        {"query": content(text="cat"), "retrieve_k": 10_000_000},
+        "K_OUT_OF_RANGE",
+    ),
+    "rerank_k of 0": ({"query": content(text="cat"), "rerank_k": 0}, "K_OUT_OF_RANGE"),
+    "return_n of -1": ({"query": content(text="cat"), "return_n": -1}, "K_OUT_OF_RANGE"),
+    "malformed index id": ({"query": content(text="cat"), "index_id": "../x"}, "INDEX_ID_INVALID"),
+}
+
+
+@pytest.mark.parametrize(("fields", "reason"), QUERIES.values(), ids=QUERIES)
+def test_a_bad_query_is_refused_by_name(
+    channel: grpc.Channel, scenes_index: str, fields: dict[str, Any], reason: str
+) -> None:
+    """The code is INVALID_ARGUMENT, the reason says which, the message says what to do."""
+    request = search_service_pb2.SearchItemsRequest(**{"index_id": scenes_index, **fields})
+
+    _refused(lambda: SearchServiceStub(channel).SearchItems(request, timeout=10), INVALID, reason)
+
+
+def test_an_unknown_index_is_not_found(channel: grpc.Channel) -> None:
+    """Nothing was ever ingested under that name."""
+    request = search_service_pb2.SearchItemsRequest(query=content(text="cat"), index_id="nowhere")
+
+    _refused(
+        lambda: SearchServiceStub(channel).SearchItems(request, timeout=10),
+        grpc.StatusCode.NOT_FOUND,
+        "INDEX_NOT_FOUND",
+    )
+
+
+VECTORS = {
+    "too short": np.eye(1, 191, dtype=np.float32)[0],
+    "too long": np.eye(1, 193, dtype=np.float32)[0],
+    "NaN": np.full(192, np.nan, dtype=np.float32),
+    "not of unit length": np.ones(192, dtype=np.float32),
+    "empty": np.zeros(0, dtype=np.float32),
+}
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
+def test_a_bad_vector_is_refused_by_name(
+    stack: LocalStack, client: Client, scenes_index: str, vector: np.ndarray
+) -> None:
+    """At the shard's door, which is the one that takes vectors; searching and storing alike."""
+    fingerprint = client.search("cat", index_id=scenes_index).model_fingerprint
+    embedding = content_pb2.Embedding(values=vector.tobytes())
+    tokens = content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"\2\0\0\0"))
+    search = index_service_pb2.SearchEmbeddingsRequest(
+        index_id=scenes_index,
+        queries=[embedding],
+        model_fingerprint=fingerprint,
+        modality=content_pb2.MODALITY_IMAGE,
+        retrieve_k=5,
+    )
+    item = index_service_pb2.EncodedItem(
+        item_id="bad", content=content(text="cat"), embedding=embedding, tokens=tokens
+    )
+    upsert = index_service_pb2.UpsertItemsRequest(
+        index_id=scenes_index, model_fingerprint=fingerprint, items=[item]
+    )
+    shard = next(each.address for each in stack.endpoints() if each.name == "index-0")
+
+    with grpc.insecure_channel(shard) as channel:
+        stub = IndexServiceStub(channel)
+        _refused(lambda: stub.SearchEmbeddings(search, timeout=10), INVALID, "EMBEDDING_INVALID")
+        _refused(lambda: stub.UpsertItems(upsert, timeout=10), INVALID, "EMBEDDING_INVALID")
+
+
+@pytest.mark.parametrize(
+    ("item_id", "reason"),
+    [("", "ITEM_ID_INVALID"), ("x" * 10_240, "ITEM_ID_INVALID"), ("a\0b", "ITEM_ID_INVALID")],
+    ids=["empty", "10 kB", "NUL"],
+)
+def test_a_bad_item_id_fails_alone(client: Client, item_id: str, reason: str) -> None:
+    """The items beside it in the batch are stored."""
+    items = [("good-1", "one cat"), (item_id, "one dog"), ("good-2", "one cow")]
+
+    outcomes = list(client.ingest(items, index_id="bad-ids"))
+
+    assert [outcome.error and outcome.error.reason for outcome in outcomes] == [None, reason, None]
+    assert client.remove(["good-1", "good-2"], index_id="bad-ids") == 2
+
+
+def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> None:
+    """Such bytes are no message of the contract; what the stream stored before them stays."""
+    good = search_service_pb2.IngestItemsRequest(index_id="bad-ids")
+    good.items.add(item_id="before", content=content(text="one cat"))
+    bad = good.SerializeToString().replace(b"before", b"bef\xff\xfee")
+    ingest = channel.stream_stream(
+        "/tandem.v1.SearchService/IngestItems",
+        request_serializer=bytes,
+        response_deserializer=search_service_pb2.IngestItemsResponse.FromString,
+    )
+
+    answers = ingest(iter([good.SerializeToString(), bad]), timeout=20)
+    first = next(answers)
+    assert not first.results[0].HasField("error")
+    _refused(lambda: next(answers), INVALID, "REQUEST_MALFORMED")
+
+    removal = search_service_pb2.RemoveItemsRequest(index_id="bad-ids", item_ids=["before"])
+    assert SearchServiceStub(channel).RemoveItems(removal, timeout=10).removed_count == 1
+
+
+def test_an_id_twice_in_one_batch_is_refused_by_name(client: Client) -> None:
+    """Neither of the two is stored, for nobody can tell which was meant; the others are."""
+    items = [("twice", "one cat"), ("once", "one cow"), ("twice", "one dog")]
+
+    outcomes = list(client.ingest(items, index_id="bad-ids"))
+
+    reasons = [outcome.error and outcome.error.reason for outcome in outcomes]
+    assert reasons == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
+    assert client.remove(["once", "twice"], index_id="bad-ids") == 1
+
+
+def test_a_bad_picture_fails_alone(client: Client) -> None:
+    """One broken file among good ones does not cost the batch."""
+    items: list[tuple[str, str | bytes]] = [
+        ("text", "one cat"),
+        ("cut", jpeg_cut_in_half()),
+        ("bomb", png_bomb()),
+        ("nothing", ""),
+    ]
+
+    outcomes = list(client.ingest(items, index_id="bad-pictures"))
+
+    reasons = [outcome.error and outcome.error.reason for outcome in outcomes]
+    assert reasons == [None, "IMAGE_UNREADABLE", "IMAGE_TOO_LARGE", "TEXT_EMPTY"]
+
+
+def test_an_empty_batch_is_refused_by_name(channel: grpc.Channel) -> None:
+    """A batch of nothing says nothing of any item, so the stream ends."""
+    empty = search_service_pb2.IngestItemsRequest(index_id="scenes")
+
+    answers = SearchServiceStub(channel).IngestItems(iter([empty]), timeout=10)
+
+    _refused(lambda: next(answers), INVALID, "BATCH_SIZE_OUT_OF_RANGE")
+
+
+def _refused(call: Callable[[], object], code: grpc.StatusCode, reason: str) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        call()
+    metadata = dict(raised.value.trailing_metadata() or ())
+    assert (raised.value.code(), metadata.get("tandem-reason")) == (code, reason)
+    assert len(raised.value.details()) > 20

@@ -1,0 +1,106 @@
+"""What Triton serves is what was trained: 200 pairs through the whole path against eager torch."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tandem.client import Client
+from tandem.corpus.records import Record
+from tandem.model_io.image import decode_image
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.default_checkpoint import default_checkpoint
+
+QUERY_COUNT = 10
+CANDIDATE_COUNT = 20
+TOLERANCE = 1e-4  # fp32
+
+Decode = Callable[[bytes, int], np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    """The shipped model in eager torch."""
+    return load_checkpoint(default_checkpoint())
+
+
+@pytest.fixture(scope="module")
+def served(stack: object, scenes_index: str, records: list[Record]) -> dict[tuple[str, str], float]:
+    """Match probabilities by (query, item id), for random queries and their candidates."""
+    chosen = np.random.default_rng(11).choice(len(records), QUERY_COUNT, replace=False)
+    scores = {}
+    with Client(stack.address, timeout_seconds=30.0) as client:  # type: ignore[attr-defined]
+        for number in chosen:
+            text = records[number].captions[number % 3].text
+            result = client.search(
+                text, index_id=scenes_index, retrieve_k=CANDIDATE_COUNT, return_n=CANDIDATE_COUNT
+            )
+            for item in result.items:
+                assert item.match_probability is not None
+                scores[text, item.item_id] = item.match_probability
+    return scores
+
+
+def test_served_scores_equal_eager_ones(
+    served: dict[tuple[str, str], float], checkpoint: Checkpoint, records: list[Record]
+) -> None:
+    """Tokenizer, decoding, export, padding, batching and float16 storage change nothing."""
+    assert len(served) == QUERY_COUNT * CANDIDATE_COUNT
+    eager = eager_scores(served, checkpoint, records, decode_image)
+    assert worst_difference(served, eager) <= TOLERANCE
+
+
+def test_the_comparison_sees_wrong_preprocessing(
+    served: dict[tuple[str, str], float], checkpoint: Checkpoint, records: list[Record]
+) -> None:
+    """Positive control: red and blue exchanged, the classic mistake, is far out of tolerance."""
+
+    def decode_bgr(image_bytes: bytes, size: int) -> np.ndarray:
+        return decode_image(image_bytes, size)[:, :, ::-1].copy()
+
+    eager = eager_scores(served, checkpoint, records, decode_bgr)
+    assert worst_difference(served, eager) > 100 * TOLERANCE
+
+
+def test_the_comparison_sees_a_slight_blur(
+    served: dict[tuple[str, str], float], checkpoint: Checkpoint, records: list[Record]
+) -> None:
+    """Positive control: even one resize too many is seen."""
+
+    def decode_twice(image_bytes: bytes, size: int) -> np.ndarray:
+        small = Image.open(io.BytesIO(image_bytes)).convert("RGB").resize((size - 8, size - 8))
+        return np.asarray(small.resize((size, size)))
+
+    eager = eager_scores(served, checkpoint, records, decode_twice)
+    assert worst_difference(served, eager) > 10 * TOLERANCE
+
+
+@torch.inference_mode()
+def eager_scores(
+    served: dict[tuple[str, str], float],
+    checkpoint: Checkpoint,
+    records: list[Record],
+    decode: Decode,
+) -> dict[tuple[str, str], float]:
+    """Returns the same pairs' probabilities, one pair at a time, unpadded."""
+    size = checkpoint.model.config.image_size
+    tokens = {}
+    for record in records:
+        pixels = torch.from_numpy(decode(record.image.read(), size).copy())[None]
+        tokens[record.record_id] = checkpoint.model.image_backbone(pixels)
+    scores = {}
+    for text, item_id in served:
+        ids = torch.tensor([checkpoint.tokenizer.encode(text).ids])
+        logit = checkpoint.model.match_logits(ids, torch.ones_like(ids), tokens[item_id])
+        scores[text, item_id] = torch.sigmoid(logit).item()
+    return scores
+
+
+def worst_difference(
+    served: dict[tuple[str, str], float], eager: dict[tuple[str, str], float]
+) -> float:
+    """Returns the largest absolute difference."""
+    return max(abs(served[pair] - eager[pair]) for pair in served)
