@@ -9,7 +9,7 @@ from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.model_io.manifest import JOINT_ENCODER, TOKENIZER_NAME, read_manifest
+from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
@@ -21,9 +21,8 @@ async def main(settings: EncoderSettings) -> None:
     """Serves until told to stop."""
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
-    preprocessor = TextPreprocessor(
-        repository / JOINT_ENCODER / TOKENIZER_NAME, manifest.max_text_tokens
-    )
+    manifest.verify_tokenizer(repository)
+    preprocessor = TextPreprocessor(tokenizer_file(repository), manifest.max_text_tokens)
     triton = TritonClient(settings.triton_address)
     with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
         encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)

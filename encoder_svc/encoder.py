@@ -103,9 +103,7 @@ class Encoder:
         except TandemError as error:
             return error
 
-    async def _in_threads(
-        self, function: Callable[[T], R], arguments: Sequence[T]
-    ) -> Sequence[R]:
+    async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
         # Pillow and the tokenizer both let go of the interpreter while they work.
         loop = asyncio.get_running_loop()
         calls = (loop.run_in_executor(self._threads, function, each) for each in arguments)

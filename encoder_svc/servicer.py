@@ -48,9 +48,7 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
 
 def _contents(messages: Sequence[content_pb2.Content]) -> list[Content | TandemError]:
     if not 1 <= len(messages) <= MAX_CONTENT_COUNT:
-        raise BatchSizeOutOfRange(
-            name="contents", got=len(messages), low=1, high=MAX_CONTENT_COUNT
-        )
+        raise BatchSizeOutOfRange(name="contents", got=len(messages), low=1, high=MAX_CONTENT_COUNT)
     return [_content(message) for message in messages]
 
 

@@ -33,6 +33,9 @@ from tandem.wire import (
     tokens_to_proto,
 )
 
+# What GetItems takes at once; a search may return more.
+_MAX_GET_COUNT = 256
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedItem:
@@ -141,13 +144,18 @@ class ShardClient:
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> Mapping[str, Content]:
         """Returns contents by item id; an item that is no longer there is left out."""
-        response: index_service_pb2.GetItemsResponse = await call(
-            self._index.GetItems,
-            index_service_pb2.GetItemsRequest(index_id=index_id, item_ids=item_ids),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
-        )
-        return {item.item_id: content_from_proto(item.content) for item in response.items}
+        contents: dict[str, Content] = {}
+        for start in range(0, len(item_ids), _MAX_GET_COUNT):
+            response: index_service_pb2.GetItemsResponse = await call(
+                self._index.GetItems,
+                index_service_pb2.GetItemsRequest(
+                    index_id=index_id, item_ids=item_ids[start : start + _MAX_GET_COUNT]
+                ),
+                service=self._index_name,
+                timeout_seconds=_left(deadline_time),
+            )
+            contents |= {item.item_id: content_from_proto(item.content) for item in response.items}
+        return contents
 
     async def upsert(
         self, index_id: str, fingerprint: str, items: Sequence[EncodedItem], deadline_time: float
@@ -185,8 +193,14 @@ def _left(deadline_time: float) -> float:
 def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
     if result.WhichOneof("outcome") == "encoding":
         return encoding_from_proto(result.encoding)
-    name = error_reason_pb2.ErrorReason.Name(result.error.reason)
-    return error_from_reason(name.removeprefix("ERROR_REASON_"), result.error.message, {})
+    return error_from_reason(_reason(result.error.reason), result.error.message, {})
+
+
+def _reason(value: int) -> str:
+    try:
+        return error_reason_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")
+    except ValueError:  # one that a newer encoder knows
+        return str(value)
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

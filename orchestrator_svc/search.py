@@ -71,7 +71,9 @@ class Searcher:
         if query.is_reranked and query.target_modality is not encoding.tokens.modality:
             with self._clock.stage("rerank", seconds):
                 candidates = [hit.item_id for hit in hits[: query.depth.rerank_k]]
-                matches = await self._rerank(query, candidates, encoding, fingerprint, deadline_time)
+                matches = await self._rerank(
+                    query, candidates, encoding, fingerprint, deadline_time
+                )
         ranked = rank_hits(hits, matches)[: query.depth.return_n]
         contents: Mapping[str, Content] = {}
         if query.is_content_included:

@@ -64,6 +64,8 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> AsyncIterator[search_service_pb2.IngestItemsResponse]:
         """Answers each batch in order while later ones are already being encoded.
 
+        A batch that is refused as a whole ends the stream once those before it are answered.
+
         Bounded: no batch is read while as many as the setting allows await their answer, and gRPC's
         flow control passes that on to the sender.
         """
@@ -76,13 +78,14 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             previous_done = asyncio.Event()
             previous_done.set()
             try:
+                await room.acquire()
                 async for request in request_iterator:
-                    await room.acquire()
                     done = asyncio.Event()
                     batch = asyncio.create_task(self._ingest_batch(request, previous_done, done))
                     tasks.add(batch)
                     batches.put_nowait(batch)
                     previous_done = done
+                    await room.acquire()
             finally:
                 batches.put_nowait(None)
 
@@ -124,13 +127,12 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         previous_done: asyncio.Event,
         done: asyncio.Event,
     ) -> search_service_pb2.IngestItemsResponse:
-        try:
-            items = [_incoming(item) for item in request.items]
-            outcomes = await self._ingester.ingest(request.index_id, items, previous_done)
-            # A batch that stored nothing must not let the next one overtake the one before.
-            await previous_done.wait()
-        finally:
-            done.set()
+        items = [_incoming(item) for item in request.items]
+        outcomes = await self._ingester.ingest(request.index_id, items, previous_done)
+        # A batch that stored nothing must not let the next one overtake the one before. One that
+        # raised ends the stream, and nothing after it is stored: `done` stays unset.
+        await previous_done.wait()
+        done.set()
         return _ingest_response(items, outcomes)
 
     async def _remove_from(
@@ -164,7 +166,9 @@ def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
 def _search_response(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
     seconds = answer.stage_seconds
     return search_service_pb2.SearchItemsResponse(
-        items=[_ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked],
+        items=[
+            _ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked
+        ],
         model_fingerprint=answer.model_fingerprint,
         durations=search_service_pb2.StageDurations(
             encode_duration=duration_to_proto(seconds["encode"]),

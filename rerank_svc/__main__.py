@@ -25,7 +25,10 @@ async def main(settings: RerankSettings) -> None:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
             lambda: ItemStore.open(
-                Path(settings.store_path), settings.shard_number, settings.shard_count, readonly=True
+                Path(settings.store_path),
+                settings.shard_number,
+                settings.shard_count,
+                readonly=True,
             ),
             threads,
         )

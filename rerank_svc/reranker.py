@@ -111,12 +111,24 @@ class Reranker:
                 ImageTokens() as image,
                 TextTokens() as text,
             ):
-                self._check_shape(image)
+                self._check_text(text)
+                self._check_image(image)
                 return text, image
             case _:
                 raise TokensInvalid(why="query and candidate are of one modality")
 
-    def _check_shape(self, image: ImageTokens) -> None:
+    def _check_text(self, text: TextTokens) -> None:
+        manifest = self._model.manifest
+        if len(text.ids) > manifest.max_text_tokens:
+            raise TokensInvalid(
+                why=f"a text has {len(text.ids)} token ids, the limit is {manifest.max_text_tokens}"
+            )
+        if text.ids.max() >= manifest.vocabulary_size:
+            raise TokensInvalid(
+                why=f"token id {text.ids.max()} is not among the model's {manifest.vocabulary_size}"
+            )
+
+    def _check_image(self, image: ImageTokens) -> None:
         manifest = self._model.manifest
         expected = (manifest.image_token_count, manifest.token_width)
         if image.values.shape != expected:

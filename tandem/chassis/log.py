@@ -15,7 +15,8 @@ from tandem.chassis.request_id import current_request_id
 def configure(service: str, stream: TextIO | None = None) -> None:
     """Sends this process's events to `stream`, stderr by default, each naming `service`.
 
-    The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up.
+    The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up;
+    gRPC's C++ core writes its few lines to stderr by itself.
     """
 
     def add_service(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

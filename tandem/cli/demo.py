@@ -34,13 +34,13 @@ _NAMES = {"en": "English", "de": "German", "fr": "French", "cs": "Czech"}
 class _Query:
     query: str | bytes
     note: str
-    answer_id: str
+    answer_ids: frozenset[str]
 
 
 def demo(
-    data: Annotated[Path, typer.Option(help="folder of the demo's stores, logs and picture")] = Path(
-        ".tandem/demo"
-    ),
+    data: Annotated[
+        Path, typer.Option(help="folder of the demo's stores, logs and picture")
+    ] = Path(".tandem/demo"),
     model_repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
         "model_repository"
     ),
@@ -76,20 +76,20 @@ def demo_queries(records: Sequence[Record]) -> Iterator[_Query]:
     """
     firsts = _first_of_families(record for record in records if "," in _caption(record, "de"))
     for language, record in zip(_LANGUAGES, firsts, strict=False):
-        yield _Query(_caption(record, language), _NAMES[language], record.record_id)
+        yield _Query(_caption(record, language), _NAMES[language], frozenset({record.record_id}))
     record = next(firsts)
-    answer = next(caption for caption in record.captions if caption.language == "en")
-    yield _Query(record.image.read(), "image → text", answer.caption_id)
+    answer_ids = frozenset(caption.caption_id for caption in record.captions)
+    yield _Query(record.image.read(), f"picture\n{record.record_id}", answer_ids)
 
 
 def _ask(client: Client, query: _Query) -> SheetRow:
     result = client.search(
         query.query, index_id=_INDEX, return_n=20, retrieve_k=20, content_included=True
     )
-    shown = query.query if isinstance(query.query, str) else f"the picture {query.answer_id[:-5]}"
-    out.rule(f"{query.note}: {shown}", align="left")
+    title = query.query if isinstance(query.query, str) else "find its texts"
+    out.rule(f"{query.note.replace(chr(10), ' ')}: {title}", align="left")
     print_result(result, count=5)
-    return SheetRow(query.query, query.note, query.answer_id, result.items)
+    return SheetRow(query.query, query.note, query.answer_ids, result.items)
 
 
 def _first_of_families(records: Iterable[Record]) -> Iterator[Record]:

@@ -19,7 +19,9 @@ from tandem.evaluation.served import RECALL_AT, DirectionReport, answer_ranks, r
 
 
 def evaluate(
-    corpus: Annotated[str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file")] = "scenes",
+    corpus: Annotated[
+        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file")
+    ] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
     gallery_count: Annotated[int, typer.Option(help="pictures in the gallery")] = 1_000,
     query_count: Annotated[

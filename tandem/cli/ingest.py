@@ -21,7 +21,9 @@ def ingest(
     ],
     index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
-    count: Annotated[int | None, typer.Option(help="pictures; scenes take 2,000 unless told")] = None,
+    count: Annotated[
+        int | None, typer.Option(help="pictures; scenes take 2,000 unless told")
+    ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
     address: ADDRESS = "127.0.0.1:7400",

@@ -207,6 +207,10 @@ class LocalStack:
     def __exit__(self, *raised: object) -> None:
         self.stop()
 
+    def address_of(self, name: str) -> str:
+        """Returns host:port of one service."""
+        return _address(self._port(name))
+
     def metrics_url(self, name: str) -> str:
         """Returns where Prometheus finds a service's, or "triton"'s, metrics."""
         port = self.ports.triton if name == "triton" else self._port(name)
@@ -284,5 +288,3 @@ def _free_ports(count: int) -> Iterator[int]:
             listener = open_sockets.enter_context(socket.socket())
             listener.bind((_HOST, 0))
             yield listener.getsockname()[1]
-
-

@@ -24,14 +24,18 @@ def up(
         Path | None, typer.Option(help="checkpoint to serve; the shipped one unless given")
     ] = None,
     shards: Annotated[int, typer.Option(help="index shards", min=1, max=8)] = 2,
+    free_ports: Annotated[
+        bool, typer.Option("--free-ports", help="take any free ports, not the documented ones")
+    ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     export_if_stale(checkpoint or default_checkpoint(), model_repository)
+    ports = Ports.free(shards) if free_ports else Ports.fixed(shards)
     # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with LocalStack(data.resolve(), model_repository.resolve(), Ports.fixed(shards)) as stack:
+    with LocalStack(data.resolve(), model_repository.resolve(), ports) as stack:
         try:
             stack.start(should_stop=stopping.is_set)
         except StackFailed as error:

@@ -12,12 +12,13 @@ from tandem.client.requests import (
     IngestRequests,
     Query,
     error_of,
+    remove_request,
     request_metadata,
     search_request,
 )
 from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
 from tandem.content import Modality
-from tandem.v1 import search_service_pb2, search_service_pb2_grpc
+from tandem.v1 import search_service_pb2_grpc
 
 
 class AsyncClient:
@@ -78,10 +79,13 @@ class AsyncClient:
             if requests.error is None:
                 raise
             raise requests.error from error
+        finally:
+            # Where the caller stops before the end, or gRPC would go on reading `items`.
+            call.cancel()
 
     async def remove(self, item_ids: Iterable[str], *, index_id: str) -> int:
         """As Client.remove."""
-        request = search_service_pb2.RemoveItemsRequest(index_id=index_id, item_ids=item_ids)
+        request = remove_request(item_ids, index_id)
         try:
             response = await self._stub.RemoveItems(
                 request, timeout=self._timeout_seconds, metadata=request_metadata()

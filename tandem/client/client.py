@@ -11,12 +11,13 @@ from tandem.client.requests import (
     IngestRequests,
     Query,
     error_of,
+    remove_request,
     request_metadata,
     search_request,
 )
 from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
 from tandem.content import Modality
-from tandem.v1 import search_service_pb2, search_service_pb2_grpc
+from tandem.v1 import search_service_pb2_grpc
 
 
 class Client:
@@ -74,15 +75,19 @@ class Client:
         error until then is stored.
         """
         requests = IngestRequests(items, index_id, batch_item_count)
+        call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
-            for response in self._stub.IngestItems(iter(requests), metadata=request_metadata()):
+            for response in call:
                 yield from ingest_outcomes(response)
         except grpc.RpcError as error:
             raise (requests.error or error_of(error, self._address)) from error
+        finally:
+            # Where the caller stops before the end, or gRPC would go on reading `items`.
+            call.cancel()
 
     def remove(self, item_ids: Iterable[str], *, index_id: str) -> int:
         """Deletes items by id and returns how many of them were there."""
-        request = search_service_pb2.RemoveItemsRequest(index_id=index_id, item_ids=item_ids)
+        request = remove_request(item_ids, index_id)
         try:
             response = self._stub.RemoveItems(
                 request, timeout=self._timeout_seconds, metadata=request_metadata()

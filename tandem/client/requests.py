@@ -11,12 +11,13 @@ from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
     ItemIdInvalid,
+    RequestMalformed,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
 )
-from tandem.identifiers import check_index_id
-from tandem.v1 import content_pb2, search_service_pb2
+from tandem.identifiers import check_index_id, check_item_id
+from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
 
 Query = str | bytes
 """A text, or the bytes of a JPEG, PNG or WebP file."""
@@ -29,6 +30,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )
+
+_SURROGATE = "has a surrogate that UTF-8 cannot carry"
 
 _MODALITIES = {
     None: content_pb2.MODALITY_UNSPECIFIED,
@@ -48,16 +51,30 @@ def search_request(
     rerank_disabled: bool,
     content_included: bool,
 ) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message; what is None is left to the server's default."""
+    """Returns the message; what is None is left to the server's default.
+
+    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid for such an id.
+    """
+    try:
+        content = _content(query)
+    except UnicodeEncodeError as error:
+        raise RequestMalformed(why=f"the query {_SURROGATE}") from error
     return search_service_pb2.SearchItemsRequest(
-        query=_content(query),
-        index_id=index_id,
+        query=content,
+        index_id=check_index_id(index_id),
         target_modality=_MODALITIES[target_modality],
         retrieve_k=retrieve_k,
         rerank_k=rerank_k,
         return_n=return_n,
         rerank_disabled=rerank_disabled,
         content_included=content_included,
+    )
+
+
+def remove_request(item_ids: Iterable[str], index_id: str) -> search_service_pb2.RemoveItemsRequest:
+    """Returns the message; raises IndexIdInvalid, and ItemIdInvalid for the first such id."""
+    return search_service_pb2.RemoveItemsRequest(
+        index_id=check_index_id(index_id), item_ids=map(check_item_id, item_ids)
     )
 
 
@@ -110,16 +127,19 @@ def _split_by_bytes(
     request = search_service_pb2.IngestItemsRequest(index_id=index_id)
     byte_count = 0
     for item_id, content in batch:
-        if request.items and byte_count + len(content) > _MAX_BATCH_BYTES:
+        try:
+            item = index_service_pb2.Item(item_id=item_id, content=_content(content))
+        except UnicodeEncodeError as error:
+            raise ItemIdInvalid(
+                item_id=repr(item_id), why=f"it or its text {_SURROGATE}"
+            ) from error
+        item_bytes = item.ByteSize()
+        if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
             yield request
             request = search_service_pb2.IngestItemsRequest(index_id=index_id)
             byte_count = 0
-        byte_count += len(content)
-        try:
-            request.items.add(item_id=item_id).content.CopyFrom(_content(content))
-        except UnicodeEncodeError as error:
-            why = "it or its text has a surrogate that UTF-8 cannot carry"
-            raise ItemIdInvalid(item_id=repr(item_id), why=why) from error
+        byte_count += item_bytes
+        request.items.append(item)
     yield request
 
 

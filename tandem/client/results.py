@@ -79,9 +79,15 @@ def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterato
     for result in response.results:
         error = None
         if result.HasField("error"):
-            name = error_reason_pb2.ErrorReason.Name(result.error.reason)
-            error = error_from_reason(name.removeprefix(_REASON_PREFIX), result.error.message, {})
+            error = error_from_reason(_reason(result.error.reason), result.error.message, {})
         yield IngestOutcome(result.item_id, error)
+
+
+def _reason(value: int) -> str:
+    try:
+        return error_reason_pb2.ErrorReason.Name(value).removeprefix(_REASON_PREFIX)
+    except ValueError:  # one that a newer server knows
+        return str(value)
 
 
 def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from tandem.corpus.emoji import open_drawings
@@ -65,7 +66,7 @@ class ScenePng:
         return file.getvalue()
 
 
-def scene_pixels(scene: Scene) -> np.ndarray:
+def scene_pixels(scene: Scene) -> NDArray[np.uint8]:
     """Returns the picture as uint8 [SCENE_SIZE, SCENE_SIZE, 3]."""
     return np.asarray(draw_scene(scene))
 

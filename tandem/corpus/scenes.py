@@ -54,7 +54,9 @@ def scene_records(split: Split, seed: int, count: int) -> Iterator[Record]:
     half a family would be easier than it claims.
     """
     if count <= 0 or count % FAMILY_SIZE:
-        raise ValueError(f"count is {count}; whole families need a positive multiple of {FAMILY_SIZE}")
+        raise ValueError(
+            f"count is {count}; whole families need a positive multiple of {FAMILY_SIZE}"
+        )
     for number in range(count // FAMILY_SIZE):
         for sibling, scene in enumerate(scene_family(split, seed, number)):
             yield _record(scene, split, f"scenes-{split}-{number:06d}", sibling)
@@ -129,7 +131,7 @@ def _members(casting: _Casting, rng: random.Random) -> list[Scene]:
         layout = rng.choice((Layout.SIDE_BY_SIDE, Layout.STACKED))
         rest: tuple[Group, ...] = ()
         exchanged = replace(casting.group((first.noun,), not_noun=second.noun), count=many)
-        exchange = (first, exchanged)
+        exchange: tuple[Group, ...] = (first, exchanged)
     else:
         layout = rng.choice((Layout.TWO_ABOVE_ONE, Layout.TWO_BELOW_ONE))
         nouns = (first.noun, second.noun)

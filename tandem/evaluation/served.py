@@ -60,12 +60,15 @@ async def answer_ranks(
         on_answer()
         return _ranks(result, query)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = []
-        for query in queries:
-            # Taken here, so that no query is drawn before its turn.
-            await free.acquire()
-            tasks.append(group.create_task(ask(query)))
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for query in queries:
+                # Taken here, so that no query is drawn before its turn.
+                await free.acquire()
+                tasks.append(group.create_task(ask(query)))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
 
 

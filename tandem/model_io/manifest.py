@@ -32,6 +32,8 @@ class Manifest:
     """[CLS] and [SEP] included."""
     text_length_buckets: tuple[int, ...]
     """Lengths that texts are padded to, ascending, so that requests of different users batch."""
+    vocabulary_size: int
+    """Token ids are below it."""
     cls_id: int
     sep_id: int
     pad_id: int
@@ -59,13 +61,14 @@ class Manifest:
 
     def verify(self, repository: Path) -> None:
         """Raises ValueError unless the repository's files are those the manifest tells of."""
-        expected = {model_file(repository, name): digest for name, digest in self.models.items()}
-        expected[repository / JOINT_ENCODER / TOKENIZER_NAME] = self.tokenizer_sha256
-        for path, digest in expected.items():
-            if not path.is_file():
-                raise ValueError(f"{path} is missing; export the model again")
-            if sha256(path.read_bytes()).hexdigest() != digest:
-                raise ValueError(f"{path} is not the file its manifest tells of; export again")
+        for name, digest in self.models.items():
+            _check_there(config_file(repository, name))  # operators may change it
+            _check_digest(model_file(repository, name), digest)
+        self.verify_tokenizer(repository)
+
+    def verify_tokenizer(self, repository: Path) -> None:
+        """Raises ValueError unless the tokenizer is the model's own."""
+        _check_digest(tokenizer_file(repository), self.tokenizer_sha256)
 
 
 def read_manifest(repository: Path) -> Manifest:
@@ -76,3 +79,24 @@ def read_manifest(repository: Path) -> Manifest:
 def model_file(repository: Path, name: str) -> Path:
     """Returns where Triton expects a model's TorchScript."""
     return repository / name / "1" / "model.pt"
+
+
+def config_file(repository: Path, name: str) -> Path:
+    """Returns where Triton expects what it is told of a model."""
+    return repository / name / "config.pbtxt"
+
+
+def tokenizer_file(repository: Path) -> Path:
+    """Returns where the tokenizer lies."""
+    return repository / JOINT_ENCODER / TOKENIZER_NAME
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; export the model again")
+
+
+def _check_digest(path: Path, digest: str) -> None:
+    _check_there(path)
+    if sha256(path.read_bytes()).hexdigest() != digest:
+        raise ValueError(f"{path} is not the file its manifest tells of; export again")

@@ -40,9 +40,7 @@ class ServedJointModel:
             no_image = np.zeros((len(rows), 1, self.manifest.token_width), dtype=np.float16)
             absent = np.zeros((len(rows), 1), dtype=np.int64)
             ids, mask = pad_texts((texts[row] for row in rows), length, self.manifest.pad_id)
-            return await self._encode(
-                ids, mask, no_image, absent, self._embedding, timeout_seconds
-            )
+            return await self._encode(ids, mask, no_image, absent, self._embedding, timeout_seconds)
 
         return await self._by_bucket([len(text) for text in texts], run, self._embedding.dims)
 

@@ -20,20 +20,29 @@ class TextPreprocessor:
             self._tokenizer = Tokenizer.from_file(str(tokenizer_path))
         except Exception as error:  # noqa: BLE001 (the library raises the bare class)
             raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
+        # A text that says "[SEP]" or "[PAD]" means those letters.
+        self._tokenizer.encode_special_tokens = True
+        # A tokenizer file may carry both; we refuse what is too long, and pad by bucket.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         self._max_text_tokens = max_text_tokens
 
     def token_ids(self, text: str) -> NDArray[np.int32]:
         """Returns int32 [T] with [CLS] and [SEP].
 
-        Raises TextEmpty for a text of white space, TextTooLong over MAX_TEXT_BYTES or the model's
-        limit of tokens: a text is taken whole or refused, never cut in silence.
+        Raises TextEmpty for a text in which the tokenizer finds nothing but white space and control
+        characters, TextTooLong over MAX_TEXT_BYTES or the model's limit of tokens: a text is taken
+        whole or refused, never cut in silence.
         """
         if not text.strip():
             raise TextEmpty
         byte_count = len(text.encode())
         if byte_count > MAX_TEXT_BYTES:
             raise TextTooLong(got=byte_count, limit=MAX_TEXT_BYTES, unit="bytes")
-        ids = self._tokenizer.encode(text).ids
+        encoding = self._tokenizer.encode(text)
+        if all(encoding.special_tokens_mask):
+            raise TextEmpty
+        ids = encoding.ids
         if len(ids) > self._max_text_tokens:
             raise TextTooLong(got=len(ids), limit=self._max_text_tokens, unit="tokens")
         return np.asarray(ids, dtype=np.int32)

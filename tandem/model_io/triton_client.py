@@ -11,6 +11,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tandem.errors import (
     DeadlineExceeded,
+    InternalFault,
     ModelOutputInvalid,
     ModelUnavailable,
     Overloaded,
@@ -52,8 +53,9 @@ class TritonClient:
     ) -> list[NDArray[np.generic]]:
         """Returns the outputs, each [B, *dims], as asked for.
 
-        Raises ModelUnavailable, Overloaded or DeadlineExceeded where Triton does not answer, and
-        ModelOutputInvalid where it answers with a wrong shape, a wrong dtype, or NaN.
+        Raises ModelUnavailable, Overloaded or DeadlineExceeded where Triton does not answer,
+        InternalFault where it refuses the inputs' shapes or dtypes, and ModelOutputInvalid where it
+        answers with a wrong shape, a wrong dtype, or NaN.
         """
         batch = len(next(iter(inputs.values())))
         try:
@@ -105,4 +107,6 @@ def _named(error: InferenceServerException, model: str) -> TandemError:
         return Overloaded(what=f"Triton's queue of {model}")
     if "DEADLINE_EXCEEDED" in status or "timeout expired" in message.lower():
         return DeadlineExceeded(what=f"the inference of {model}")
+    if "INVALID_ARGUMENT" in status:  # the model's config and ours differ: no retry helps
+        return InternalFault(why=f"model {model} refuses its inputs: {message}")
     return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)

@@ -10,11 +10,13 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
@@ -67,25 +69,18 @@ class TritonServer:
     def start(self) -> None:
         """Returns when every model of the repository is ready.
 
-        Raises TritonUnavailable with the cause: no wheel, a NumPy that Triton cannot take, or the
-        end of the server's log.
+        Raises TritonUnavailable with the cause: no wheel, a NumPy that Triton cannot take, no
+        models, a port that is taken, or the end of the server's log.
         """
         _check_numpy()
         wheel = _wheel_folder()
+        model_names = _model_names(self._model_repository)
+        # Or we would take another server's models on that port for ours.
+        _check_port_is_free(self._grpc_port)
         self._work_folder = Path(tempfile.mkdtemp(prefix="tandem-triton-"))
-        backends = _make_backends(wheel, self._work_folder)
-        with self._log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(wheel, backends),
-                env=_environment(wheel, self._thread_count),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # A group of its own: its stubs are in it, and they end with it.
-                start_new_session=True,
-            )
         try:
-            self._wait_until_ready()
+            self._process = self._launch(wheel, _make_backends(wheel, self._work_folder))
+            self._wait_until_ready(model_names)
         except BaseException:
             self.stop()
             raise
@@ -109,6 +104,18 @@ class TritonServer:
             shutil.rmtree(self._work_folder, ignore_errors=True)
             self._work_folder = None
 
+    def _launch(self, wheel: Path, backends: Path) -> subprocess.Popen[bytes]:
+        with self._log_path.open("ab") as log:
+            return subprocess.Popen(
+                self._command(wheel, backends),
+                env=_environment(wheel, self._thread_count),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # A group of its own: its stubs are in it, and they end with it.
+                start_new_session=True,
+            )
+
     def _command(self, wheel: Path, backends: Path) -> list[str]:
         return [
             str(wheel / "bin" / "tritonserver"),
@@ -130,12 +137,11 @@ class TritonServer:
             "--log-verbose=0",
         ]
 
-    def _wait_until_ready(self) -> None:
-        names = [path.parent.name for path in self._model_repository.glob("*/config.pbtxt")]
+    def _wait_until_ready(self, model_names: Sequence[str]) -> None:
         deadline_time = time.monotonic() + _START_SECONDS
         with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}") as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-            while not all(_is_ready(stub, name) for name in names):
+            while not all(_is_ready(stub, name) for name in model_names):
                 if not self.is_running():
                     raise TritonUnavailable(f"Triton ended while starting\n{self._log_tail()}")
                 if time.monotonic() > deadline_time:
@@ -161,6 +167,23 @@ def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> boo
         return bool(stub.ModelReady(service_pb2.ModelReadyRequest(name=name), timeout=1.0).ready)
     except grpc.RpcError:
         return False
+
+
+def _model_names(model_repository: Path) -> list[str]:
+    names = [path.parent.name for path in model_repository.glob("*/config.pbtxt")]
+    if not names:
+        raise TritonUnavailable(f"{model_repository} has no models; run tandem models export")
+    return names
+
+
+def _check_port_is_free(port: int) -> None:
+    with socket.socket() as listener:
+        # As servers do: connections of an earlier one that are still closing are no hindrance.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as error:
+            raise TritonUnavailable(f"{_HOST}:{port} cannot be had for Triton: {error}") from error
 
 
 def _check_numpy() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -46,6 +47,8 @@ def save_checkpoint(
         for name, tensor in model.state_dict().items()
     }
     save_file(weights, folder / _WEIGHTS)
+    # safetensors keeps it to its owner, and services run as another user than trains.
+    (folder / _WEIGHTS).chmod(0o644)
     _write_json(folder / _CONFIG, model.config.to_dict())
     tokenizer.save(str(folder / _TOKENIZER))
     _write_json(folder / _TRAINING, training)
@@ -54,18 +57,24 @@ def save_checkpoint(
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Returns the checkpoint in evaluation mode.
 
-    Raises ValueError naming the folder if a file is missing or the weights do not fit the shape.
+    Raises ValueError naming the folder if a file is missing or damaged, or the weights do not fit
+    the shape.
     """
     missing = [name for name in (_WEIGHTS, _CONFIG, _TOKENIZER) if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{folder} is no checkpoint: it lacks {', '.join(missing)}")
-    model = JointModel(JointConfig(**json.loads((folder / _CONFIG).read_text())))
-    weights = {
-        name: tensor.float() if tensor.dtype is torch.float16 else tensor
-        for name, tensor in load_file(folder / _WEIGHTS).items()
-    }
     try:
-        model.load_state_dict(weights)
+        model = JointModel(JointConfig(**json.loads((folder / _CONFIG).read_text())))
+        weights = load_file(folder / _WEIGHTS)
+    except (SafetensorError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+    try:
+        model.load_state_dict(
+            {
+                name: tensor.float() if tensor.dtype is torch.float16 else tensor
+                for name, tensor in weights.items()
+            }
+        )
     except RuntimeError as error:
         raise ValueError(f"{folder}: the weights do not fit config.json: {error}") from error
     training_file = folder / _TRAINING

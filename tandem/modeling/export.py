@@ -19,15 +19,16 @@ from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     MANIFEST_NAME,
-    TOKENIZER_NAME,
     Manifest,
+    config_file,
     model_file,
     read_manifest,
+    tokenizer_file,
 )
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 
-# A text of a demo scene has 8 to 40 tokens.
-_TEXT_LENGTH_BUCKETS = (16, 32, 64)
+# A text of a demo scene has 8 to 40 tokens. The model's own limit is the last bucket.
+_SHORT_TEXT_LENGTHS = (16, 32)
 # float32 on one machine: only the order of additions differs between batch sizes.
 _TOLERANCE = 1e-5
 
@@ -59,15 +60,18 @@ def export_model(checkpoint_folder: Path, repository: Path) -> Manifest:
 
 
 def export_if_stale(checkpoint_folder: Path, repository: Path) -> Manifest:
-    """Exports unless `repository` already holds this checkpoint, whole."""
+    """Exports unless `repository` already holds what this exporter makes of the checkpoint, whole."""
+    checkpoint = load_checkpoint(checkpoint_folder)
     try:
         manifest = read_manifest(repository)
         manifest.verify(repository)
+        is_fresh = manifest == _manifest(checkpoint, dict(manifest.models)) and all(
+            config_file(repository, name).read_text(encoding="utf-8") == config_text
+            for name, config_text in joint_model_configs(manifest).items()
+        )
     except (OSError, ValueError):
-        return export_model(checkpoint_folder, repository)
-    if manifest.fingerprint != _fingerprint(load_checkpoint(checkpoint_folder)):
-        return export_model(checkpoint_folder, repository)
-    return manifest
+        is_fresh = False
+    return manifest if is_fresh else export_model(checkpoint_folder, repository)
 
 
 def _export(module: nn.Module, example: tuple[Tensor, ...], path: Path) -> None:
@@ -104,11 +108,16 @@ def _served_inputs(checkpoint: Checkpoint) -> Iterator[tuple[Tensor, ...]]:
     """Yields text alone, image alone and pairs, in sizes other than the traced ones."""
     image_token_count = checkpoint.model.config.image_token_count
     for batch in (1, 5):
-        for text_length in _TEXT_LENGTH_BUCKETS:
+        for text_length in _text_length_buckets(checkpoint):
             ids, text_mask, tokens, image_mask = _pair(checkpoint, batch, text_length, 1)
             yield ids, text_mask, torch.zeros_like(tokens), torch.zeros_like(image_mask)
             yield _pair(checkpoint, batch, text_length, image_token_count)
         yield _pair(checkpoint, batch, 1, image_token_count)
+
+
+def _text_length_buckets(checkpoint: Checkpoint) -> tuple[int, ...]:
+    limit = checkpoint.model.config.max_text_tokens
+    return (*(length for length in _SHORT_TEXT_LENGTHS if length < limit), limit)
 
 
 def _pixels(checkpoint: Checkpoint, batch: int) -> Tensor:
@@ -141,19 +150,18 @@ def _install(
     manifest_path = repository / JOINT_ENCODER / MANIFEST_NAME
     manifest_path.unlink(missing_ok=True)
     for name, config_text in joint_model_configs(manifest).items():
-        folder = repository / name
-        (folder / "1").mkdir(parents=True, exist_ok=True)
+        model_file(repository, name).parent.mkdir(parents=True, exist_ok=True)
         files[name].replace(model_file(repository, name))
-        (folder / "config.pbtxt").write_text(config_text, encoding="utf-8")
-    (repository / JOINT_ENCODER / TOKENIZER_NAME).write_text(tokenizer_text, encoding="utf-8")
+        config_file(repository, name).write_text(config_text, encoding="utf-8")
+    tokenizer_file(repository).write_text(tokenizer_text, encoding="utf-8")
     manifest.write(manifest_path)
     return manifest
 
 
 def _manifest(checkpoint: Checkpoint, model_sha256: dict[str, str]) -> Manifest:
     config = checkpoint.model.config
-    tokenizer = checkpoint.tokenizer
-    tokenizer_sha256 = sha256(tokenizer.to_str().encode()).hexdigest()
+    token_ids = checkpoint.tokenizer.get_vocab()
+    tokenizer_sha256 = sha256(checkpoint.tokenizer.to_str().encode()).hexdigest()
     return Manifest(
         format_version=FORMAT_VERSION,
         family="joint",
@@ -164,10 +172,11 @@ def _manifest(checkpoint: Checkpoint, model_sha256: dict[str, str]) -> Manifest:
         image_token_count=config.image_token_count,
         image_size=config.image_size,
         max_text_tokens=config.max_text_tokens,
-        text_length_buckets=_TEXT_LENGTH_BUCKETS,
-        cls_id=tokenizer.token_to_id("[CLS]"),
-        sep_id=tokenizer.token_to_id("[SEP]"),
-        pad_id=tokenizer.token_to_id("[PAD]"),
+        text_length_buckets=_text_length_buckets(checkpoint),
+        vocabulary_size=config.vocabulary_size,
+        cls_id=token_ids["[CLS]"],
+        sep_id=token_ids["[SEP]"],
+        pad_id=token_ids["[PAD]"],
         models=model_sha256,
         tokenizer_sha256=tokenizer_sha256,
         checkpoint={"weights_sha256": checkpoint.weights_sha256},
@@ -175,7 +184,7 @@ def _manifest(checkpoint: Checkpoint, model_sha256: dict[str, str]) -> Manifest:
 
 
 def _fingerprint(checkpoint: Checkpoint) -> str:
-    """Names the function from content to embedding and tokens: weights, shape, tokenizer, precision.
+    """Names what turns content into embedding and tokens: weights, shape, tokenizer, precision.
 
     Not the exported files, whose bytes change from one export to the next.
     """

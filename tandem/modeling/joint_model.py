@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.config import JointConfig
+from tandem.modeling.config import TOKEN_SIZE, JointConfig
 
 
 class ImageBackbone(nn.Module):
@@ -48,12 +48,16 @@ class JointEncoder(nn.Module):
         width = config.width
         self.word = nn.Embedding(config.vocabulary_size, width)
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
-        self.image_position = nn.Parameter(torch.randn(config.image_token_count, width) * 0.02)
+        # As large as what they are added to: at the usual 0.02 a token's place drowned in its
+        # content, and after 1,000 rounds left and right were still told apart by chance.
+        side = config.image_size // TOKEN_SIZE
+        self.image_row = nn.Parameter(torch.randn(side, 1, width) * 0.5)
+        self.image_column = nn.Parameter(torch.randn(1, side, width) * 0.5)
         self.image_project = nn.Linear(width, width)
         self.embedding_norm = nn.LayerNorm(width)
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layer_count))
         self.final_norm = nn.LayerNorm(width)
-        self.pooler = nn.Linear(width, width)
+        self.pooler = nn.Linear(2 * width, width)
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(width, 2)  # no match, match
         nn.init.normal_(self.word.weight, std=0.02)
@@ -71,7 +75,8 @@ class JointEncoder(nn.Module):
         """
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
         image = self.image_project(image_tokens.to(text.dtype))
-        image = image + self.image_position[: image_tokens.shape[1]]
+        places_RD = (self.image_row + self.image_column).flatten(0, 1)
+        image = image + places_RD[: image_tokens.shape[1]]
         hidden_BLD = self.embedding_norm(torch.cat([text, image], dim=1))
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
         attends = mask_BL.bool()[:, None, None, :]
@@ -80,7 +85,9 @@ class JointEncoder(nn.Module):
         hidden_BLD = self.final_norm(hidden_BLD).float()
         weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
         mean_BD = (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
-        pooled = self.dropout(torch.tanh(self.pooler(hidden_BLD[:, 0])))
+        # The first token alone, as in BERT, cannot count: attention averages over what it reads.
+        first_and_mean = torch.cat([hidden_BLD[:, 0], mean_BD], dim=-1)
+        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
@@ -108,7 +115,9 @@ class JointModel(nn.Module):
         present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
         return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, present_BR)[0]
 
-    def match_logits(self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor) -> Tensor:
+    def match_logits(
+        self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor
+    ) -> Tensor:
         """Returns the cross-encoder's logits, float32 [B]."""
         present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
         return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, present_BR)[1][:, 0]

@@ -44,7 +44,8 @@ def dev_recall(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: 
         be_ranks.append(_rank_of(query, nearest_K.tolist()))
         ce_ranks.append(_rank_of(query, nearest_K[logits_K.argsort(descending=True)].tolist()))
     return DevRecall(
-        recall_at(be_ranks, 1).percent, recall_at(be_ranks, 10).percent,
+        recall_at(be_ranks, 1).percent,
+        recall_at(be_ranks, 10).percent,
         recall_at(ce_ranks, 1).percent,
     )
 

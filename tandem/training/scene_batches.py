@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
@@ -60,14 +61,14 @@ def labelled_pixels(
     return iter(DataLoader(drawn, batch_size=batch_size, num_workers=1, prefetch_factor=4))
 
 
-class _DrawnScenes(IterableDataset[tuple[np.ndarray, np.ndarray]]):
+class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
     """Scenes drawn in a process beside the training."""
 
     def __init__(self, split: Split, seed: int, count: int, image_size: int) -> None:
         self._split: Split = split
         self._seed, self._count, self._image_size = seed, count, image_size
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def __iter__(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
         scenes = chain.from_iterable(scene_families(self._split, self._seed))
         for scene in islice(scenes, self._count):
             # A copy: Pillow's own buffer is read-only, and torch warns of that.
@@ -99,8 +100,11 @@ class ScenePool:
 
         A mismatch keeps the caption or the image by equal chance and takes the other side from a
         sibling, with the given probability, or from a scene of another family (methods: 1:1
-        negatives, half by image, half by caption).
+        negatives, half by image, half by caption). Raises ValueError for a single family, which has
+        no other to take a scene from.
         """
+        if family_count < 2:
+            raise ValueError(f"family_count is {family_count}; mismatches need at least 2 families")
         drawn = rng.sample(range(len(self._families)), family_count)
         own = [family * FAMILY_SIZE + k for family in drawn for k in range(FAMILY_SIZE)]
         text_numbers, image_numbers = list(own), list(own)
@@ -110,9 +114,7 @@ class ScenePool:
             text_numbers.append(other if keeps_image else number)
             image_numbers.append(number if keeps_image else other)
         matches = torch.cat([torch.ones(len(own)), torch.zeros(len(own))])
-        return PairBatch(
-            self._texts(text_numbers, rng), self._tokens_NRD[image_numbers], matches
-        )
+        return PairBatch(self._texts(text_numbers, rng), self._tokens_NRD[image_numbers], matches)
 
     def _texts(self, numbers: Sequence[int], rng: random.Random) -> TextBatch:
         return tokenize(self._tokenizer, [self._caption(number, rng) for number in numbers])

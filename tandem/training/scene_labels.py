@@ -5,6 +5,7 @@ takes as given: tokens that say what is where, before any sentence is read.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandem.corpus.nouns import nouns_of
 from tandem.corpus.scene import Scene
@@ -18,7 +19,7 @@ def class_count() -> int:
     return len(nouns_of("train")) + 1
 
 
-def token_classes(scene: Scene, image_size: int) -> np.ndarray:
+def token_classes(scene: Scene, image_size: int) -> NDArray[np.int64]:
     """Returns int64 [R]: at each token, the class of the drawing whose centre is there, or 0."""
     number_of = {noun.codepoints: n for n, noun in enumerate(nouns_of("train"), start=1)}
     side = image_size // TOKEN_SIZE

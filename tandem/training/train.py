@@ -39,7 +39,7 @@ from tandem.training.losses import (
     pair_classification_loss,
 )
 from tandem.training.recipes import Recipe
-from tandem.training.scene_batches import ScenePool, labelled_pixels, tokenize
+from tandem.training.scene_batches import ScenePool, TextBatch, labelled_pixels, tokenize
 from tandem.training.scene_labels import class_count
 
 # Called with the stage, the step reached, the steps there are, and what to show of it.
@@ -52,15 +52,13 @@ _DEV_FAMILY_START = 1_000_000
 
 
 def train(recipe: Recipe, folder: Path, progress: Progress) -> DevRecall:
-    """Trains by the recipe, keeps the best checkpoint by dev score in `folder`, returns its recalls.
+    """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
-    The same recipe on the same machine gives the same weights.
+    `folder` gets the checkpoint. The same recipe on the same machine gives the same weights.
     """
     start_time = time.monotonic()
     torch.manual_seed(recipe.seed)
-    train_families = list(
-        islice(scene_families("train", recipe.seed), recipe.pool_family_count)
-    )
+    train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
     tokenizer = _learn_vocabulary(train_families, recipe)
     model = JointModel(
         JointConfig(
@@ -139,11 +137,13 @@ def _train_encoder(
     progress: Progress,
     start_time: float,
 ) -> DevRecall:
-    optimiser = AdamW(_decayed_groups(model.joint_encoder, recipe.weight_decay), recipe.learning_rate)
+    optimiser = AdamW(
+        _decayed_groups(model.joint_encoder, recipe.weight_decay), recipe.learning_rate
+    )
     schedule = _warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
-    cls_id = tokenizer.token_to_id(CLS)
-    dev = _dev_set(model.image_backbone, tokenizer, recipe, progress)
+    cls_id = tokenizer.get_vocab()[CLS]
+    dev_texts, dev_tokens_NRD = _dev_set(model.image_backbone, tokenizer, recipe, progress)
     best: DevRecall | None = None
     be_loss, ce_loss = torch.zeros(()), torch.zeros(())
     for round_number in range(1, recipe.round_count + 1):
@@ -173,7 +173,7 @@ def _train_encoder(
         if round_number % recipe.dev_every_round_count == 0 or round_number == recipe.round_count:
             model.eval()
             with torch.autocast("cpu", torch.bfloat16):
-                recall = dev_recall(model, *dev, cls_id)
+                recall = dev_recall(model, dev_texts, dev_tokens_NRD, cls_id)
             progress("encoder", round_number, recipe.round_count, f"dev {recall}")
             if best is None or recall.score > best.score:
                 best = recall
@@ -193,7 +193,7 @@ def _be_loss(texts_BD: Tensor, images_BD: Tensor, round_number: int, recipe: Rec
 
 def _dev_set(
     backbone: ImageBackbone, tokenizer: Tokenizer, recipe: Recipe, progress: Progress
-) -> tuple:  # type: ignore[type-arg]
+) -> tuple[TextBatch, Tensor]:
     split: Split = "val"
     families = list(
         islice(scene_families(split, recipe.seed, _DEV_FAMILY_START), recipe.dev_family_count)
@@ -206,9 +206,7 @@ def _dev_set(
     return tokenize(tokenizer, texts), _image_tokens(backbone, families, progress, "dev tokens")
 
 
-def _step(
-    loss: Tensor, optimiser: AdamW, schedule: LambdaLR | None, clip_norm: float
-) -> None:
+def _step(loss: Tensor, optimiser: AdamW, schedule: LambdaLR | None, clip_norm: float) -> None:
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     parameters = [p for group in optimiser.param_groups for p in group["params"]]

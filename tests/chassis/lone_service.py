@@ -1,7 +1,8 @@
 """A whole service process for tests: `python -m tests.chassis.lone_service name=value …`.
 
 It obeys files in its folder: `cold` keeps it from warming, `wrong` makes it unable to start,
-`sick` fails its canary. It leaves `closed` behind. A search takes `index_id` seconds.
+`sick` fails its canary. It leaves `began` behind when a search begins, which takes `index_id`
+seconds, and `closed` when it has closed.
 """
 
 from __future__ import annotations
@@ -20,19 +21,17 @@ from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_serve
 from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
 
 
-async def search(
-    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
-) -> pb.SearchItemsResponse:
-    """Sleeps, having said that it began."""
-    await context.send_initial_metadata(())
-    with stage_histogram("lone").labels("sleep").time():
-        await asyncio.sleep(float(request.index_id))
-    return pb.SearchItemsResponse()
-
-
 async def main(settings: dict[str, str]) -> None:
     """Serves until a signal comes."""
     folder = Path(settings["folder"])
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        (folder / "began").touch()
+        with stage_histogram("lone").labels("sleep").time():
+            await asyncio.sleep(float(request.index_id))
+        return pb.SearchItemsResponse()
 
     async def warm() -> None:
         if (folder / "wrong").exists():

@@ -325,7 +325,7 @@ async def test_the_time_left_is_the_callers() -> None:
         await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=3)
         await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest())
 
-    assert 2 < lefts[0] <= 3
+    assert 2 < lefts[0] < 3.1  # gRPC rounds timeouts up
     assert lefts[1] == 7.0
 
 

@@ -50,8 +50,8 @@ class Service:
         """Reads the log up to the next event of that name."""
         assert self.process.stderr is not None
         async for line in self.process.stderr:
-            self.events.append(json.loads(line))
-            if self.events[-1]["event"] == name:
+            self._read(line)
+            if self.events and self.events[-1]["event"] == name:
                 return self.events[-1]
         raise AssertionError(f"the log ended before {name!r}: {self.events}")
 
@@ -59,8 +59,13 @@ class Service:
         """Waits for the process's end and returns its exit code."""
         assert self.process.stderr is not None
         async for line in self.process.stderr:
-            self.events.append(json.loads(line))
+            self._read(line)
         return await self.process.wait()
+
+    def _read(self, line: bytes) -> None:
+        # gRPC's C++ core writes its own lines to stderr, past every Python logger.
+        if line.startswith(b"{"):
+            self.events.append(json.loads(line))
 
 
 @asynccontextmanager
@@ -79,6 +84,13 @@ async def started(folder: Path, **settings: object) -> AsyncIterator[Service]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def began(call: grpc.aio.UnaryUnaryCall, folder: Path) -> None:
+    """Waits until the service has `call` in hand."""
+    while not (folder / "began").exists():
+        assert not call.done()
+        await asyncio.sleep(0.01)
 
 
 async def health(channel: grpc.aio.Channel) -> int:
@@ -122,7 +134,7 @@ async def test_a_signal_drains_and_exits_0(tmp_path: Path, number: signal.Signal
         await service.event("serving")
         stub = SearchServiceStub(channel)
         in_flight = stub.SearchItems(pb.SearchItemsRequest(index_id="1.0"), timeout=10)
-        await in_flight.initial_metadata()
+        await began(in_flight, tmp_path)
 
         service.process.send_signal(number)
         await service.event("draining")
@@ -148,7 +160,7 @@ async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None
         endless = SearchServiceStub(channel).SearchItems(
             pb.SearchItemsRequest(index_id="60"), timeout=30
         )
-        await endless.initial_metadata()
+        await began(endless, tmp_path)
 
         service.process.terminate()
         async with asyncio.timeout(10):

@@ -63,7 +63,8 @@ def png_bomb() -> bytes:
 
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 1, 0, 0, 0, 0)
     pixels = zlib.compress(bytes(3_751 * 1_000), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
 QUERIES: dict[str, tuple[dict[str, Any], str]] = {

@@ -100,7 +100,9 @@ def test_the_last_upsert_wins(client: Client) -> None:
     assert [item.content for item in result.items] == [TextContent("two dogs")]
 
 
-def test_every_service_tells_of_itself(stack: LocalStack, client: Client, scenes_index: str) -> None:
+def test_every_service_tells_of_itself(
+    stack: LocalStack, client: Client, scenes_index: str
+) -> None:
     """Health says SERVING, reflection lists the service, /metrics has a stage histogram."""
     client.search("one cat", index_id=scenes_index)
     for endpoint in stack.endpoints():

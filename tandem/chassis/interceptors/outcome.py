@@ -19,5 +19,5 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
     if fault is not None and not isinstance(fault, grpc.aio.AbortError):
         return "UNKNOWN"
     code = context.code()
-    # A StatusCode after an abort, a number where nothing was set: 0, which is OK.
-    return str(code.name) if isinstance(code, grpc.StatusCode) else _NAMES.get(code, "UNKNOWN")
+    # A StatusCode after an abort, or its number; nothing where nothing was set, which is OK.
+    return str(code.name) if isinstance(code, grpc.StatusCode) else _NAMES.get(code or 0, "UNKNOWN")

@@ -21,7 +21,7 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
-# INPUT__0, INPUT__1: the native backend's other way of naming, by position.
+# OUTPUT__0, OUTPUT__1: the native backend's way of naming by position.
 _BY_POSITION = re.compile(r".*__(\d+)$")
 
 
@@ -38,11 +38,12 @@ class TritonPythonModel:
         # The profiling executor would recompile during the first calls of each new shape.
         torch.jit.set_fusion_strategy([])
         torch._C._jit_set_profiling_executor(False)
-        self._model = torch.jit.load(str(folder / file_name), map_location=_device(args)).eval()
+        self._device = _device(args)
+        self._model = torch.jit.load(str(folder / file_name), map_location=self._device).eval()
         self._input_names = _in_forward_order(
             [entry["name"] for entry in config["input"]], _argument_names(self._model)
         )
-        self._output_names = [entry["name"] for entry in config["output"]]
+        self._output_names = _by_position([entry["name"] for entry in config["output"]])
         self._is_batched = config.get("max_batch_size", 0) > 0
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
@@ -63,11 +64,16 @@ class TritonPythonModel:
         try:
             return self._response(self._run(self._tensors(request)))
         except RuntimeError as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+            # TorchScript's errors open with where the model was traced; what went wrong ends them.
+            last_line = str(error).strip().rpartition("\n")[2]
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(last_line))
 
     def _tensors(self, request: Any) -> list[torch.Tensor]:  # noqa: ANN401
         return [
-            from_dlpack(pb_utils.get_input_tensor_by_name(request, name).to_dlpack())
+            # The server hands inputs over in the host's memory, wherever the model is.
+            from_dlpack(pb_utils.get_input_tensor_by_name(request, name).to_dlpack()).to(
+                self._device
+            )
             for name in self._input_names
         ]
 
@@ -100,7 +106,14 @@ def _in_forward_order(names: Sequence[str], arguments: Sequence[str]) -> list[st
     """Returns the configured inputs in the order in which forward takes them."""
     if sorted(names) == sorted(arguments):
         return list(arguments)
-    positions = {match[1]: name for name in names if (match := _BY_POSITION.match(name))}
-    if sorted(positions) == [str(number) for number in range(len(arguments))]:
-        return [positions[str(number)] for number in range(len(arguments))]
-    raise ValueError(f"inputs {names} are neither forward's arguments {arguments} nor NAME__0 and on")
+    if len(names) != len(arguments):
+        raise ValueError(f"inputs {names} for forward's arguments {arguments}")
+    return _by_position(names)
+
+
+def _by_position(names: Sequence[str]) -> list[str]:
+    """Returns the names in the order of their numbers, which must be 0 and on."""
+    name_at = {int(match[1]): name for name in names if (match := _BY_POSITION.match(name))}
+    if sorted(name_at) != list(range(len(names))):
+        raise ValueError(f"{names} are not NAME__0, NAME__1 and on")
+    return [name_at[number] for number in range(len(names))]

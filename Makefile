@@ -1,0 +1,53 @@
+# Everything a person types here. Python 3.11 or 3.12 is all that must be there before.
+
+PYTHON ?= python3.11
+LOCK   ?= requirements/cpu.txt
+# The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is to be had (most
+# registries have none), it fails at once and the plain spelling follows. To take another build,
+# name it: make install TORCH=path/to/torch.whl
+TORCH          ?= torch==2.13.0+cpu
+TORCH_FALLBACK ?= torch==2.13.0
+
+BIN    := .venv/bin
+PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check protos lock
+
+help: ## Says what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: .venv/.ok ## Makes .venv with everything in it, by hashes
+
+demo: .venv/.ok ## Starts the whole system with its demo corpus and searches it
+	$(BIN)/tandem demo
+
+test: .venv/.ok ## Runs the whole test suite
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: .venv/.ok ## Checks style, types, the direction of imports and the protos
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+
+protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
+	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. $(PROTOS)
+	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(filter %_service.proto,$(PROTOS))
+
+# torch is left out: which build of it is right depends on the machine, and the hash with it.
+lock: ## Resolves pyproject.toml anew and writes requirements/cpu.txt; needs uv on PATH
+	uv lock --upgrade
+	uv export --frozen --extra demo --group dev --prune torch --no-emit-project --no-header \
+		--quiet --output-file $(LOCK)
+
+.venv/.ok: $(LOCK) pyproject.toml
+	$(PYTHON) -m venv .venv
+	@$(BIN)/pip install "$(TORCH)" || { \
+		echo "$(TORCH) is not to be had here; installing $(TORCH_FALLBACK), which may be larger"; \
+		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
+	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
+	$(BIN)/pip install --no-deps --no-build-isolation -e .
+	$(BIN)/pip check
+	touch $@

@@ -1,0 +1,150 @@
+"""The commands as a person types them, each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tandem.cli.stack import LocalStack
+from tandem.corpus.records import Record
+
+TANDEM = [sys.executable, "-m", "tandem.cli"]
+
+
+def test_search_by_text(stack: LocalStack, scenes_index: str) -> None:
+    """Prints ranks, scores, ids and stage times."""
+    output = _run("search", "two dogs left of one umbrella", "--address", stack.address)
+
+    assert "scenes-test-" in output
+    assert "rerank" in output
+    assert "probability" in output
+
+
+def test_search_by_picture(
+    stack: LocalStack, scenes_index: str, records: list[Record], tmp_path: Path
+) -> None:
+    """Prints the texts that fit."""
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(records[0].image.read())
+
+    output = _run("search", "--image", str(picture), "--address", stack.address)
+
+    assert "-en-" in output
+
+
+def test_a_named_error_is_one_line_and_a_status(stack: LocalStack) -> None:
+    """No traceback: the reason, and what to do."""
+    failed = subprocess.run(
+        [*TANDEM, "search", "cat", "--index", "nowhere", "--address", stack.address],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert failed.returncode == 1
+    assert "INDEX_NOT_FOUND" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_ingest_prints_rate_and_errors(stack: LocalStack, tmp_path: Path) -> None:
+    """A corpus with one broken picture: the others are stored, the broken one is named."""
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (50, 40), "red").save(tmp_path / "images" / "good.png")
+    (tmp_path / "images" / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "dataset.json").write_text(
+        """{"dataset": "two", "images": [
+        {"filename": "good.png", "imgid": 0, "split": "test", "sentids": [0],
+         "sentences": [{"raw": "a red field", "imgid": 0, "sentid": 0, "tokens": []}]},
+        {"filename": "broken.jpg", "imgid": 1, "split": "test", "sentids": [1],
+         "sentences": [{"raw": "nothing", "imgid": 1, "sentid": 1, "tokens": []}]}]}"""
+    )
+
+    ran = subprocess.run(
+        [
+            *TANDEM,
+            *("ingest", str(tmp_path / "dataset.json"), "--index", "two"),
+            *("--address", stack.address),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 1
+    assert "3 items stored, 1 refused" in ran.stdout
+    assert "IMAGE_UNREADABLE" in ran.stderr
+
+
+def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
+    """Both directions, retrieval alone and reranked."""
+    output = _run(
+        "evaluate", "--gallery-count", "40", "--query-count", "10", "--address", stack.address
+    )
+
+    assert "text → image" in output
+    assert "image → text" in output
+    assert output.count("BE + CE") == 2
+    assert "(95 %)" in output
+
+
+def test_up_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Ctrl-C at the terminal stops every process that up started, and exit status is 0."""
+    environment = os.environ | {"COLUMNS": "200"}
+    with (tmp_path / "out.txt").open("wb") as out:
+        up = subprocess.Popen(
+            [
+                *(*TANDEM, "up", "--free-ports", "--data", str(tmp_path / "data")),
+                *("--model-repository", str(tmp_path / "model_repository")),
+            ],
+            stdout=out,
+            stderr=out,
+            env=environment,
+            start_new_session=True,
+        )
+    try:
+        printed = _wait_for(tmp_path / "out.txt", "Ctrl-C stops everything", up)
+        pids = [int(line.split()[-1]) for line in printed.splitlines() if "127.0.0.1" in line]
+        assert len(pids) == 7
+        assert all(_is_alive(pid) for pid in pids)
+
+        up.send_signal(signal.SIGINT)
+
+        assert up.wait(timeout=30) == 0
+        assert not any(_is_alive(pid) for pid in pids)
+    finally:
+        up.kill()
+        up.wait()
+
+
+def _run(*arguments: str) -> str:
+    ran = subprocess.run(
+        [*TANDEM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def _wait_for(path: Path, text: str, process: subprocess.Popen[bytes]) -> str:
+    deadline_time = time.monotonic() + 120
+    while text not in (printed := path.read_text()):
+        if process.poll() is not None or time.monotonic() > deadline_time:
+            pytest.fail(f"up did not come up:\n{printed}")
+        time.sleep(0.2)
+    return printed
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""Every command that the README shows is run, or is a target that the demo or the tests are."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.stack import LocalStack
+from tandem.corpus.records import Record
+
+ROOT = Path(__file__).parents[2]
+# So that a test need not take minutes: the last value of an option is the one that counts.
+SMALLER = {
+    "ingest": ["--count", "8", "--index", "readme"],
+    "evaluate": ["--gallery-count", "8", "--query-count", "4"],
+}
+
+
+def commands() -> list[str]:
+    """Returns the lines of the README's shell blocks, without comments."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return list(dict.fromkeys(filter(None, lines)))
+
+
+def of_kind(start: str) -> list[str]:
+    """Returns the commands that begin with `start`."""
+    return [command for command in commands() if command.startswith(start)]
+
+
+def test_the_readme_has_the_two_commands() -> None:
+    """The parser finds what is surely there, so it would find the rest."""
+    assert {"make demo", "make test"} <= set(commands())
+
+
+def test_no_command_is_of_another_kind() -> None:
+    """A new kind of command needs a test of its own here."""
+    kinds = ("make ", "tandem ", "python benchmarks/")
+    assert [command for command in commands() if not command.startswith(kinds)] == []
+
+
+@pytest.mark.parametrize("command", of_kind("make "))
+def test_make_knows_the_target(command: str) -> None:
+    """What the targets do is run by the demo, by CI and by this very suite."""
+    dry_run = subprocess.run(
+        ["make", "-n", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, check=False
+    )
+    assert dry_run.returncode == 0, dry_run.stderr.decode()
+
+
+@pytest.mark.parametrize("command", of_kind("python benchmarks/"))
+def test_a_benchmark_knows_its_options(command: str) -> None:
+    """Runs it with --help after its own arguments, which must parse."""
+    ran = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:], "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("command", of_kind("tandem "))
+def test_a_command_runs(
+    command: str, stack: LocalStack, scenes_index: str, records: list[Record], tmp_path: Path
+) -> None:
+    """Run as shown, against the tests' own addresses and in small; `up` has its own test."""
+    words = shlex.split(command)[1:]
+    if words[0] == "up":
+        return
+    arguments = [*words, *SMALLER.get(words[0], [])]
+    if words[0] in ("ingest", "search", "evaluate"):
+        arguments += ["--address", stack.address]
+    if words[0] == "train":
+        arguments = ["train", "tiny", "--folder", str(tmp_path)]
+    if words[0] == "models":
+        arguments += ["--repository", str(tmp_path / "model_repository")]
+    (tmp_path / "picture.png").write_bytes(records[0].image.read())
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "tandem.cli", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+
+    assert ran.returncode == 0, ran.stderr

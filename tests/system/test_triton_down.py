@@ -1,0 +1,40 @@
+"""Without Triton: named errors, quickly; with it again: everything as before."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.stack import LocalStack, Ports
+from tandem.client import Client
+from tandem.errors import ModelUnavailable
+
+
+@pytest.fixture(scope="module")
+def own_stack(
+    tmp_path_factory: pytest.TempPathFactory, model_repository: Path
+) -> Iterator[LocalStack]:
+    """A stack whose Triton these tests may stop."""
+    data_folder = tmp_path_factory.mktemp("triton-down")
+    with LocalStack(data_folder, model_repository, Ports.free(shard_count=1)) as running:
+        running.start()
+        yield running
+
+
+def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalStack) -> None:
+    """Search and ingest say MODEL_UNAVAILABLE; health follows; what was stored is still there."""
+    with Client(own_stack.address, timeout_seconds=10.0) as client:
+        assert [o.error for o in client.ingest([("a", "one cat")], index_id="down")] == [None]
+
+        own_stack.stop_triton()
+        start_time = time.monotonic()
+        with pytest.raises(ModelUnavailable):
+            client.search("one cat", index_id="down")
+        [outcome] = client.ingest([("b", "one dog")], index_id="down")
+        assert isinstance(outcome.error, ModelUnavailable)
+        assert time.monotonic() - start_time < 5
+
+        own_stack.start_triton()
+        own_stack.wait_until_serving("encoder", time.monotonic() + 30)
+        assert client.remove(["a", "b"], index_id="down") == 1

@@ -1,0 +1,62 @@
+"""requirements/cpu.txt is a lock for what pyproject.toml asks for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+
+# torch is installed first, in the build that the machine needs (see the Makefile).
+UNLOCKED = {"torch", "tandem-search"}
+
+
+def asked_for() -> list[Requirement]:
+    """Returns every requirement of every extra and group."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
+    lists = [
+        project["dependencies"],
+        *project["optional-dependencies"].values(),
+        *pyproject["dependency-groups"].values(),
+    ]
+    requirements = [Requirement(line) for lines in lists for line in lines if isinstance(line, str)]
+    return [requirement for requirement in requirements if requirement.name not in UNLOCKED]
+
+
+def locked() -> dict[str, str]:
+    """Returns the version of each package in the lock."""
+    text = (ROOT / "requirements" / "cpu.txt").read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("requirement", asked_for(), ids=str)
+def test_every_requirement_is_locked_to_a_version_it_allows(requirement: Requirement) -> None:
+    """Whoever changes pyproject.toml runs `make lock`."""
+    version = locked().get(requirement.name)
+
+    assert version is not None, f"{requirement.name} is not locked; run make lock"
+    assert requirement.specifier.contains(version), f"locked {version}; run make lock"
+
+
+def test_every_pin_has_a_hash() -> None:
+    """So that a package changed in its registry is refused."""
+    text = (ROOT / "requirements" / "cpu.txt").read_text()
+    pins = re.findall(r"^\S+==(?:.*\\\n)*.*", text, re.MULTILINE)
+
+    assert len(pins) == len(locked())
+    assert all("--hash=sha256:" in pin for pin in pins)
+
+
+def test_nothing_brings_cuda_by_the_back_door() -> None:
+    """The lock is for CPUs: torch's CUDA packages are gigabytes that nobody asked for."""
+    assert not {name for name in locked() if name.startswith(("cuda", "nvidia-cu", "torch"))}
+
+
+def test_numpy_stays_below_2() -> None:
+    """Triton 2.51 answers with no data, and status OK, where its Python stub imports numpy 2."""
+    assert int(locked()["numpy"].split(".")[0]) < 2
