@@ -17,7 +17,7 @@ from tandem.content import (
     TextContent,
     TextTokens,
 )
-from tandem.errors import TandemError
+from tandem.errors import DeadlineExceeded, TandemError
 from tandem.model_io.image import decode_image
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.text import TextPreprocessor
@@ -61,6 +61,7 @@ class Encoder:
         What is already an error stays one. Raises only what concerns them all: the model.
         """
         start_time = time.monotonic()
+        deadline_time = start_time + timeout_seconds
         texts: dict[int, TokenIds] = {}
         pictures: dict[int, Pixels] = {}
         outcomes: dict[int, Encoding | TandemError] = {}
@@ -73,9 +74,8 @@ class Encoder:
             else:
                 pictures[number] = result
         prepared_time = time.monotonic()
-        left = timeout_seconds - (prepared_time - start_time)
         for encoded in await asyncio.gather(
-            self._encode_texts(texts, left), self._encode_images(pictures, left)
+            self._encode_texts(texts, deadline_time), self._encode_images(pictures, deadline_time)
         ):
             outcomes.update(encoded)
         return EncodedBatch(
@@ -110,25 +110,33 @@ class Encoder:
         return await asyncio.gather(*calls)
 
     async def _encode_texts(
-        self, texts: Mapping[int, TokenIds], timeout_seconds: float
+        self, texts: Mapping[int, TokenIds], deadline_time: float
     ) -> Mapping[int, Encoding]:
         if not texts:
             return {}
-        embeddings = await self._model.embed_texts(list(texts.values()), timeout_seconds)
+        embeddings = await self._model.embed_texts(list(texts.values()), _left(deadline_time))
         return {
             number: Encoding(embedding, TextTokens(ids))
             for (number, ids), embedding in zip(texts.items(), embeddings, strict=True)
         }
 
     async def _encode_images(
-        self, pictures: Mapping[int, Pixels], timeout_seconds: float
+        self, pictures: Mapping[int, Pixels], deadline_time: float
     ) -> Mapping[int, Encoding]:
         if not pictures:
             return {}
         pixels = np.stack(list(pictures.values()))
-        tokens = await self._model.image_tokens(pixels, timeout_seconds)
-        embeddings = await self._model.embed_images(tokens, timeout_seconds)
+        tokens = await self._model.image_tokens(pixels, _left(deadline_time))
+        embeddings = await self._model.embed_images(tokens, _left(deadline_time))
         return {
             number: Encoding(embedding, ImageTokens(rows))
             for number, rows, embedding in zip(pictures, tokens, embeddings, strict=True)
         }
+
+
+def _left(deadline_time: float) -> float:
+    """Returns the seconds until `deadline_time`; raises DeadlineExceeded where there are none."""
+    seconds = deadline_time - time.monotonic()
+    if seconds <= 0:
+        raise DeadlineExceeded(what="the encoding of the contents")
+    return seconds

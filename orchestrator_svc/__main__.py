@@ -71,4 +71,9 @@ if __name__ == "__main__":
             f"number of shards, at least one; they name {len(loaded.index_addresses)} and "
             f"{len(loaded.rerank_addresses)}"
         )
+    if loaded.ingest_pending_batch_count < 1:
+        sys.exit(
+            "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1, or no batch is ever read; "
+            f"it is {loaded.ingest_pending_batch_count}"
+        )
     asyncio.run(main(loaded))

@@ -29,6 +29,7 @@ async def main(settings: RerankSettings) -> None:
                 settings.shard_number,
                 settings.shard_count,
                 readonly=True,
+                map_bytes=settings.store_map_bytes,
             ),
             threads,
         )
@@ -36,6 +37,8 @@ async def main(settings: RerankSettings) -> None:
 
         async def close() -> None:
             await triton.close()
+            # A cancelled call's read may still be in its thread, and the store must outlive it.
+            await asyncio.to_thread(threads.shutdown)
             reranker.close()
 
         await serve(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tandem.chassis.settings import setting
+from tandem.corpus.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +17,9 @@ class RerankSettings:
     store_path: str = setting("folder of the shard's item store, the one index_svc writes")
     shard_number: int = setting("which shard this is, from 0")
     shard_count: int = setting("how many shards there are")
+    store_map_bytes: int = setting(
+        "as INDEX_STORE_MAP_BYTES of the index_svc that writes the store", default=DEFAULT_MAP_BYTES
+    )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
     thread_count: int = setting("reads of the item store at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)

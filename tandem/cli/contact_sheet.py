@@ -1,7 +1,7 @@
-"""One picture of several searches: each query, what was retrieved, and what reranking made of it."""
+"""One picture of several searches: the queries, what was retrieved, what reranking made of it."""
 
 import io
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,16 +26,16 @@ _EDGE = "#c9d1d9"
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One query with the ids that answer it and all items that a search returned for it."""
+    """One query with the id that answers it and all items that a search returned for it."""
 
     query: str | bytes
     note: str
-    answer_ids: Set[str]
+    answer_id: str
     items: Sequence[FoundItem]
 
 
 def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Writes a PNG: a row a query, the first five before and after reranking, answers in green."""
+    """Writes a PNG: a row a query, five items before and after reranking, its answer in green."""
     strip_width = SHOWN_COUNT * (_TILE + _GAP)
     row_height = _TILE + _LABEL_HEIGHT + 2 * _GAP
     width = _QUERY_WIDTH + 2 * strip_width + 4 * _GAP
@@ -52,7 +52,7 @@ def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
         for x, order in ((before_x, _retrieved), (after_x, _reranked)):
             for place, item in enumerate(sorted(row.items, key=order)[:SHOWN_COUNT]):
                 left = x + place * (_TILE + _GAP)
-                _draw_item(sheet, draw, item, (left, top), item.item_id in row.answer_ids)
+                _draw_item(sheet, draw, item, (left, top), item.item_id == row.answer_id)
                 score = item.similarity if order is _retrieved else item.match_logit
                 label = "" if score is None else f"{score:+.2f}"
                 draw.text((left + 2, top + _TILE + 2), label, fill=_MUTED, font=_font(12))

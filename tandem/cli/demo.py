@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,19 +12,21 @@ import typer
 from tandem.cli.console import out
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
 from tandem.cli.evaluate import evaluate
-from tandem.cli.ingest import ingest_items, record_items
+from tandem.cli.ingest import ingest_items
 from tandem.cli.search import print_result
 from tandem.cli.stack import LocalStack, Ports
 from tandem.cli.up import print_endpoints
 from tandem.client import Client
-from tandem.corpus.nouns import Language
-from tandem.corpus.records import Record
+from tandem.corpus.nouns import LANGUAGES, Language
+from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
+from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export import export_if_stale
 
 _INDEX = "scenes"
 _SCENE_COUNT = 2_000
+_SEED = 2
 _QUERY_COUNT = 500  # each way
 _LANGUAGES: Sequence[Language] = ("en", "de", "fr", "cs", "en")
 _NAMES = {"en": "English", "de": "German", "fr": "French", "cs": "Czech"}
@@ -34,7 +36,7 @@ _NAMES = {"en": "English", "de": "German", "fr": "French", "cs": "Czech"}
 class _Query:
     query: str | bytes
     note: str
-    answer_ids: frozenset[str]
+    answer_id: str
 
 
 def demo(
@@ -56,10 +58,11 @@ def demo(
         stack.start()
         print_endpoints(stack)
         out.rule(f"ingest {scene_count:,} held-out scenes")
-        records = list(scene_records("test", 2, scene_count))
+        # Another seed than the evaluation's: these scenes are for looking, those for measuring.
+        gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
         with Client(stack.address, timeout_seconds=30.0) as client:
-            ingest_items(client, _INDEX, record_items(records, True), None)
-            rows = [_ask(client, query) for query in demo_queries(records)]
+            ingest_items(client, _INDEX, gallery.items(), 2 * scene_count)
+            rows = [_ask(client, query) for query in demo_queries(gallery)]
         sheet = data / "contact_sheet.png"
         write_contact_sheet(rows, sheet)
         out.rule(f"evaluate on {2 * query_count:,} held-out queries")
@@ -68,18 +71,28 @@ def demo(
     out.print(f"{time.monotonic() - start_time:.0f} s, and no process left behind.")
 
 
-def demo_queries(records: Sequence[Record]) -> Iterator[_Query]:
-    """Yields five captions in four languages and one picture, each of the next family.
+def demo_queries(gallery: Gallery) -> Iterator[_Query]:
+    """Yields five captions in four languages and one picture, each of another family.
 
-    The first families whose scenes have a place to speak of are taken as they come: nothing is
+    Of each language the first family whose sentence tells a place is taken as it comes: nothing is
     picked for its result.
     """
-    firsts = _first_of_families(record for record in records if "," in _caption(record, "de"))
-    for language, record in zip(_LANGUAGES, firsts, strict=False):
-        yield _Query(_caption(record, language), _NAMES[language], frozenset({record.record_id}))
-    record = next(firsts)
-    answer_ids = frozenset(caption.caption_id for caption in record.captions)
-    yield _Query(record.image.read(), f"picture\n{record.record_id}", answer_ids)
+    seen: set[str] = set()
+    for language in _LANGUAGES:
+        record, caption = _next_pair(gallery, language, seen)
+        yield _Query(caption.text, _NAMES[language], record.record_id)
+    record, caption = _next_pair(gallery, "en", seen)
+    yield _Query(record.image.read(), "a picture", caption.caption_id)
+
+
+def _next_pair(gallery: Gallery, language: Language, seen: set[str]) -> tuple[Record, Caption]:
+    """Returns the first pair of a family not yet `seen`, and notes the family."""
+    for record, caption in gallery.pairs:
+        tells_a_place = any("," in each.text for each in record.captions)
+        if caption.language == language and tells_a_place and record.family not in seen:
+            seen.add(record.family)
+            return record, caption
+    raise ValueError(f"too few scenes for the demo's queries in {_NAMES[language]}; take more")
 
 
 def _ask(client: Client, query: _Query) -> SheetRow:
@@ -87,18 +100,6 @@ def _ask(client: Client, query: _Query) -> SheetRow:
         query.query, index_id=_INDEX, return_n=20, retrieve_k=20, content_included=True
     )
     title = query.query if isinstance(query.query, str) else "find its texts"
-    out.rule(f"{query.note.replace(chr(10), ' ')}: {title}", align="left")
+    out.rule(f"{query.note}: {title}", align="left")
     print_result(result, count=5)
-    return SheetRow(query.query, query.note, query.answer_ids, result.items)
-
-
-def _first_of_families(records: Iterable[Record]) -> Iterator[Record]:
-    seen: set[str] = set()
-    for record in records:
-        if record.family not in seen:
-            seen.add(record.family)
-            yield record
-
-
-def _caption(record: Record, language: Language) -> str:
-    return next(caption.text for caption in record.captions if caption.language == language)
+    return SheetRow(query.query, query.note, query.answer_id, result.items)

@@ -29,7 +29,7 @@ class StackFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where each process listens; every service's metrics are `metrics_offset` above it."""
+    """Where each process listens."""
 
     orchestrator: int
     encoder: int

@@ -5,7 +5,7 @@ around that ("links zwei Hunde, rechts ein Regenschirm").
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -45,7 +45,8 @@ class Noun:
 
     codepoints: str
     role: Role
-    names: Mapping[Language, Name]
+    # Left out of the hash: a dict has none, and the other two tell nouns apart.
+    names: Mapping[Language, Name] = field(hash=False)
 
     def counted(self, count: int, language: Language) -> str:
         """Returns "two dogs", "zwei Hunde", "deux chiens", "dva psi".

@@ -18,7 +18,7 @@ class TextPreprocessor:
         """Raises ValueError where the file is no tokenizer."""
         try:
             self._tokenizer = Tokenizer.from_file(str(tokenizer_path))
-        except Exception as error:  # noqa: BLE001 (the library raises the bare class)
+        except Exception as error:  # the library raises the bare class
             raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
         # A text that says "[SEP]" or "[PAD]" means those letters.
         self._tokenizer.encode_special_tokens = True

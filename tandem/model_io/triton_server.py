@@ -7,6 +7,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -25,6 +26,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
+# An E and the date; and what it prints when it gives up.
+_ERROR_LINE = re.compile(r"E\d{4} |error: ")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (not a temporary file: the kernel's own)
 
 
@@ -50,6 +53,7 @@ class TritonServer:
         self._metrics_port = metrics_port
         self._log_path = log_path
         self._thread_count = thread_count
+        self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._work_folder: Path | None = None
         # Names our regions, so that we can sweep ours and no one else's.
@@ -106,6 +110,7 @@ class TritonServer:
 
     def _launch(self, wheel: Path, backends: Path) -> subprocess.Popen[bytes]:
         with self._log_path.open("ab") as log:
+            self._log_start = log.tell()  # what is before is of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends),
                 env=_environment(wheel, self._thread_count),
@@ -152,8 +157,12 @@ class TritonServer:
                 time.sleep(0.1)
 
     def _log_tail(self) -> str:
-        lines = self._log_path.read_text(errors="replace").splitlines()
-        return "\n".join([f"the end of {self._log_path}:", *lines[-15:]])
+        """Returns what the server says is wrong, or the last it says at all."""
+        with self._log_path.open(errors="replace") as log:
+            log.seek(self._log_start)
+            lines = log.read().splitlines()
+        errors = [line for line in lines if _ERROR_LINE.match(line)]
+        return "\n".join([f"from {self._log_path}:", *(errors or lines)[-15:]])
 
 
 def backend_folder() -> Path:

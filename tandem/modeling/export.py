@@ -60,7 +60,7 @@ def export_model(checkpoint_folder: Path, repository: Path) -> Manifest:
 
 
 def export_if_stale(checkpoint_folder: Path, repository: Path) -> Manifest:
-    """Exports unless `repository` already holds what this exporter makes of the checkpoint, whole."""
+    """Exports unless `repository` already holds, whole, what this exporter makes of it."""
     checkpoint = load_checkpoint(checkpoint_folder)
     try:
         manifest = read_manifest(repository)

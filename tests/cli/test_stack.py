@@ -1,0 +1,42 @@
+"""What the local stack says when it cannot start."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.stack import LocalStack, Ports
+from tandem.errors import TandemError
+from tandem.model_io.triton_server import TritonUnavailable
+
+
+def test_fixed_ports_are_the_documented_ones() -> None:
+    """The README's table."""
+    ports = Ports.fixed(shard_count=2)
+
+    assert (ports.orchestrator, ports.encoder, ports.triton) == (7400, 7410, 7440)
+    assert (ports.index, ports.rerank) == ((7420, 7421), (7430, 7431))
+    assert all(metrics == port + 100 for port, metrics in ports.metrics.items())
+
+
+def test_free_ports_are_all_different() -> None:
+    """None is handed out twice."""
+    ports = Ports.free(shard_count=3)
+    serving = [ports.orchestrator, ports.encoder, ports.triton, *ports.index, *ports.rerank]
+
+    assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 18
+
+
+@pytest.mark.xdist_group("system")
+def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> None:
+    """The error carries the end of Triton's log, and nothing is left running."""
+    repository = tmp_path / "repository"
+    (repository / "broken").mkdir(parents=True)
+    (repository / "broken" / "config.pbtxt").write_text('name: "broken" backend: "pytorch"')
+    stack = LocalStack(tmp_path / "data", repository, Ports.free(shard_count=1))
+
+    with pytest.raises((TritonUnavailable, TandemError), match="the end of"):
+        stack.start()
+
+    assert stack.dead_process() is None
+    shutil.rmtree(tmp_path / "data")

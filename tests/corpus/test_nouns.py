@@ -1,0 +1,101 @@
+"""Nouns: complete, distinct, and counted as four languages count."""
+
+from collections import Counter
+
+import pytest
+
+from tandem.corpus.emoji import HELD_OUT_STYLE, open_drawings
+from tandem.corpus.nouns import LANGUAGES, MAX_COUNT, Language, Noun, load_nouns, nouns_of
+
+GENDERS: dict[Language, set[str]] = {
+    "en": {""},
+    "de": {"m", "f", "n"},
+    "fr": {"m", "f"},
+    "cs": {"m", "f", "n"},
+}
+
+
+def test_every_noun_has_every_name() -> None:
+    """No form is empty or padded, in any language, and each gender has a numeral for one."""
+    for noun in load_nouns():
+        assert set(noun.names) == set(LANGUAGES)
+        for language, name in noun.names.items():
+            assert name.gender in GENDERS[language], noun
+            for form in (name.one, name.many):
+                assert form, noun
+                assert form == " ".join(form.split()), noun
+
+
+def test_every_noun_is_drawn_in_the_styles_it_is_asked_for_in() -> None:
+    """Train can choose between styles; test_style finds every train noun in the held-out one."""
+    drawings = open_drawings()
+
+    for noun in load_nouns():
+        styles = {style for style in drawings.styles if drawings.has(noun.codepoints, style)}
+        assert len(styles - {HELD_OUT_STYLE}) >= 2, noun
+        assert noun.role == "held_out" or HELD_OUT_STYLE in styles, noun
+
+
+def test_held_out_nouns_are_concepts_no_training_saw() -> None:
+    """Roles agree with the emoji corpus' splits, so that one model may train on both."""
+    concepts = open_drawings().concepts
+
+    assert all(concepts[noun.codepoints].split == "train" for noun in nouns_of("train"))
+    assert all(concepts[noun.codepoints].split != "train" for noun in nouns_of("held_out"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_two_nouns_share_a_name(language: Language) -> None:
+    """Neither form of a noun reads as another noun's, whatever the case of its letters."""
+    forms = Counter(
+        form.lower()
+        for noun in load_nouns()
+        for form in {noun.names[language].one, noun.names[language].many}
+    )
+
+    assert [form for form, count in forms.items() if count > 1] == []
+
+
+def test_no_drawing_stands_twice() -> None:
+    """A noun is one drawing, and roles share none."""
+    codepoints = [noun.codepoints for noun in load_nouns()]
+
+    assert len(set(codepoints)) == len(codepoints)
+    assert len(nouns_of("train")) + len(nouns_of("held_out")) == len(codepoints)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "phrases"),
+    [
+        ("dog", "en", ("one dog", "two dogs", "three dogs", "four dogs")),
+        ("sheep", "en", ("one sheep", "two sheep", "three sheep", "four sheep")),
+        ("dog", "de", ("ein Hund", "zwei Hunde", "drei Hunde", "vier Hunde")),
+        ("cat", "de", ("eine Katze", "zwei Katzen", "drei Katzen", "vier Katzen")),
+        ("horse", "de", ("ein Pferd", "zwei Pferde", "drei Pferde", "vier Pferde")),
+        ("red apple", "de", ("ein roter Apfel", "zwei rote Äpfel", "drei rote Äpfel")),
+        ("dog", "fr", ("un chien", "deux chiens", "trois chiens", "quatre chiens")),
+        ("cow", "fr", ("une vache", "deux vaches", "trois vaches", "quatre vaches")),
+        # Czech two agrees with the gender: dva for m, dvě for f and n; three and four do not.
+        ("dog", "cs", ("jeden pes", "dva psi", "tři psi", "čtyři psi")),
+        ("cat", "cs", ("jedna kočka", "dvě kočky", "tři kočky", "čtyři kočky")),
+        ("car", "cs", ("jedno auto", "dvě auta", "tři auta", "čtyři auta")),
+        ("star", "cs", ("jedna hvězda", "dvě hvězdy", "tři hvězdy", "čtyři hvězdy")),
+    ],
+)
+def test_counted(name: str, language: Language, phrases: tuple[str, ...]) -> None:
+    """Numerals and plurals are those of a grammar book."""
+    noun = _named(name)
+
+    assert tuple(noun.counted(n + 1, language) for n in range(len(phrases))) == phrases
+
+
+@pytest.mark.parametrize("count", [0, -1, MAX_COUNT + 1])
+def test_a_count_no_scene_has_is_refused(count: int) -> None:
+    """A numeral that is not there is no silent wrong one."""
+    with pytest.raises(ValueError, match=f"count is {count}"):
+        _named("dog").counted(count, "en")
+
+
+def _named(name: str) -> Noun:
+    [noun] = [noun for noun in load_nouns() if noun.names["en"].one == name]
+    return noun

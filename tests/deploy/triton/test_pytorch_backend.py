@@ -1,0 +1,120 @@
+"""Our Python-based `pytorch` backend, inside a real Triton."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.errors import ModelUnavailable
+from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_server import TritonUnavailable
+from tests.model_io.odd_models import (
+    MOODY,
+    REVERSED,
+    REVERSED_INPUT_COUNT,
+    UNBATCHED,
+    Unbatched,
+    write_model,
+)
+from tests.model_io.tiny_triton import Serving, serving
+from tests.model_io.triton_metrics import Counts
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+TIMEOUT_SECONDS = 20.0
+
+
+async def test_positions_count_not_the_order_in_the_config(odd_client: TritonClient) -> None:
+    """INPUT__i is forward's argument i and OUTPUT__i its result i, also past ten."""
+    inputs = {
+        f"INPUT__{number}": np.full((2, 1), number, dtype=np.float32)
+        for number in range(REVERSED_INPUT_COUNT)
+    }
+    outputs = [
+        OutputSpec("OUTPUT__0", np.float32, (REVERSED_INPUT_COUNT,)),
+        OutputSpec("OUTPUT__1", np.float32, (1,)),
+    ]
+
+    everything, difference = await odd_client.infer(REVERSED, inputs, outputs, TIMEOUT_SECONDS)
+
+    assert everything.tolist() == [list(range(REVERSED_INPUT_COUNT))] * 2
+    assert difference.tolist() == [[-11], [-11]]
+
+
+async def test_a_model_without_batches_gets_what_was_sent(odd_client: TritonClient) -> None:
+    """max_batch_size 0: requests at once are still run one by one."""
+
+    async def double(size: int) -> list[float]:
+        values = np.arange(size, dtype=np.float32)
+        output = OutputSpec("OUTPUT__0", np.float32, ())
+        [array] = await odd_client.infer(UNBATCHED, {"x": values}, [output], TIMEOUT_SECONDS)
+        return array.tolist()
+
+    answers = await asyncio.gather(*(double(size) for size in (1, 2, 3, 4)))
+
+    assert answers == [[2.0 * n for n in range(size)] for size in (1, 2, 3, 4)]
+
+
+async def test_requests_that_wait_together_run_together(
+    odd_client: TritonClient, odd_serving: Serving
+) -> None:
+    """One execution for requests of different sizes; each gets its own rows."""
+    before = Counts.of(odd_serving, MOODY)
+
+    answers = await asyncio.gather(*(_plus_one(odd_client, [n] * n) for n in (1, 2, 3)))
+
+    assert answers == [[2], [3, 3], [4, 4, 4]]
+    counted = Counts.of(odd_serving, MOODY).since(before)
+    assert counted.inferences == 6
+    assert counted.executions < 3
+
+
+async def test_a_request_that_fails_fails_alone(
+    odd_client: TritonClient, odd_serving: Serving
+) -> None:
+    """What the model refuses in a batch does not harm the requests that came with it."""
+    before = Counts.of(odd_serving, MOODY)
+
+    first, bad, last = await asyncio.gather(
+        _plus_one(odd_client, [1]),
+        _plus_one(odd_client, [-1]),
+        _plus_one(odd_client, [3]),
+        return_exceptions=True,
+    )
+
+    assert (first, last) == ([2], [4])
+    assert isinstance(bad, ModelUnavailable)
+    assert "no negative numbers" in bad.message
+    assert Counts.of(odd_serving, MOODY).since(before).executions < 3
+
+
+async def _plus_one(client: TritonClient, numbers: list[int]) -> list[float]:
+    values = np.repeat(np.array(numbers, dtype=np.float32)[:, None], 3, axis=1)
+    output = OutputSpec("OUTPUT__0", np.float32, (3,))
+    [array] = await client.infer(MOODY, {"x": values}, [output], TIMEOUT_SECONDS)
+    return array[:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("tensors", "why"),
+    [
+        ({"input": ["y"], "output": ["OUTPUT__0"]}, r"inputs? \['y'\]"),
+        ({"input": ["INPUT__1"], "output": ["OUTPUT__0"]}, r"\['INPUT__1'\]"),
+        ({"input": ["x"], "output": ["doubled"]}, r"\['doubled'\]"),
+    ],
+    ids=["input", "position", "output"],
+)
+def test_a_config_that_does_not_fit_the_model_is_not_served(
+    tmp_path: Path, tensors: dict[str, list[str]], why: str
+) -> None:
+    """The start fails, and its error says which names do not fit."""
+    blocks = " ".join(
+        f'{kind} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ -1 ] }} ]'
+        for kind, names in tensors.items()
+        for name in names
+    )
+    write_model(tmp_path / "models", "unfit", Unbatched(), f"max_batch_size: 0 {blocks}")
+
+    with pytest.raises(TritonUnavailable, match=why), serving(tmp_path / "models"):
+        pass

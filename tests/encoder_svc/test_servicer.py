@@ -1,0 +1,287 @@
+"""EncoderService over a real server with the chassis's interceptors, before a real Triton."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from encoder_svc.encoder import Encoder
+from encoder_svc.servicer import EncoderServicer
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.server import make_server
+from tandem.chassis.status import error_from_rpc
+from tandem.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
+from tandem.model_io.manifest import Manifest, tokenizer_file
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.triton_client import TritonClient
+from tandem.v1 import content_pb2, error_reason_pb2
+from tandem.v1 import encoder_service_pb2 as pb
+from tandem.v1.encoder_service_pb2_grpc import (
+    EncoderServiceStub,
+    add_EncoderServiceServicer_to_server,
+)
+from tandem.wire import content_to_proto, encoding_from_proto
+from tests.model_io.pictures import BLUE, encoded, noise, plain, png_header
+from tests.model_io.tiny_triton import free_ports
+
+TIMEOUT_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreprocessor:
+    return TextPreprocessor(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
+
+
+@asynccontextmanager
+async def served_channel(
+    model: ServedJointModel, preprocessor: TextPreprocessor
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Serves an encoder and yields a channel to it."""
+    with ThreadPoolExecutor(2) as threads:
+        servicer = EncoderServicer(Encoder(model, preprocessor, threads), TIMEOUT_SECONDS)
+        server = await make_server(
+            "encoder",
+            Health("encoder", []),
+            lambda server: add_EncoderServiceServicer_to_server(servicer, server),
+            [],
+            max_inflight_count=64,
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with open_channel(f"127.0.0.1:{port}") as channel:
+                yield channel
+        finally:
+            await server.stop(None)
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stub(
+    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+) -> AsyncIterator[EncoderServiceStub]:
+    async with served_channel(tiny_served, preprocessor) as channel:
+        yield EncoderServiceStub(channel)
+
+
+def request(*contents: Content) -> pb.EncodeContentsRequest:
+    return pb.EncodeContentsRequest(contents=map(content_to_proto, contents))
+
+
+async def encode(stub: EncoderServiceStub, *contents: Content) -> pb.EncodeContentsResponse:
+    return await stub.EncodeContents(request(*contents), timeout=TIMEOUT_SECONDS)
+
+
+async def refusal(
+    stub: EncoderServiceStub,
+    message: pb.EncodeContentsRequest,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> tuple[grpc.StatusCode, errors.TandemError]:
+    """Returns the code and the error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.EncodeContents(message, timeout=timeout_seconds)
+    return caught.value.code(), error_from_rpc(caught.value, "encoder")
+
+
+def reasons(response: pb.EncodeContentsResponse) -> list[str]:
+    """Returns what became of each content: "" where it was encoded, else the reason."""
+    return [
+        error_reason_pb2.ErrorReason.Name(result.error.reason).removeprefix("ERROR_REASON_")
+        if result.HasField("error")
+        else ""
+        for result in response.results
+    ]
+
+
+async def test_mixed_batch_comes_back_in_order(
+    stub: EncoderServiceStub,
+    tiny_served: ServedJointModel,
+    tiny_manifest: Manifest,
+    preprocessor: TextPreprocessor,
+) -> None:
+    """Texts and images, mixed, get each what the model says of it alone."""
+    pictures = [encoded(noise(seed), "PNG") for seed in (1, 2)]
+    texts = ["two dogs", "one green tree right of four yellow stars " * 2]
+
+    response = await encode(
+        stub,
+        ImageContent(pictures[0]),
+        TextContent(texts[0]),
+        ImageContent(pictures[1]),
+        TextContent(texts[1]),
+    )
+
+    encodings = [encoding_from_proto(result.encoding) for result in response.results]
+    for encoding, picture in zip(encodings[::2], pictures, strict=True):
+        pixels = decode_image(picture, tiny_manifest.image_size)[None]
+        tokens = await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)
+        expected = await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)
+        assert isinstance(encoding.tokens, ImageTokens)
+        # Batches of other sizes add in another order, and float16 rounds that up to 1e-3.
+        np.testing.assert_allclose(encoding.tokens.values, tokens[0], atol=2e-3)
+        np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-3)
+    for encoding, text in zip(encodings[1::2], texts, strict=True):
+        ids = preprocessor.token_ids(text)
+        expected = await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)
+        assert isinstance(encoding.tokens, TextTokens)
+        np.testing.assert_array_equal(encoding.tokens.ids, ids)
+        np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-5)
+
+
+async def test_response_tells_model_and_times(
+    stub: EncoderServiceStub, tiny_manifest: Manifest
+) -> None:
+    """The fingerprint is the manifest's, and both stages took some time."""
+    response = await encode(stub, TextContent("two dogs"))
+
+    assert response.model_fingerprint == tiny_manifest.fingerprint
+    assert response.preprocess_duration.ToNanoseconds() > 0
+    assert response.inference_duration.ToNanoseconds() > 0
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (content_pb2.Content(), "CONTENT_MISSING"),
+        (content_pb2.Content(text=""), "TEXT_EMPTY"),
+        (content_pb2.Content(text=" \n\t"), "TEXT_EMPTY"),
+        (content_pb2.Content(text="x" * 8_193), "TEXT_TOO_LONG"),
+        (content_pb2.Content(text="dogs " * 63), "TEXT_TOO_LONG"),
+        (content_pb2.Content(image=b""), "IMAGE_UNREADABLE"),
+        (content_pb2.Content(image=b"GIF89a"), "IMAGE_UNREADABLE"),
+        (content_pb2.Content(image=encoded(noise(), "JPEG")[:900]), "IMAGE_UNREADABLE"),
+        (content_pb2.Content(image=png_header(13_000, 13_000)), "IMAGE_TOO_LARGE"),
+        (content_pb2.Content(image=bytes(MAX_IMAGE_BYTES + 1)), "IMAGE_TOO_LARGE"),
+    ],
+    ids=[
+        "nothing", "no text", "white space", "bytes", "tokens", "no image", "GIF", "cut", "bomb",
+        "huge file",
+    ],
+)  # fmt: skip
+async def test_bad_content_fails_alone(
+    stub: EncoderServiceStub, message: content_pb2.Content, reason: str
+) -> None:
+    """Those around it in the batch are encoded; it is refused by name, with advice."""
+    batch = pb.EncodeContentsRequest(
+        contents=[
+            content_to_proto(TextContent("two dogs")),
+            message,
+            content_to_proto(ImageContent(encoded(plain(BLUE), "WEBP"))),
+        ]
+    )
+
+    response = await stub.EncodeContents(batch, timeout=TIMEOUT_SECONDS)
+
+    assert reasons(response) == ["", reason, ""]
+    assert ";" in response.results[1].error.message
+
+
+async def test_batch_of_bad_contents_alone_needs_no_model(stub: EncoderServiceStub) -> None:
+    """Each is refused, and the call itself succeeds."""
+    assert reasons(await encode(stub, TextContent(""), ImageContent(b""))) == [
+        "TEXT_EMPTY",
+        "IMAGE_UNREADABLE",
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 65])
+async def test_batch_size_is_bounded(stub: EncoderServiceStub, count: int) -> None:
+    """Neither an empty batch nor one of 65 is taken."""
+    code, error = await refusal(stub, request(*[TextContent("dogs")] * count))
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(error, errors.BatchSizeOutOfRange)
+    assert error.metadata == {"name": "contents", "got": str(count), "low": "1", "high": "64"}
+
+
+async def test_largest_batch_is_encoded(stub: EncoderServiceStub) -> None:
+    """64 contents, half of them images, are one call."""
+    image = ImageContent(encoded(noise(), "JPEG"))
+
+    response = await encode(stub, *[TextContent("two dogs"), image] * 32)
+
+    assert reasons(response) == [""] * 64
+
+
+async def test_text_that_is_not_utf8_is_malformed(
+    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+) -> None:
+    """A whole request that does not parse is the caller's fault, not ours."""
+    content = b"\x0a\x02\xff\xfe"  # field 1, two bytes
+    batch = b"\x0a" + bytes([len(content)]) + content
+
+    async with served_channel(tiny_served, preprocessor) as channel:
+        call = channel.unary_unary("/tandem.v1.EncoderService/EncodeContents")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(batch, timeout=TIMEOUT_SECONDS)
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(error_from_rpc(caught.value, "encoder"), errors.RequestMalformed)
+
+
+async def test_caller_without_patience_is_told_so(stub: EncoderServiceStub) -> None:
+    """A deadline that cannot be met ends the call by it."""
+    code, error = await refusal(stub, request(TextContent("two dogs")), timeout_seconds=0.0005)
+
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert isinstance(error, errors.DeadlineExceeded)
+
+
+async def test_without_triton_the_model_is_unavailable(
+    tiny_manifest: Manifest, preprocessor: TextPreprocessor
+) -> None:
+    """The whole call fails, soon and by name; bad contents are not blamed."""
+    [port] = free_ports(1)
+    triton = TritonClient(f"127.0.0.1:{port}")
+    try:
+        model = ServedJointModel(triton, tiny_manifest)
+        async with served_channel(model, preprocessor) as channel:
+            message = request(TextContent("two dogs"), TextContent(""))
+            code, error = await asyncio.wait_for(refusal(EncoderServiceStub(channel), message), 5)
+    finally:
+        await triton.close()
+
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert isinstance(error, errors.ModelUnavailable)
+
+
+async def test_canary_follows_triton(
+    tiny_served: ServedJointModel, tiny_manifest: Manifest, preprocessor: TextPreprocessor
+) -> None:
+    """check() is silent before a Triton that answers, and names the model before none."""
+    [port] = free_ports(1)
+    triton = TritonClient(f"127.0.0.1:{port}")
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            await Encoder(tiny_served, preprocessor, threads).check()
+            lonely = Encoder(ServedJointModel(triton, tiny_manifest), preprocessor, threads)
+            with pytest.raises(errors.ModelUnavailable):
+                await asyncio.wait_for(lonely.check(), 5)
+    finally:
+        await triton.close()
+
+
+async def test_stages_are_measured(stub: EncoderServiceStub) -> None:
+    """A call adds one observation to each stage."""
+
+    def counts() -> list[float]:
+        name = "tandem_encoder_stage_duration_seconds_count"
+        return [
+            REGISTRY.get_sample_value(name, {"stage": stage}) or 0.0
+            for stage in ("preprocess", "inference")
+        ]
+
+    before = counts()
+    await encode(stub, TextContent("two dogs"))
+
+    assert counts() == [count + 1 for count in before]

@@ -1,0 +1,212 @@
+"""Every config.pbtxt, committed or exported, keeps the native libtorch backend's rules."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tritonclient.grpc import model_config_pb2
+
+from tandem.model_io.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    Manifest,
+    config_file,
+    model_file,
+)
+from tests.model_io.native_rules import Shapes, read_config, violations
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+COMMITTED = Path(__file__).parents[2] / "model_repository"
+
+# forward's of ImageBackbone and JointEncoder; the exported files are asked for theirs below.
+ARGUMENTS = {
+    IMAGE_BACKBONE: ("pixels",),
+    JOINT_ENCODER: ("input_ids", "text_mask", "image_tokens", "image_mask"),
+}
+OUTPUT_COUNTS = {IMAGE_BACKBONE: 1, JOINT_ENCODER: 2}
+
+
+def served_shapes(name: str, *, width: int) -> list[Shapes]:
+    """Returns the shapes that ServedJointModel sends: texts alone, images alone, pairs."""
+    if name == IMAGE_BACKBONE:
+        return [{"pixels": (112, 112, 3)}]
+    lengths = [(1, 49), *((text, image) for text in (16, 32, 64) for image in (1, 49))]
+    return [
+        {
+            "input_ids": (text,),
+            "text_mask": (text,),
+            "image_tokens": (image, width),
+            "image_mask": (image,),
+        }
+        for text, image in lengths
+    ]
+
+
+def wrong_with(name: str, config: model_config_pb2.ModelConfig, *, width: int) -> list[str]:
+    """Returns what breaks the rules."""
+    return violations(
+        config,
+        arguments=ARGUMENTS[name],
+        output_count=OUTPUT_COUNTS[name],
+        served_shapes=served_shapes(name, width=width),
+    )
+
+
+@pytest.mark.parametrize("name", [IMAGE_BACKBONE, JOINT_ENCODER])
+def test_a_committed_config_keeps_the_rules(name: str) -> None:
+    """What is in the tree can be served by the official image as it is."""
+    config = read_config(config_file(COMMITTED, name))
+
+    assert config.name == name
+    width = read_config(config_file(COMMITTED, JOINT_ENCODER)).output[0].dims[0]
+    assert wrong_with(name, config, width=width) == []
+
+
+def test_nothing_but_our_models_is_committed() -> None:
+    """Triton would load whatever else lies there."""
+    names = {path.parent.name for path in COMMITTED.glob("*/config.pbtxt")}
+    assert names == {IMAGE_BACKBONE, JOINT_ENCODER}
+
+
+@pytest.mark.parametrize("name", [IMAGE_BACKBONE, JOINT_ENCODER])
+def test_an_exported_model_keeps_the_rules(
+    tiny_repository: Path, tiny_manifest: Manifest, name: str
+) -> None:
+    """Names and outputs are those that the TorchScript file itself declares."""
+    config = read_config(config_file(tiny_repository, name))
+    arguments, output_count = signature(model_file(tiny_repository, name))
+
+    assert arguments == ARGUMENTS[name]
+    assert output_count == OUTPUT_COUNTS[name]
+    assert config.name == name
+    assert wrong_with(name, config, width=tiny_manifest.token_width) == []
+
+
+def test_a_config_tells_the_manifests_shapes(
+    tiny_repository: Path, tiny_manifest: Manifest
+) -> None:
+    """Outputs have the dimensions that clients are told to expect."""
+    backbone = read_config(config_file(tiny_repository, IMAGE_BACKBONE))
+    encoder = read_config(config_file(tiny_repository, JOINT_ENCODER))
+
+    size = tiny_manifest.image_size
+    assert list(backbone.input[0].dims) == [size, size, 3]
+    assert list(backbone.output[0].dims) == [
+        tiny_manifest.image_token_count,
+        tiny_manifest.token_width,
+    ]
+    assert [list(output.dims) for output in encoder.output] == [[tiny_manifest.embedding_dim], [1]]
+
+
+def signature(path: Path) -> tuple[tuple[str, ...], int]:
+    """Returns the argument names of a TorchScript's forward and how many tensors it returns."""
+    schema = torch.jit.load(str(path)).forward.schema
+    [returned] = schema.returns
+    is_one = isinstance(returned.type, torch._C.TensorType)
+    arguments = tuple(argument.name for argument in schema.arguments)
+    return arguments[1:], 1 if is_one else len(returned.type.elements())
+
+
+def rename_input(config: Any) -> None:
+    config.input[0].name = "ids"
+
+
+def drop_input(config: Any) -> None:
+    del config.input[-1]
+
+
+def rename_output(config: Any) -> None:
+    config.output[0].name = "embedding"
+
+
+def exchange_outputs(config: Any) -> None:
+    config.output[0].name, config.output[1].name = "OUTPUT__1", "OUTPUT__0"
+
+
+def count_outputs_from_one(config: Any) -> None:
+    config.output[0].name, config.output[1].name = "OUTPUT__1", "OUTPUT__2"
+
+
+def use_python(config: Any) -> None:
+    config.backend = "python"
+
+
+def rename_file(config: Any) -> None:
+    config.default_model_filename = "model.pt2"
+
+
+def stop_batching(config: Any) -> None:
+    config.max_batch_size = 0
+
+
+def forget_batching(config: Any) -> None:
+    config.ClearField("dynamic_batching")
+
+
+def unbound_queue(config: Any) -> None:
+    config.dynamic_batching.default_queue_policy.ClearField("max_queue_size")
+
+
+def wait_for_ever(config: Any) -> None:
+    config.dynamic_batching.default_queue_policy.ClearField("default_timeout_microseconds")
+
+
+def delay_late_ones(config: Any) -> None:
+    config.dynamic_batching.default_queue_policy.timeout_action = 1
+
+
+def use_bfloat(config: Any) -> None:
+    config.output[0].data_type = model_config_pb2.TYPE_BF16
+
+
+def forget_a_warm_up(config: Any) -> None:
+    kept = [each for each in config.model_warmup if each.inputs["input_ids"].dims[0] != 32]
+    config.ClearField("model_warmup")
+    config.model_warmup.extend(kept)
+
+
+def warm_up_half(config: Any) -> None:
+    del config.model_warmup[0].inputs["text_mask"]
+
+
+def warm_up_too_many(config: Any) -> None:
+    config.model_warmup[0].batch_size = 129
+
+
+def warm_up_another_width(config: Any) -> None:
+    config.model_warmup[0].inputs["image_tokens"].dims[1] += 1
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        rename_input,
+        drop_input,
+        rename_output,
+        exchange_outputs,
+        count_outputs_from_one,
+        use_python,
+        rename_file,
+        stop_batching,
+        forget_batching,
+        unbound_queue,
+        wait_for_ever,
+        delay_late_ones,
+        use_bfloat,
+        forget_a_warm_up,
+        warm_up_half,
+        warm_up_too_many,
+        warm_up_another_width,
+    ],
+)
+def test_the_check_sees_a_broken_rule(
+    tiny_repository: Path, tiny_manifest: Manifest, sabotage: Callable[[Any], None]
+) -> None:
+    """Positive control: each way to break a rule is found."""
+    config = read_config(config_file(tiny_repository, JOINT_ENCODER))
+    sabotage(config)
+
+    assert wrong_with(JOINT_ENCODER, config, width=tiny_manifest.token_width)

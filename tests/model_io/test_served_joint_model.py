@@ -1,0 +1,209 @@
+"""What a real Triton answers equals what the eager model gives, whatever is asked at once."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tandem.errors import InternalFault, TextTooLong
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
+from tandem.model_io.triton_client import TritonClient
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.joint_model import JointModel
+from tests.model_io.tiny_triton import Serving
+from tests.model_io.triton_metrics import Counts
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+TOLERANCE = 1e-4
+TIMEOUT_SECONDS = 30.0
+CLIENT_COUNT = 16
+CALL_COUNT = 20  # each
+
+
+@pytest.fixture(scope="module")
+def eager(tiny_checkpoint: Path) -> JointModel:
+    return load_checkpoint(tiny_checkpoint).model
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def made_texts(random: np.random.Generator, manifest: Manifest, count: int) -> list[TokenIds]:
+    """Returns ids of all lengths that a text may have, in no order."""
+    lengths = random.integers(2, manifest.max_text_tokens + 1, count)
+    lengths[:4] = (2, 16, 17, manifest.max_text_tokens)  # the buckets' edges
+    return [
+        np.array([manifest.cls_id, *random.integers(4, 40, length - 2), manifest.sep_id], np.int32)
+        for length in lengths
+    ]
+
+
+def made_pixels(random: np.random.Generator, manifest: Manifest, count: int) -> NDArray[np.uint8]:
+    """Returns noise, no two pictures alike."""
+    size = manifest.image_size
+    return random.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
+
+
+def made_tokens(
+    random: np.random.Generator, manifest: Manifest, count: int
+) -> NDArray[np.float16]:
+    """Returns random image tokens [count, R, D]."""
+    shape = (count, manifest.image_token_count, manifest.token_width)
+    return random.standard_normal(shape).astype(np.float16)
+
+
+def worst(served: NDArray[np.generic], expected: torch.Tensor) -> float:
+    """Returns the largest difference; fails on another shape."""
+    assert served.shape == tuple(expected.shape)
+    return float(np.abs(served.astype(np.float64) - expected.double().numpy()).max())
+
+
+async def test_texts(
+    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+) -> None:
+    """More texts than a batch holds, of mixed lengths, in their order, each as if it were alone."""
+    texts = made_texts(random, tiny_served.manifest, 300)
+
+    served = await tiny_served.embed_texts(texts, TIMEOUT_SECONDS)
+
+    rows = [torch.from_numpy(text)[None].long() for text in texts]
+    with torch.inference_mode():
+        expected = torch.cat([eager.embed_texts(ids, torch.ones_like(ids)) for ids in rows])
+    assert served.dtype == np.float32
+    assert worst(served, expected) <= TOLERANCE
+    assert worst(served[::-1], expected) > 100 * TOLERANCE  # positive control: order is seen
+    assert np.linalg.norm(served, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_images(
+    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+) -> None:
+    """More images than a batch of either model holds, in their order."""
+    cls_id = tiny_served.manifest.cls_id
+    pixels = made_pixels(random, tiny_served.manifest, 70)
+
+    tokens = await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)
+    many = np.concatenate([tokens, tokens[::-1]])
+    served = await tiny_served.embed_images(many, TIMEOUT_SECONDS)
+
+    with torch.inference_mode():
+        expected_tokens = eager.image_backbone(torch.from_numpy(pixels))
+        expected = eager.embed_images(torch.from_numpy(many), cls_id)
+    # float16: one step of what is near 4 is 0.004, and rounding may fall to either side.
+    assert tokens.dtype == np.float16
+    assert worst(tokens, expected_tokens) <= 0.004
+    assert worst(tokens[::-1], expected_tokens) > 0.1
+    assert worst(served, expected) <= TOLERANCE
+    assert worst(np.roll(served, 1, axis=0), expected) > 10 * TOLERANCE
+
+
+async def test_pairs(
+    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+) -> None:
+    """More pairs than a batch holds, of mixed lengths, in their order."""
+    texts = made_texts(random, tiny_served.manifest, 200)
+    images = made_tokens(random, tiny_served.manifest, 200)
+
+    served = await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)
+
+    rows = [torch.from_numpy(text)[None].long() for text in texts]
+    with torch.inference_mode():
+        expected = torch.cat(
+            [
+                eager.match_logits(ids, torch.ones_like(ids), torch.from_numpy(image)[None])
+                for ids, image in zip(rows, images, strict=True)
+            ]
+        )
+    assert worst(served, expected) <= TOLERANCE
+    assert worst(served[::-1], expected) > 100 * TOLERANCE
+
+
+async def test_all_at_once_is_as_one_after_another(
+    tiny_served: ServedJointModel, random: np.random.Generator
+) -> None:
+    """Calls of all kinds that run beside one another get what they get alone."""
+    manifest = tiny_served.manifest
+    texts = made_texts(random, manifest, 12)
+    images = made_tokens(random, manifest, 12)
+
+    def calls(part: slice) -> list:
+        return [
+            tiny_served.embed_texts(texts[part], TIMEOUT_SECONDS),
+            tiny_served.embed_images(images[part], TIMEOUT_SECONDS),
+            tiny_served.match_logits(texts[part], list(images[part]), TIMEOUT_SECONDS),
+        ]
+
+    parts = [slice(start, start + 3) for start in range(0, 12, 3)]
+    together = await asyncio.gather(*(call for part in parts for call in calls(part)))
+    alone = [await call for part in parts for call in calls(part)]
+
+    for got, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+async def test_nothing_asked_is_nothing_given(tiny_served: ServedJointModel) -> None:
+    """Empty lists give empty arrays of the right width."""
+    manifest = tiny_served.manifest
+    size, rows, width = manifest.image_size, manifest.image_token_count, manifest.token_width
+    no_pixels = np.zeros((0, size, size, 3), dtype=np.uint8)
+    no_tokens = np.zeros((0, rows, width), dtype=np.float16)
+
+    assert (await tiny_served.embed_texts([], 1.0)).shape == (0, manifest.embedding_dim)
+    assert (await tiny_served.image_tokens(no_pixels, 1.0)).shape == (0, rows, width)
+    assert (await tiny_served.embed_images(no_tokens, 1.0)).shape == (0, manifest.embedding_dim)
+    assert (await tiny_served.match_logits([], [], 1.0)).shape == (0,)
+
+
+async def test_a_text_that_no_bucket_holds_is_refused(tiny_served: ServedJointModel) -> None:
+    """It is refused by name before anything is sent."""
+    too_long = np.full(tiny_served.manifest.max_text_tokens + 1, 5, dtype=np.int32)
+    with pytest.raises(TextTooLong):
+        await tiny_served.embed_texts([too_long], TIMEOUT_SECONDS)
+
+
+async def test_pixels_of_another_size_are_refused(tiny_served: ServedJointModel) -> None:
+    """Triton's own check of shapes comes through by name."""
+    with pytest.raises(InternalFault, match="image_backbone refuses its inputs"):
+        await tiny_served.image_tokens(np.zeros((1, 64, 64, 3), dtype=np.uint8), TIMEOUT_SECONDS)
+
+
+async def test_requests_of_different_clients_share_executions(
+    tiny_serving: Serving, tiny_manifest: Manifest
+) -> None:
+    """One text a call from 16 connections: more than four inferences an execution."""
+    clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
+    before = Counts.of(tiny_serving, JOINT_ENCODER)
+
+    await asyncio.gather(*(_call(client, tiny_manifest) for client in clients))
+
+    counted = Counts.of(tiny_serving, JOINT_ENCODER).since(before)
+    assert counted.inferences == CLIENT_COUNT * CALL_COUNT
+    assert counted.inferences / counted.executions > 4
+    for client in clients:
+        await client.close()
+
+
+async def test_requests_of_one_client_do_not(
+    tiny_serving: Serving, tiny_client: TritonClient, tiny_manifest: Manifest
+) -> None:
+    """Positive control: one after another, each is an execution."""
+    before = Counts.of(tiny_serving, JOINT_ENCODER)
+
+    await _call(tiny_client, tiny_manifest)
+
+    counted = Counts.of(tiny_serving, JOINT_ENCODER).since(before)
+    assert counted == Counts(CALL_COUNT, CALL_COUNT)
+
+
+async def _call(client: TritonClient, manifest: Manifest) -> None:
+    model = ServedJointModel(client, manifest)
+    text = np.array([manifest.cls_id, 7, 8, manifest.sep_id], dtype=np.int32)
+    for _ in range(CALL_COUNT):
+        assert (await model.embed_texts([text], TIMEOUT_SECONDS)).shape[0] == 1

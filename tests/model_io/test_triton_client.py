@@ -1,0 +1,177 @@
+"""Every way in which Triton fails or answers wrongly has its own error."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    Overloaded,
+    TandemError,
+)
+from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tests.model_io.odd_models import DOUBLE, HEADLESS, MOODY, MOODY_QUEUE_SIZE, NAN, PLAIN, SLOW
+from tests.model_io.tiny_triton import free_ports
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+OUTPUT = OutputSpec("OUTPUT__0", np.float32, (3,))
+TIMEOUT_SECONDS = 10.0
+
+
+def rows(mood: float, count: int = 2) -> NDArray[np.float32]:
+    """Returns [count, 3]; the model does what the mood says."""
+    return np.full((count, 3), mood, dtype=np.float32)
+
+
+async def moody(
+    client: TritonClient,
+    values: NDArray[np.generic],
+    *,
+    name: str = "x",
+    output: OutputSpec = OUTPUT,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> NDArray[np.generic]:
+    """Returns what the model makes of the values; never hangs."""
+    async with asyncio.timeout(60):
+        [array] = await client.infer(MOODY, {name: values}, [output], timeout_seconds)
+    return array
+
+
+async def test_an_answer_is_what_the_model_says(odd_client: TritonClient) -> None:
+    """Values come back in rows and columns, whichever way they lie in memory."""
+    values = np.array([[0, 1, 2], [3, 4, 5]], dtype=np.float32)
+
+    answers = await asyncio.gather(
+        moody(odd_client, values), moody(odd_client, np.asfortranarray(values))
+    )
+
+    assert [answer.tolist() for answer in answers] == [[[1, 2, 3], [4, 5, 6]]] * 2
+
+
+@pytest.mark.parametrize(
+    ("mood", "why"),
+    [
+        (NAN, "NaN or infinity"),
+        (HEADLESS, r"float32 \[1, 3\], expected .*float32.* \[2, 3\]"),
+        (DOUBLE, "float64"),
+    ],
+)
+async def test_a_wrong_answer_is_not_passed_on(
+    odd_client: TritonClient, mood: float, why: str
+) -> None:
+    """NaN, another shape or another dtype is the model's fault, told with what was wrong."""
+    with pytest.raises(ModelOutputInvalid, match=why) as caught:
+        await moody(odd_client, rows(mood))
+    assert caught.value.metadata == {"model": MOODY}
+
+
+async def test_an_answer_of_another_shape_than_promised(odd_client: TritonClient) -> None:
+    """A manifest that tells of another model than is served is noticed at the first answer."""
+    with pytest.raises(ModelOutputInvalid, match=r"\[2, 3\], expected .* \[2, 4\]"):
+        await moody(odd_client, rows(PLAIN), output=OutputSpec("OUTPUT__0", np.float32, (4,)))
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "output"),
+    [
+        (np.zeros((2, 4), dtype=np.float32), "x", "OUTPUT__0"),
+        (np.zeros((2, 3, 1), dtype=np.float32), "x", "OUTPUT__0"),
+        (np.zeros((9, 3), dtype=np.float32), "x", "OUTPUT__0"),
+        (np.zeros((2, 3), dtype=np.int64), "x", "OUTPUT__0"),
+        (np.zeros((2, 3), dtype=np.float32), "y", "OUTPUT__0"),
+        (np.zeros((2, 3), dtype=np.float32), "x", "OUTPUT__1"),
+    ],
+    ids=["width", "rank", "batch", "dtype", "input", "output"],
+)
+async def test_a_request_that_the_model_does_not_take(
+    odd_client: TritonClient, values: NDArray[np.generic], name: str, output: str
+) -> None:
+    """A wrong shape, dtype or name is a fault of ours, not a model to try again later."""
+    with pytest.raises(InternalFault, match=f"model {MOODY} refuses its inputs"):
+        await moody(odd_client, values, name=name, output=OutputSpec(output, np.float32, (3,)))
+
+
+async def test_an_unknown_model_is_unavailable(odd_client: TritonClient) -> None:
+    """The error names the model that is not served."""
+    with pytest.raises(ModelUnavailable, match="model nowhere") as caught:
+        await odd_client.infer("nowhere", {"x": rows(PLAIN)}, [OUTPUT], TIMEOUT_SECONDS)
+    assert caught.value.metadata == {"model": "nowhere"}
+
+
+async def test_a_model_that_fails_says_why(odd_client: TritonClient) -> None:
+    """The cause comes through in one line, without the paths of where the model was made."""
+    with pytest.raises(ModelUnavailable, match="no negative numbers") as caught:
+        await moody(odd_client, rows(-1))
+    assert "\n" not in caught.value.message
+    assert "/" not in caught.value.message
+
+
+@pytest.mark.parametrize("timeout_seconds", [0.02, 0.0, -1.0])
+async def test_a_deadline_is_kept(odd_client: TritonClient, timeout_seconds: float) -> None:
+    """A call ends at its deadline, also at one that had passed before."""
+    start_time = time.monotonic()
+
+    with pytest.raises(DeadlineExceeded):
+        await moody(odd_client, rows(PLAIN), timeout_seconds=timeout_seconds)
+
+    assert time.monotonic() - start_time < 1.0
+
+
+async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
+    odd_client: TritonClient,
+) -> None:
+    """Behind a slow request: what fits no more in the queue, and what waits there too long."""
+    slow = asyncio.create_task(moody(odd_client, rows(SLOW, 8), timeout_seconds=60))
+    await asyncio.sleep(0.3)  # it runs now
+
+    async def outcome() -> type[TandemError] | None:
+        try:
+            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=0.2)
+        except TandemError as error:
+            return type(error)
+        return None
+
+    outcomes = await asyncio.gather(*(outcome() for _ in range(2 * MOODY_QUEUE_SIZE)))
+    await slow
+
+    assert outcomes.count(Overloaded) >= 1
+    assert outcomes.count(DeadlineExceeded) >= 1
+    assert set(outcomes) <= {Overloaded, DeadlineExceeded}
+    assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
+
+
+async def test_a_cancelled_call_leaves_the_connection_whole(odd_client: TritonClient) -> None:
+    """A caller that gives up is let go at once, and the next is served."""
+    call = asyncio.create_task(moody(odd_client, rows(PLAIN)))
+    await asyncio.sleep(0.02)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
+
+
+@pytest.fixture
+async def nobody() -> AsyncIterator[TritonClient]:
+    """A client of a port on which nobody listens."""
+    client = TritonClient(f"127.0.0.1:{free_ports(1)[0]}")
+    yield client
+    await client.close()
+
+
+async def test_without_triton_a_call_fails_at_once(nobody: TritonClient) -> None:
+    """It does not wait for its deadline: not at the first call, nor while gRPC backs off."""
+    for _ in range(3):
+        start_time = time.monotonic()
+        with pytest.raises(ModelUnavailable) as caught:
+            await moody(nobody, rows(PLAIN), timeout_seconds=30.0)
+        assert time.monotonic() - start_time < 2.0
+        assert caught.value.metadata == {"model": MOODY}

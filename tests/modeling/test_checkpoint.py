@@ -1,0 +1,125 @@
+"""Checkpoints: what is saved is what is loaded, and what cannot be loaded says why."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    """Shape, tokenizer and training notes are equal, and the model is ready to run."""
+    model = save_tiny_checkpoint(tmp_path)
+
+    loaded = load_checkpoint(tmp_path)
+
+    assert loaded.model.config == model.config
+    assert loaded.tokenizer.to_str() == tiny_tokenizer().to_str()
+    assert loaded.training == {"recipe": {"name": "untrained", "seed": 0}}
+    assert not loaded.model.training
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
+
+
+def test_rounding_to_half_precision_is_part_of_the_checkpoint(tmp_path: Path) -> None:
+    """What is loaded is the rounded weights, and saving those again changes nothing."""
+    model = save_tiny_checkpoint(tmp_path / "first")
+
+    first = load_checkpoint(tmp_path / "first")
+    save_checkpoint(tmp_path / "second", first.model, first.tokenizer, first.training)
+    second = load_checkpoint(tmp_path / "second")
+
+    rounded = {name: weight.half() for name, weight in model.state_dict().items()}
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(weight.half(), rounded[name]), name
+        assert torch.equal(weight, weight.half().to(weight.dtype)), name
+    assert any(
+        not torch.equal(weight, model.state_dict()[name])
+        for name, weight in first.model.state_dict().items()
+    )
+    assert second.weights_sha256 == first.weights_sha256
+
+
+def test_integers_are_not_rounded(tmp_path: Path) -> None:
+    """Batch norms count batches as int64, past what half precision can count to."""
+    model = save_tiny_checkpoint(tmp_path)
+    for name, weight in model.state_dict().items():
+        if name.endswith("num_batches_tracked"):
+            weight.fill_(100_001)
+    save_checkpoint(tmp_path, model, tiny_tokenizer(), {})
+
+    loaded = load_checkpoint(tmp_path).model.state_dict()
+
+    counts = [loaded[name] for name in loaded if name.endswith("num_batches_tracked")]
+    assert counts
+    assert all(count.item() == 100_001 for count in counts)
+
+
+def test_other_weights_have_another_digest(tmp_path: Path) -> None:
+    """The digest is of the weights, so it tells models apart."""
+    for seed in (0, 1):
+        save_tiny_checkpoint(tmp_path / str(seed), seed)
+
+    digests = {load_checkpoint(tmp_path / str(seed)).weights_sha256 for seed in (0, 1)}
+
+    assert len(digests) == 2
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_folder(tmp_path: Path) -> None:
+    """Services run as another user than the one who trained."""
+    save_tiny_checkpoint(tmp_path)
+
+    modes = {path.name: path.stat().st_mode & 0o044 for path in tmp_path.iterdir()}
+
+    assert modes["model.safetensors"] == 0o044
+
+
+def test_training_notes_are_optional(tmp_path: Path) -> None:
+    """They tell of the model but are no part of it."""
+    save_tiny_checkpoint(tmp_path)
+    (tmp_path / "training.json").unlink()
+
+    assert load_checkpoint(tmp_path).training == {}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    """A folder that is no checkpoint says what it lacks."""
+    save_tiny_checkpoint(tmp_path)
+    (tmp_path / name).unlink()
+
+    with pytest.raises(ValueError, match=f"is no checkpoint: it lacks {name}"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> None:
+    """A copy that broke off gives no half a model."""
+    save_tiny_checkpoint(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_shape_of_another_version_is_refused_by_folder(tmp_path: Path) -> None:
+    """A field that this version does not know may change what the model is."""
+    save_tiny_checkpoint(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"experts": 8}))
+
+    with pytest.raises(ValueError, match="no checkpoint of this version: .*experts"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_of_another_shape_are_refused_by_folder(tmp_path: Path) -> None:
+    """No tensor is silently left at its random start."""
+    save_tiny_checkpoint(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"layer_count": 3}))
+
+    with pytest.raises(ValueError, match=f"{tmp_path}: the weights do not fit"):
+        load_checkpoint(tmp_path)

@@ -1,0 +1,283 @@
+"""The exporter: what Triton will load gives what the checkpoint gives, or nothing is written."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.manifest import read_manifest
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export import (
+    ExportMismatch,
+    _manifest,
+    export_if_stale,
+    export_model,
+)
+from tandem.modeling.joint_model import JointEncoder
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+ROOT = Path(__file__).parents[2]
+MODELS = ("image_backbone", "joint_encoder")
+
+
+@pytest.fixture(name="checkpoint", scope="module")
+def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    save_tiny_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(name="repository")
+def _repository(checkpoint: Path, tmp_path: Path) -> Path:
+    export_model(checkpoint, tmp_path)
+    return tmp_path
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Returns every file under the folder with its bytes."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_an_export_is_a_whole_model_repository(repository: Path) -> None:
+    """Two models with configurations, one manifest, one tokenizer, and nothing left lying about."""
+    assert set(files_of(repository)) == {
+        "image_backbone/1/model.pt",
+        "image_backbone/config.pbtxt",
+        "joint_encoder/1/model.pt",
+        "joint_encoder/config.pbtxt",
+        "joint_encoder/manifest.json",
+        "joint_encoder/tokenizer.json",
+    }
+    assert not (repository / ".staging").exists()
+    read_manifest(repository).verify(repository)
+
+
+def test_the_manifest_tells_of_the_checkpoint(checkpoint: Path, repository: Path) -> None:
+    """Shapes, special ids and the weights' digest are those of the model exported."""
+    loaded = load_checkpoint(checkpoint)
+
+    manifest = read_manifest(repository)
+
+    assert (manifest.embedding_dim, manifest.token_width) == (16, 16)
+    assert (manifest.image_size, manifest.image_token_count) == (112, 49)
+    assert manifest.max_text_tokens == manifest.text_length_buckets[-1] == 64
+    assert manifest.vocabulary_size == loaded.model.config.vocabulary_size
+    assert (manifest.pad_id, manifest.cls_id, manifest.sep_id) == (0, 2, 3)
+    assert manifest.checkpoint == {"weights_sha256": loaded.weights_sha256}
+
+
+@torch.inference_mode()
+def test_exported_models_give_what_the_checkpoint_gives(checkpoint: Path, repository: Path) -> None:
+    """On inputs that the exporter did not try, by the names that config.pbtxt gives them."""
+    model = load_checkpoint(checkpoint).model
+    backbone, encoder = (torch.jit.load(str(repository / name / "1/model.pt")) for name in MODELS)
+    pixels = torch.randint(0, 256, (7, 112, 112, 3), dtype=torch.uint8)
+    ids = torch.randint(0, 20, (7, 11))
+    inputs = {
+        "input_ids": ids,
+        "text_mask": (ids > 5).long(),
+        "image_tokens": model.image_backbone(pixels),
+        "image_mask": torch.ones(7, 49, dtype=torch.int64),
+    }
+
+    torch.testing.assert_close(backbone(pixels=pixels), model.image_backbone(pixels))
+    for exported, eager in zip(encoder(**inputs), model.joint_encoder(**inputs), strict=True):
+        torch.testing.assert_close(exported, eager, rtol=0, atol=1e-5)
+
+
+def test_exporting_twice_gives_one_fingerprint(
+    checkpoint: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Embeddings of both exports are comparable, whatever bytes the two files have."""
+    again = export_model(checkpoint, tmp_path_factory.mktemp("again"))
+
+    assert again.fingerprint == read_manifest(repository).fingerprint
+
+
+@pytest.mark.parametrize(
+    "made_otherwise", [{"seed": 1}, {"texts": ("two dogs left of one umbrella",)}]
+)
+def test_another_model_has_another_fingerprint(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, made_otherwise: dict[str, Any]
+) -> None:
+    """Other weights or another tokenizer make embeddings that must not be mixed."""
+    folder = tmp_path_factory.mktemp("other")
+    save_tiny_checkpoint(folder, **made_otherwise)
+
+    other = export_model(folder, tmp_path_factory.mktemp("exported"))
+
+    assert other.fingerprint != read_manifest(repository).fingerprint
+
+
+def test_a_file_that_gives_something_else_is_refused(
+    checkpoint: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check is of the files as loaded again, and what was there before stays."""
+    before = files_of(repository)
+    monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load))
+
+    with pytest.raises(ExportMismatch, match="exported and eager differ by"):
+        export_model(checkpoint, repository)
+
+    assert files_of(repository) == before
+
+
+def test_a_file_that_gives_nan_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN is within no tolerance, though no comparison with it is true."""
+    monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load, float("nan")))
+
+    with pytest.raises(ExportMismatch, match="differ by nan"):
+        export_model(checkpoint, tmp_path)
+
+    assert files_of(tmp_path) == {}
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_model_whose_trace_bakes_in_its_batch_size_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python arithmetic on a shape becomes a constant: right for the traced batch alone."""
+    forward = JointEncoder.forward
+
+    def baking(self: JointEncoder, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        embedding, logit = forward(self, *inputs)
+        return embedding, logit + torch.tensor(int(inputs[0].shape[0]))
+
+    monkeypatch.setattr(JointEncoder, "forward", baking)
+
+    with pytest.raises(ExportMismatch, match="joint_encoder: exported and eager differ"):
+        export_model(checkpoint, tmp_path)
+
+    assert files_of(tmp_path) == {}
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_model_whose_trace_bakes_in_its_length_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for the length of the texts, which is padded to several sizes."""
+    forward = JointEncoder.forward
+
+    def baking(self: JointEncoder, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        embedding, logit = forward(self, *inputs)
+        return embedding, logit + torch.tensor(int(inputs[0].shape[1]))
+
+    monkeypatch.setattr(JointEncoder, "forward", baking)
+
+    with pytest.raises(ExportMismatch, match="joint_encoder: exported and eager differ"):
+        export_model(checkpoint, tmp_path)
+
+
+def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, repository: Path) -> None:
+    """Without it no service starts on what is half of one model and half of another."""
+    tokenizer_path = repository / "joint_encoder/tokenizer.json"
+    tokenizer_path.unlink()
+    tokenizer_path.mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        export_model(checkpoint, repository)
+
+    assert not (repository / "joint_encoder/manifest.json").exists()
+    assert not (repository / ".staging").exists()
+
+
+def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
+    """Not even the repository's folder."""
+    with pytest.raises(ValueError, match="is no checkpoint"):
+        export_model(tmp_path / "nothing", tmp_path / "repository")
+
+    assert not (tmp_path / "repository").exists()
+
+
+def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> None:
+    """No file is written again, so a server that reads them is not disturbed."""
+    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
+    manifest = read_manifest(repository)
+
+    assert export_if_stale(checkpoint, repository) == manifest
+
+    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
+
+
+def test_a_first_export_needs_no_repository(checkpoint: Path, tmp_path: Path) -> None:
+    """What is not there is stale."""
+    export_if_stale(checkpoint, tmp_path / "new").verify(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "image_backbone/1/model.pt",
+        "image_backbone/config.pbtxt",
+        "joint_encoder/1/model.pt",
+        "joint_encoder/config.pbtxt",
+        "joint_encoder/manifest.json",
+        "joint_encoder/tokenizer.json",
+    ],
+)
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_damaged_file_is_repaired(
+    checkpoint: Path, repository: Path, name: str, damage: str
+) -> None:
+    """Whichever file it is: a start finds a whole model again."""
+    path = repository / name
+    whole = path.read_bytes()
+    fingerprint = read_manifest(repository).fingerprint
+    if damage == "cut":
+        path.write_bytes(whole[: len(whole) // 2])
+    else:
+        path.unlink()
+
+    manifest = export_if_stale(checkpoint, repository)
+
+    assert manifest.fingerprint == fingerprint
+    manifest.verify(repository)
+    if not name.endswith(("model.pt", "manifest.json")):  # these differ between exports
+        assert path.read_bytes() == whole
+
+
+def test_another_checkpoint_replaces_the_export(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A model trained anew is served at the next start."""
+    folder = tmp_path_factory.mktemp("other")
+    save_tiny_checkpoint(folder, seed=1)
+    old = read_manifest(repository)
+
+    new = export_if_stale(folder, repository)
+
+    assert new.fingerprint != old.fingerprint
+    assert read_manifest(repository) == new
+    new.verify(repository)
+
+
+def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:
+    """model_repository/*/config.pbtxt is what an export of the default checkpoint writes."""
+    manifest = _manifest(load_checkpoint(default_checkpoint()), dict.fromkeys(MODELS, ""))
+
+    for name, text in joint_model_configs(manifest).items():
+        committed = ROOT / "model_repository" / name / "config.pbtxt"
+        assert committed.read_text(encoding="utf-8") == text, f"run tandem models export: {name}"
+
+
+def _loading_with_a_weight_off(
+    load: Callable[[str], nn.Module], value: float = 3.0
+) -> Callable[[str], nn.Module]:
+    """Returns a torch.jit.load under which the last weight of each file was read wrong."""
+
+    def load_wrongly(path: str) -> nn.Module:
+        module = load(path)
+        with torch.no_grad():
+            *_, last = module.parameters()
+            last.view(-1)[0] = value
+        return module
+
+    return load_wrongly

@@ -1,0 +1,206 @@
+"""The joint model: what pads, masks and places may and may not change.
+
+Shapes: B rows, T text tokens, R image tokens, D width.
+"""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tandem.modeling.joint_model import JointModel
+from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
+from tests.modeling.tiny_checkpoint import tiny_model
+
+R, D = 49, 16
+CLS_ID = 2
+EXACT = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.fixture(name="model")
+def _model() -> JointModel:
+    return tiny_model()
+
+
+def texts(batch: int, length: int, seed: int = 0) -> Tensor:
+    """Returns random ids without padding, int64 [B, T]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(4, 60, (batch, length), generator=generator)
+
+
+def image_tokens(batch: int, seed: int = 0) -> Tensor:
+    """Returns random tokens, float16 [B, R, D]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, R, D, generator=generator).half()
+
+
+@torch.inference_mode()
+def test_pixels_become_a_grid_of_half_precision_tokens(model: JointModel) -> None:
+    """112 x 112 pixels are 7 x 7 tokens, in the precision in which the index stores them."""
+    pixels = torch.randint(0, 256, (2, 112, 112, 3), dtype=torch.uint8)
+
+    tokens = model.image_backbone(pixels)
+
+    assert tokens.shape == (2, R, D)
+    assert tokens.dtype is torch.float16
+    torch.testing.assert_close(tokens, model.image_backbone.tokens(pixels).half())
+
+
+@torch.inference_mode()
+def test_what_is_drawn_at_a_place_shows_at_its_token(model: JointModel) -> None:
+    """A square changed in the top right corner changes that corner's token most of all 49."""
+    blank = torch.full((1, 112, 112, 3), 255, dtype=torch.uint8)
+    drawn = blank.clone()
+    drawn[:, 0:16, 96:112] = 0
+
+    change_R = (model.image_backbone(drawn) - model.image_backbone(blank)).float().norm(dim=-1)[0]
+
+    assert change_R.argmax().item() == 6  # row 0, column 6
+
+
+@torch.inference_mode()
+def test_embeddings_have_unit_length(model: JointModel) -> None:
+    """So that a dot product is a cosine."""
+    ids = texts(5, 9)
+
+    for embeddings in (
+        model.embed_texts(ids, torch.ones_like(ids)),
+        model.embed_images(image_tokens(5), CLS_ID),
+    ):
+        assert embeddings.shape == (5, D)
+        assert embeddings.dtype is torch.float32
+        torch.testing.assert_close(embeddings.norm(dim=-1), torch.ones(5))
+
+
+@torch.inference_mode()
+def test_padding_changes_neither_embedding_nor_logit(model: JointModel) -> None:
+    """More padded ids, whatever they are, are as if they were not there."""
+    ids, tokens = texts(3, 7), image_tokens(3)
+    mask = torch.ones_like(ids)
+    longer = torch.cat([ids, texts(3, 5, seed=9)], dim=1)
+    longer_mask = torch.cat([mask, torch.zeros(3, 5, dtype=torch.int64)], dim=1)
+
+    torch.testing.assert_close(
+        model.embed_texts(longer, longer_mask), model.embed_texts(ids, mask), **EXACT
+    )
+    torch.testing.assert_close(
+        model.match_logits(longer, longer_mask, tokens),
+        model.match_logits(ids, mask, tokens),
+        **EXACT,
+    )
+
+
+@torch.inference_mode()
+def test_masked_image_tokens_are_as_if_they_were_not_there(model: JointModel) -> None:
+    """A text encoded beside 49 absent tokens is the text encoded alone."""
+    ids = texts(3, 7)
+    mask = torch.ones_like(ids)
+    absent = torch.zeros(3, R, dtype=torch.int64)
+
+    beside = model.joint_encoder(ids, mask, image_tokens(3), absent)
+
+    torch.testing.assert_close(beside[0], model.embed_texts(ids, mask), **EXACT)
+
+
+@torch.inference_mode()
+def test_a_row_does_not_depend_on_its_batch(model: JointModel) -> None:
+    """Alone or among others, a pair has one logit and its sides one embedding each."""
+    ids, tokens = texts(4, 8), image_tokens(4)
+    mask = torch.ones_like(ids)
+
+    torch.testing.assert_close(
+        model.match_logits(ids, mask, tokens)[2:3],
+        model.match_logits(ids[2:3], mask[2:3], tokens[2:3]),
+        **EXACT,
+    )
+    torch.testing.assert_close(
+        model.embed_images(tokens, CLS_ID)[2:3], model.embed_images(tokens[2:3], CLS_ID), **EXACT
+    )
+
+
+@torch.inference_mode()
+def test_an_image_is_read_behind_its_cls_token(model: JointModel) -> None:
+    """The image pass has one text token, which takes part: another id gives another embedding."""
+    tokens = image_tokens(1)
+
+    difference = model.embed_images(tokens, CLS_ID) - model.embed_images(tokens, CLS_ID + 1)
+
+    assert difference.abs().max() > 1e-4
+
+
+@torch.inference_mode()
+def test_order_matters_in_both_modalities(model: JointModel) -> None:
+    """Words or image tokens in another order say something else."""
+    ids, tokens = texts(1, 8), image_tokens(1)
+    mask = torch.ones_like(ids)
+
+    for one, other in (
+        (model.embed_texts(ids, mask), model.embed_texts(ids.flip(1), mask)),
+        (model.embed_images(tokens, CLS_ID), model.embed_images(tokens.flip(1), CLS_ID)),
+    ):
+        assert (one - other).abs().max() > 1e-4
+
+
+@torch.inference_mode()
+def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel) -> None:
+    """Of the last layer's output: neither the first position alone nor the padding."""
+    hidden = _record(model.joint_encoder.final_norm)
+    ids = texts(1, 6)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
+
+    embedding = model.embed_texts(ids, mask)
+
+    [hidden_BLD] = hidden
+    mean_D = hidden_BLD[0, :4].mean(0)
+    torch.testing.assert_close(embedding[0], mean_D / mean_D.norm(), **EXACT)
+
+
+@torch.inference_mode()
+def test_the_logit_is_that_of_a_match_less_that_of_none(model: JointModel) -> None:
+    """z1 - z0 of the two-class head, whose sigmoid is the softmax' probability of class 1."""
+    logits = _record(model.joint_encoder.classifier)
+    ids = texts(3, 6)
+
+    match_logits_B = model.match_logits(ids, torch.ones_like(ids), image_tokens(3))
+
+    [logits_B2] = logits
+    torch.testing.assert_close(match_logits_B, logits_B2[:, 1] - logits_B2[:, 0])
+    torch.testing.assert_close(match_logits_B.sigmoid(), logits_B2.softmax(-1)[:, 1])
+
+
+def test_the_two_objectives_reach_every_weight_of_the_encoder(model: JointModel) -> None:
+    """Each weight of the shared stream learns from both; the match head from the CE alone."""
+    ids, tokens = texts(4, 8), image_tokens(4)
+    mask = torch.ones_like(ids)
+    encoder = model.joint_encoder
+    head = {"pooler.weight", "pooler.bias", "classifier.weight", "classifier.bias"}
+
+    be_loss = in_batch_softmax_loss(
+        model.embed_texts(ids, mask), model.embed_images(tokens, CLS_ID), temperature=0.1
+    )
+    be_loss.backward()
+    learnt_by_be = _with_gradient(encoder)
+    encoder.zero_grad()
+    ce_loss = pair_classification_loss(
+        model.match_logits(ids, mask, tokens), torch.tensor([1.0, 0.0, 1.0, 0.0])
+    )
+    ce_loss.backward()
+    learnt_by_ce = _with_gradient(encoder)
+
+    everything = {name for name, _ in encoder.named_parameters()}
+    assert learnt_by_ce == everything
+    assert learnt_by_be == everything - head
+
+
+def _with_gradient(module: nn.Module) -> set[str]:
+    return {
+        name
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None and parameter.grad.abs().sum() > 0
+    }
+
+
+def _record(module: nn.Module) -> list[Tensor]:
+    """Returns the list that the module's outputs will be put into."""
+    outputs: list[Tensor] = []
+    module.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    return outputs

@@ -1,0 +1,380 @@
+"""RerankService over a real server, beside a real item store and before a real Triton."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from rerank_svc.reranker import Reranker
+from rerank_svc.servicer import RerankServicer
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.metrics import REGISTRY
+from tandem.chassis.server import make_server
+from tandem.chassis.status import STATUS_CODES, error_from_rpc
+from tandem.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens, Tokens
+from tandem.corpus.item_record import StoredItem
+from tandem.corpus.item_store import ItemStore
+from tandem.corpus.item_write import Upsert
+from tandem.corpus.store_files import StoreRefused
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.v1 import content_pb2
+from tandem.v1 import rerank_service_pb2 as pb
+from tandem.v1.rerank_service_pb2_grpc import (
+    RerankServiceStub,
+    add_RerankServiceServicer_to_server,
+)
+from tandem.wire import tokens_to_proto
+from tests.corpus.made_items import unit_vector
+from tests.model_io.tiny_triton import free_ports
+
+MAP_BYTES = 64 << 20
+TIMEOUT_SECONDS = 20
+INDEX_ID = "scenes"
+OTHER_MODEL_INDEX_ID = "older"
+IMAGE_COUNT = 24
+
+
+def text_tokens(*ids: int) -> TextTokens:
+    return TextTokens(np.array(ids, dtype=np.int32))
+
+
+def image_tokens(seed: int, manifest: Manifest) -> ImageTokens:
+    shape = (manifest.image_token_count, manifest.token_width)
+    return ImageTokens(np.random.default_rng(seed).standard_normal(shape).astype(np.float16))
+
+
+def item(item_id: str, tokens: Tokens) -> StoredItem:
+    content = TextContent("words") if isinstance(tokens, TextTokens) else ImageContent(b"picture")
+    return StoredItem(item_id, content, Encoding(unit_vector(1), tokens))
+
+
+QUERY = text_tokens(2, 10, 11, 12, 3)
+TEXTS = {"t-short": text_tokens(2, 20, 3), "t-long": text_tokens(2, *range(20, 50), 3)}
+
+
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest) -> Path:
+    return write_store(tmp_path_factory.mktemp("rerank") / "shard", tiny_manifest)
+
+
+def write_store(path: Path, tiny_manifest: Manifest) -> Path:
+    """Writes a shard as index_svc would: images, texts, and what should not be there."""
+    items = [
+        *(item(f"i-{seed}", image_tokens(seed, tiny_manifest)) for seed in range(IMAGE_COUNT)),
+        *(item(item_id, tokens) for item_id, tokens in TEXTS.items()),
+        item("i-narrow", ImageTokens(np.zeros((49, 4), dtype=np.float16))),
+        item("t-foreign", text_tokens(2, tiny_manifest.vocabulary_size, 3)),
+        item("t-endless", text_tokens(*[5] * (tiny_manifest.max_text_tokens + 1))),
+    ]
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply(
+        [
+            Upsert(INDEX_ID, tiny_manifest.fingerprint, items),
+            Upsert(OTHER_MODEL_INDEX_ID, "model-of-last-year", items[:1]),
+        ]
+    )
+    store.close()
+    return path
+
+
+@asynccontextmanager
+async def served(
+    model: ServedJointModel, store_path: Path, *, warm: bool = True
+) -> AsyncIterator[RerankServiceStub]:
+    """Serves a reranker and yields a stub that calls it."""
+    with ThreadPoolExecutor(2) as threads:
+        reranker = Reranker(
+            model,
+            lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
+            threads,
+        )
+        if warm:
+            await reranker.check()
+        servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
+        server = await make_server(
+            "rerank",
+            Health("rerank", []),
+            lambda server: add_RerankServiceServicer_to_server(servicer, server),
+            [],
+            max_inflight_count=64,
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with open_channel(f"127.0.0.1:{port}") as channel:
+                yield RerankServiceStub(channel)
+        finally:
+            await server.stop(None)
+            threads.shutdown()
+            reranker.close()
+
+
+@pytest_asyncio.fixture(scope="module")
+async def stub(tiny_served: ServedJointModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
+    async with served(tiny_served, store_path) as stub:
+        yield stub
+
+
+@pytest.fixture
+def fingerprint(tiny_manifest: Manifest) -> str:
+    return tiny_manifest.fingerprint
+
+
+def request(
+    item_ids: Sequence[str],
+    fingerprint: str,
+    query: Tokens | None = QUERY,
+    index_id: str = INDEX_ID,
+) -> pb.ScoreCandidatesRequest:
+    return pb.ScoreCandidatesRequest(
+        index_id=index_id,
+        query=tokens_to_proto(query) if query else None,
+        model_fingerprint=fingerprint,
+        item_ids=item_ids,
+    )
+
+
+async def refusal(
+    stub: RerankServiceStub, message: pb.ScoreCandidatesRequest
+) -> tuple[grpc.StatusCode, errors.TandemError]:
+    """Returns the code and the error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ScoreCandidates(message, timeout=TIMEOUT_SECONDS)
+    return caught.value.code(), error_from_rpc(caught.value, "rerank")
+
+
+async def test_text_scores_stored_images(
+    stub: RerankServiceStub, tiny_served: ServedJointModel, tiny_manifest: Manifest
+) -> None:
+    """Each score is the model's for that pair alone, in the order asked for."""
+    seeds = [7, 3, 19, 0]
+    expected = [
+        await tiny_served.match_logits(
+            [QUERY.ids], [image_tokens(seed, tiny_manifest).values], TIMEOUT_SECONDS
+        )
+        for seed in seeds
+    ]
+
+    response = await stub.ScoreCandidates(
+        request([f"i-{seed}" for seed in seeds], tiny_manifest.fingerprint)
+    )
+
+    logits = [score.match_logit for score in response.scores]
+    np.testing.assert_allclose(logits, np.concatenate(expected), atol=1e-4)
+    assert len({round(logit, 3) for logit in logits}) > 1
+    for score in response.scores:
+        assert score.match_probability == pytest.approx(1 / (1 + math.exp(-score.match_logit)))
+
+
+async def test_image_scores_stored_texts_of_different_lengths(
+    stub: RerankServiceStub, tiny_served: ServedJointModel, tiny_manifest: Manifest
+) -> None:
+    """The other direction: texts are padded to different lengths and still come back in order."""
+    picture = image_tokens(5, tiny_manifest)
+    expected = [
+        await tiny_served.match_logits([TEXTS[item_id].ids], [picture.values], TIMEOUT_SECONDS)
+        for item_id in ("t-long", "t-short")
+    ]
+
+    response = await stub.ScoreCandidates(
+        request(["t-long", "t-short"], tiny_manifest.fingerprint, picture)
+    )
+
+    logits = [score.match_logit for score in response.scores]
+    np.testing.assert_allclose(logits, np.concatenate(expected), atol=1e-4)
+
+
+async def test_item_that_is_gone_has_no_score(stub: RerankServiceStub, fingerprint: str) -> None:
+    """It was deleted between retrieval and reranking; the others are scored all the same."""
+    response = await stub.ScoreCandidates(request(["i-0", "gone", "i-1"], fingerprint))
+
+    scored = [score.HasField("match_logit") for score in response.scores]
+    assert scored == [True, False, True]
+    assert not response.scores[1].HasField("match_probability")
+
+
+async def test_items_that_are_all_gone_need_no_model(
+    stub: RerankServiceStub, fingerprint: str
+) -> None:
+    """The answer has a place for each, and no score."""
+    response = await stub.ScoreCandidates(request(["gone", "too"], fingerprint))
+
+    assert [score.HasField("match_logit") for score in response.scores] == [False, False]
+
+
+async def test_largest_request_is_scored(stub: RerankServiceStub, fingerprint: str) -> None:
+    """200 candidates are over the model's batch of 128 and come back in order."""
+    item_ids = [f"i-{number % IMAGE_COUNT}" for number in range(200)]
+
+    response = await stub.ScoreCandidates(request(item_ids, fingerprint))
+
+    logits = np.array([score.match_logit for score in response.scores])
+    assert len(logits) == 200
+    np.testing.assert_allclose(logits[IMAGE_COUNT:], logits[:-IMAGE_COUNT], atol=1e-4)
+
+
+async def test_response_tells_where_the_time_went(
+    stub: RerankServiceStub, fingerprint: str
+) -> None:
+    """Both stages took some, and the histograms and the counter of pairs saw them."""
+
+    def samples() -> list[float]:
+        name = "tandem_rerank_stage_duration_seconds_count"
+        return [
+            REGISTRY.get_sample_value(name, {"stage": "read"}) or 0.0,
+            REGISTRY.get_sample_value(name, {"stage": "inference"}) or 0.0,
+            REGISTRY.get_sample_value("tandem_rerank_pairs_scored_total") or 0.0,
+        ]
+
+    before = samples()
+    response = await stub.ScoreCandidates(request(["i-0", "gone", "i-1"], fingerprint))
+
+    assert response.read_duration.ToNanoseconds() > 0
+    assert response.inference_duration.ToNanoseconds() > 0
+    assert [now - then for now, then in zip(samples(), before, strict=True)] == [1, 1, 2]
+
+
+BAD_REQUESTS: dict[str, tuple[dict[str, object], type[errors.TandemError]]] = {
+    "no items": ({"item_ids": []}, errors.BatchSizeOutOfRange),
+    "too many items": ({"item_ids": ["i-0"] * 201}, errors.BatchSizeOutOfRange),
+    "empty id": ({"item_ids": [""]}, errors.ItemIdInvalid),
+    "NUL in an id": ({"item_ids": ["a\0b"]}, errors.ItemIdInvalid),
+    "long id": ({"item_ids": ["x" * 257]}, errors.ItemIdInvalid),
+    "bad index": ({"index_id": "../etc"}, errors.IndexIdInvalid),
+    "no such index": ({"index_id": "absent"}, errors.IndexNotFound),
+    "no query": ({"query": None}, errors.TokensInvalid),
+    "one modality": ({"item_ids": ["t-short"]}, errors.TokensInvalid),
+    "unknown token": ({"query": text_tokens(2, 10**6, 3)}, errors.TokensInvalid),
+    "long query": ({"query": text_tokens(*[5] * 65)}, errors.TokensInvalid),
+    "narrow image": ({"item_ids": ["i-narrow"]}, errors.TokensInvalid),
+    "other model": ({"fingerprint": "model-x"}, errors.ModelMismatch),
+    "no model": ({"fingerprint": ""}, errors.ModelMismatch),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())
+async def test_bad_request_is_refused_by_name(
+    stub: RerankServiceStub,
+    fingerprint: str,
+    changes: dict[str, object],
+    reason: type[errors.TandemError],
+) -> None:
+    """Each fault has its own error, and its code."""
+    message = request(**{"item_ids": ["i-0"], "fingerprint": fingerprint, **changes})
+
+    code, error = await refusal(stub, message)
+
+    assert type(error) is reason
+    assert code is STATUS_CODES[reason.reason]
+
+
+@pytest.mark.parametrize("item_id", ["t-foreign", "t-endless"])
+async def test_stored_text_that_the_model_cannot_read_is_named_before_it_fails(
+    stub: RerankServiceStub, fingerprint: str, tiny_manifest: Manifest, item_id: str
+) -> None:
+    """The store takes what it is given; the model would fail for everyone in the batch."""
+    _, error = await refusal(stub, request([item_id], fingerprint, image_tokens(1, tiny_manifest)))
+
+    assert isinstance(error, errors.TokensInvalid)
+
+
+async def test_half_a_query_is_refused(stub: RerankServiceStub, fingerprint: str) -> None:
+    """Bytes that are no whole number of tokens, and NaN among image tokens."""
+    message = request(["i-0"], fingerprint)
+    message.query.text.ids = b"\1\2\3"
+    _, error = await refusal(stub, message)
+    assert isinstance(error, errors.TokensInvalid)
+
+    values = np.full((49, 32), np.nan, dtype=np.float16).tobytes()
+    image = content_pb2.ImageTokens(values=values, token_count=49, width=32)
+    message.query.CopyFrom(content_pb2.ContentTokens(image=image))
+    _, error = await refusal(stub, message)
+    assert isinstance(error, errors.TokensInvalid)
+
+
+async def test_index_of_another_model_is_refused_naming_both(
+    stub: RerankServiceStub, fingerprint: str
+) -> None:
+    """Whichever of query and served model is not the index's."""
+    last_year = "model-of-last-year"
+    for claimed in (fingerprint, last_year):
+        _, error = await refusal(stub, request(["i-0"], claimed, index_id=OTHER_MODEL_INDEX_ID))
+
+        assert error.metadata == {
+            "request_fingerprint": fingerprint,
+            "index_fingerprint": last_year,
+        }
+
+
+async def test_before_the_store_exists_the_service_waits(
+    tiny_served: ServedJointModel, tmp_path: Path, fingerprint: str
+) -> None:
+    """check() asks to be tried again, and a call that comes too early is told the same."""
+    path = tmp_path / "shard"
+    with ThreadPoolExecutor(1) as threads:
+        reranker = Reranker(
+            tiny_served,
+            lambda: ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
+            threads,
+        )
+        with pytest.raises(errors.ServiceUnavailable):
+            await reranker.check()
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+
+        await reranker.check()
+
+        reranker.close()
+    async with served(tiny_served, path, warm=False) as stub:
+        code, error = await refusal(stub, request(["i-0"], fingerprint))
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert isinstance(error, errors.ServiceUnavailable)
+
+
+async def test_another_shards_store_stops_the_start(
+    tiny_served: ServedJointModel, tiny_manifest: Manifest, tmp_path: Path
+) -> None:
+    """Which retrying cannot mend, so it is no TandemError."""
+    store_path = write_store(tmp_path / "shard", tiny_manifest)
+    with ThreadPoolExecutor(1) as threads:
+        reranker = Reranker(
+            tiny_served,
+            lambda: ItemStore.open(store_path, 1, 2, readonly=True, map_bytes=MAP_BYTES),
+            threads,
+        )
+        with pytest.raises(StoreRefused):
+            await reranker.check()
+
+
+async def test_without_triton_the_model_is_unavailable(
+    tiny_manifest: Manifest, tmp_path: Path
+) -> None:
+    """A call fails soon and by name, and so does the canary."""
+    [port] = free_ports(1)
+    triton = TritonClient(f"127.0.0.1:{port}")
+    model = ServedJointModel(triton, tiny_manifest)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            write_store(tmp_path / "shard", tiny_manifest)
+            store = ItemStore.open(tmp_path / "shard", 0, 1, readonly=True, map_bytes=MAP_BYTES)
+            reranker = Reranker(model, lambda: store, threads)
+            with pytest.raises(errors.ModelUnavailable):
+                await asyncio.wait_for(reranker.check(), 5)
+            scoring = reranker.score(
+                INDEX_ID, QUERY, tiny_manifest.fingerprint, ["i-0"], TIMEOUT_SECONDS
+            )
+            with pytest.raises(errors.ModelUnavailable):
+                await asyncio.wait_for(scoring, 5)
+            reranker.close()
+    finally:
+        await triton.close()
