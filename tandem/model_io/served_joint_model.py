@@ -48,18 +48,14 @@ class ServedJointModel:
         self, pixels: NDArray[np.uint8], timeout_seconds: float
     ) -> ImageTokenArray:
         """Returns float16 [n, R, D] of uint8 [n, H, W, 3]."""
-        parts = await asyncio.gather(
-            *(
-                self._triton.infer(
-                    IMAGE_BACKBONE,
-                    {"pixels": pixels[start : start + IMAGE_BATCH_SIZE]},
-                    [self._image_tokens],
-                    timeout_seconds,
-                )
-                for start in range(0, len(pixels), IMAGE_BATCH_SIZE)
+
+        async def run(rows: slice) -> NDArray[Any]:
+            [tokens] = await self._triton.infer(
+                IMAGE_BACKBONE, {"pixels": pixels[rows]}, [self._image_tokens], timeout_seconds
             )
-        )
-        return np.concatenate([tokens for (tokens,) in parts])
+            return tokens
+
+        return await _in_chunks(len(pixels), IMAGE_BATCH_SIZE, run, self._image_tokens)
 
     async def embed_images(
         self, tokens: ImageTokenArray, timeout_seconds: float
@@ -68,17 +64,16 @@ class ServedJointModel:
 
         The text side is [CLS] alone, without [SEP], as in training.
         """
-        parts = []
-        for start in range(0, len(tokens), PAIR_BATCH_SIZE):
-            chunk = tokens[start : start + PAIR_BATCH_SIZE]
+
+        async def run(rows: slice) -> NDArray[Any]:
+            chunk = tokens[rows]
             ids = np.full((len(chunk), 1), self.manifest.cls_id, dtype=np.int64)
             present = np.ones(chunk.shape[:2], dtype=np.int64)
-            parts.append(
-                self._encode(
-                    ids, np.ones_like(ids), chunk, present, self._embedding, timeout_seconds
-                )
+            return await self._encode(
+                ids, np.ones_like(ids), chunk, present, self._embedding, timeout_seconds
             )
-        return np.concatenate(await asyncio.gather(*parts))
+
+        return await _in_chunks(len(tokens), PAIR_BATCH_SIZE, run, self._embedding)
 
     async def match_logits(
         self,
@@ -108,7 +103,7 @@ class ServedJointModel:
         output: OutputSpec,
         timeout_seconds: float,
     ) -> NDArray[Any]:
-        inputs = {
+        inputs: dict[str, NDArray[Any]] = {
             "input_ids": ids,
             "text_mask": text_mask,
             "image_tokens": tokens,
@@ -138,3 +133,15 @@ class ServedJointModel:
         for (rows, _), array in zip(batches, arrays, strict=True):
             result[rows] = array
         return result
+
+
+async def _in_chunks(
+    count: int,
+    chunk_size: int,
+    run: Callable[[slice], Coroutine[Any, Any, NDArray[Any]]],
+    output: OutputSpec,
+) -> NDArray[Any]:
+    """Runs all chunks at once and joins what they give; of nothing, an array of no rows."""
+    starts = range(0, count, chunk_size)
+    parts = await asyncio.gather(*(run(slice(start, start + chunk_size)) for start in starts))
+    return np.concatenate([np.empty((0, *output.dims), dtype=output.dtype), *parts])

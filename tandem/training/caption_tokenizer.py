@@ -1,6 +1,6 @@
 """Learns a WordPiece vocabulary from a corpus' captions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import (
     Tokenizer,
@@ -13,6 +13,7 @@ from tokenizers import (
 )
 
 PAD, UNKNOWN, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
+_SPECIAL = [PAD, UNKNOWN, CLS, SEP]
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -20,18 +21,41 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
 
     Accents stay: they tell Czech and French words apart. The same texts give the same vocabulary.
     """
-    tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    texts = list(texts)
+    learner = _tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        # Left to itself, the trainer numbers the letters inside words in its hash table's order,
+        # another in each run, and settles ties between merges by these numbers.
+        special_tokens=[*_SPECIAL, *_inner_letters(learner, texts)],
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    # Anew, because the learner takes those letters for special tokens, and would find "##a" whole.
+    tokenizer = _tokenizer(models.WordPiece(learner.get_vocab(), unk_token=UNKNOWN))
+    tokenizer.add_special_tokens(_SPECIAL)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{CLS} $A {SEP}",
+        special_tokens=[(token, tokenizer.get_vocab()[token]) for token in (CLS, SEP)],
+    )
+    return tokenizer
+
+
+def _tokenizer(model: models.WordPiece) -> Tokenizer:
+    tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary_size,
-        special_tokens=[PAD, UNKNOWN, CLS, SEP],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{CLS} $A {SEP}",
-        special_tokens=[(CLS, tokenizer.token_to_id(CLS)), (SEP, tokenizer.token_to_id(SEP))],
-    )
     return tokenizer
+
+
+def _inner_letters(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    """Returns "##" and each letter that stands in a word after its first, in code point order."""
+    words = {
+        word
+        for text in texts
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(
+            tokenizer.normalizer.normalize_str(text)
+        )
+    }
+    return [f"##{letter}" for letter in sorted({letter for word in words for letter in word[1:]})]

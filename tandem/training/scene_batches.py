@@ -116,11 +116,14 @@ class ScenePool:
         matches = torch.cat([torch.ones(len(own)), torch.zeros(len(own))])
         return PairBatch(self._texts(text_numbers, rng), self._tokens_NRD[image_numbers], matches)
 
+    def _scene(self, number: int) -> Scene:
+        return self._families[number // FAMILY_SIZE][number % FAMILY_SIZE]
+
     def _texts(self, numbers: Sequence[int], rng: random.Random) -> TextBatch:
         return tokenize(self._tokenizer, [self._caption(number, rng) for number in numbers])
 
     def _caption(self, number: int, rng: random.Random) -> str:
-        scene = self._families[number // FAMILY_SIZE][number % FAMILY_SIZE]
+        scene = self._scene(number)
         language = rng.choices(LANGUAGES, _LANGUAGE_WEIGHTS)[0]
         return rng.choice(captions_of(scene, language))
 

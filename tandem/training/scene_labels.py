@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tandem.corpus.nouns import nouns_of
 from tandem.corpus.scene import Scene
 from tandem.corpus.scene_drawing import place_drawings
-
-TOKEN_SIZE = 16
+from tandem.modeling.config import TOKEN_SIZE
 
 
 def class_count() -> int:

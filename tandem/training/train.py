@@ -55,7 +55,10 @@ def train(recipe: Recipe, folder: Path, progress: Progress) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
     `folder` gets the checkpoint. The same recipe on the same machine gives the same weights.
+    Raises ValueError for a recipe without rounds.
     """
+    if recipe.round_count < 1:
+        raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
     start_time = time.monotonic()
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
@@ -138,7 +141,8 @@ def _train_encoder(
     start_time: float,
 ) -> DevRecall:
     optimiser = AdamW(
-        _decayed_groups(model.joint_encoder, recipe.weight_decay), recipe.learning_rate
+        _decayed_groups(model.joint_encoder, recipe.weight_decay),
+        recipe.learning_rate,
     )
     schedule = _warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
@@ -179,8 +183,7 @@ def _train_encoder(
                 best = recall
                 made_by = _made_by(recipe, round_number, recall, time.monotonic() - start_time)
                 save_checkpoint(folder, model, tokenizer, made_by)
-    if best is None:
-        raise ValueError(f"recipe {recipe.name} has no rounds")
+    assert best is not None, "the last round is always scored"
     return best
 
 
@@ -217,7 +220,7 @@ def _step(loss: Tensor, optimiser: AdamW, schedule: LambdaLR | None, clip_norm: 
 
 
 def _decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Matrices decay; biases, norms and positions do not."""
+    """Matrices decay; biases and norms do not."""
     matrices = [p for p in module.parameters() if p.ndim >= 2]
     others = [p for p in module.parameters() if p.ndim < 2]
     return [

@@ -35,6 +35,8 @@ from tandem.wire import content_to_proto, encoding_from_proto
 from tests.model_io.pictures import BLUE, encoded, noise, plain, png_header
 from tests.model_io.tiny_triton import free_ports
 
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
 TIMEOUT_SECONDS = 20
 
 

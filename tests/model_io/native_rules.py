@@ -16,7 +16,8 @@ Shapes = Mapping[str, Dims]
 
 # https://github.com/triton-inference-server/pytorch_backend: the types that torch has, less BF16.
 _DATA_TYPES = {
-    f"TYPE_{name}" for name in "BOOL UINT8 INT8 INT16 INT32 INT64 FP16 FP32 FP64".split()
+    f"TYPE_{name}"
+    for name in ("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64")
 }
 
 

@@ -77,7 +77,7 @@ def write_odd_models(repository: Path) -> Path:
         Moody(),
         f"""
         max_batch_size: 8
-        {_tensor("input", "x", 3)} {_tensor("output", "OUTPUT__0", 3)}
+        {tensor("input", "x", 3)} {tensor("output", "OUTPUT__0", 3)}
         dynamic_batching {{
           max_queue_delay_microseconds: 100000
           default_queue_policy {{
@@ -93,15 +93,15 @@ def write_odd_models(repository: Path) -> Path:
         Reversed(),
         f"""
         max_batch_size: 8
-        {" ".join(_tensor("input", name, 1) for name in inputs)}
-        {_tensor("output", "OUTPUT__1", 1)} {_tensor("output", "OUTPUT__0", 12)}
+        {" ".join(tensor("input", name, 1) for name in inputs)}
+        {tensor("output", "OUTPUT__1", 1)} {tensor("output", "OUTPUT__0", 12)}
         dynamic_batching {{ }}""",
     )
     write_model(
         repository,
         UNBATCHED,
         Unbatched(),
-        f"max_batch_size: 0 {_tensor('input', 'x', -1)} {_tensor('output', 'OUTPUT__0', -1)}",
+        f"max_batch_size: 0 {tensor('input', 'x', -1)} {tensor('output', 'OUTPUT__0', -1)}",
     )
     return repository
 
@@ -116,5 +116,6 @@ def write_model(repository: Path, name: str, module: nn.Module, settings: str) -
     )
 
 
-def _tensor(kind: str, name: str, size: int) -> str:
+def tensor(kind: str, name: str, size: int) -> str:
+    """Returns the "input" or "output" of one dimension."""
     return f'{kind} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ {size} ] }} ]'

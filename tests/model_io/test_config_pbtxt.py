@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from tritonclient.grpc import model_config_pb2
+from tritonclient.grpc.model_config_pb2 import TYPE_BF16, ModelConfig
 
 from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
@@ -45,7 +44,7 @@ def served_shapes(name: str, *, width: int) -> list[Shapes]:
     ]
 
 
-def wrong_with(name: str, config: model_config_pb2.ModelConfig, *, width: int) -> list[str]:
+def wrong_with(name: str, config: ModelConfig, *, width: int) -> list[str]:
     """Returns what breaks the rules."""
     return violations(
         config,
@@ -110,73 +109,73 @@ def signature(path: Path) -> tuple[tuple[str, ...], int]:
     return arguments[1:], 1 if is_one else len(returned.type.elements())
 
 
-def rename_input(config: Any) -> None:
+def rename_input(config: ModelConfig) -> None:
     config.input[0].name = "ids"
 
 
-def drop_input(config: Any) -> None:
+def drop_input(config: ModelConfig) -> None:
     del config.input[-1]
 
 
-def rename_output(config: Any) -> None:
+def rename_output(config: ModelConfig) -> None:
     config.output[0].name = "embedding"
 
 
-def exchange_outputs(config: Any) -> None:
+def exchange_outputs(config: ModelConfig) -> None:
     config.output[0].name, config.output[1].name = "OUTPUT__1", "OUTPUT__0"
 
 
-def count_outputs_from_one(config: Any) -> None:
+def count_outputs_from_one(config: ModelConfig) -> None:
     config.output[0].name, config.output[1].name = "OUTPUT__1", "OUTPUT__2"
 
 
-def use_python(config: Any) -> None:
+def use_python(config: ModelConfig) -> None:
     config.backend = "python"
 
 
-def rename_file(config: Any) -> None:
+def rename_file(config: ModelConfig) -> None:
     config.default_model_filename = "model.pt2"
 
 
-def stop_batching(config: Any) -> None:
+def stop_batching(config: ModelConfig) -> None:
     config.max_batch_size = 0
 
 
-def forget_batching(config: Any) -> None:
+def forget_batching(config: ModelConfig) -> None:
     config.ClearField("dynamic_batching")
 
 
-def unbound_queue(config: Any) -> None:
+def unbound_queue(config: ModelConfig) -> None:
     config.dynamic_batching.default_queue_policy.ClearField("max_queue_size")
 
 
-def wait_for_ever(config: Any) -> None:
+def wait_for_ever(config: ModelConfig) -> None:
     config.dynamic_batching.default_queue_policy.ClearField("default_timeout_microseconds")
 
 
-def delay_late_ones(config: Any) -> None:
+def delay_late_ones(config: ModelConfig) -> None:
     config.dynamic_batching.default_queue_policy.timeout_action = 1
 
 
-def use_bfloat(config: Any) -> None:
-    config.output[0].data_type = model_config_pb2.TYPE_BF16
+def use_bfloat(config: ModelConfig) -> None:
+    config.output[0].data_type = TYPE_BF16
 
 
-def forget_a_warm_up(config: Any) -> None:
+def forget_a_warm_up(config: ModelConfig) -> None:
     kept = [each for each in config.model_warmup if each.inputs["input_ids"].dims[0] != 32]
     config.ClearField("model_warmup")
     config.model_warmup.extend(kept)
 
 
-def warm_up_half(config: Any) -> None:
+def warm_up_half(config: ModelConfig) -> None:
     del config.model_warmup[0].inputs["text_mask"]
 
 
-def warm_up_too_many(config: Any) -> None:
+def warm_up_too_many(config: ModelConfig) -> None:
     config.model_warmup[0].batch_size = 129
 
 
-def warm_up_another_width(config: Any) -> None:
+def warm_up_another_width(config: ModelConfig) -> None:
     config.model_warmup[0].inputs["image_tokens"].dims[1] += 1
 
 
@@ -203,7 +202,7 @@ def warm_up_another_width(config: Any) -> None:
     ],
 )
 def test_the_check_sees_a_broken_rule(
-    tiny_repository: Path, tiny_manifest: Manifest, sabotage: Callable[[Any], None]
+    tiny_repository: Path, tiny_manifest: Manifest, sabotage: Callable[[ModelConfig], None]
 ) -> None:
     """Positive control: each way to break a rule is found."""
     config = read_config(config_file(tiny_repository, JOINT_ENCODER))

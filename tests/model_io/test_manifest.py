@@ -87,7 +87,7 @@ def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
     manifest = read_manifest(repository)
 
     manifest.verify_tokenizer(repository)
-    with pytest.raises(ValueError, match="tokenizer.json is not the file"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json is not the file"):
         replace(manifest, tokenizer_sha256="0" * 64).verify_tokenizer(repository)
 
 
@@ -102,9 +102,7 @@ def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
     ],
     ids=str,
 )
-def test_a_manifest_of_another_form_is_refused(
-    repository: Path, change: dict[str, object]
-) -> None:
+def test_a_manifest_of_another_form_is_refused(repository: Path, change: dict[str, object]) -> None:
     """Another version, a field too few or too many: the message names the file."""
     path = repository / JOINT_ENCODER / MANIFEST_NAME
     fields = json.loads(path.read_text()) | change

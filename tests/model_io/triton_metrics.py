@@ -23,7 +23,7 @@ class Counts:
         with urllib.request.urlopen(url, timeout=5) as response:
             families = text_string_to_metric_families(response.read().decode())
             values = {
-                sample.name: sample.value
+                family.name: sample.value
                 for family in families
                 for sample in family.samples
                 if sample.labels.get("model") == model
@@ -32,6 +32,4 @@ class Counts:
 
     def since(self, before: Self) -> Self:
         """Returns what has been added."""
-        return type(self)(
-            self.inferences - before.inferences, self.executions - before.executions
-        )
+        return type(self)(self.inferences - before.inferences, self.executions - before.executions)

@@ -111,7 +111,7 @@ def test_a_shape_of_another_version_is_refused_by_folder(tmp_path: Path) -> None
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"experts": 8}))
 
-    with pytest.raises(ValueError, match="no checkpoint of this version: .*experts"):
+    with pytest.raises(ValueError, match=r"no checkpoint of this version: .*experts"):
         load_checkpoint(tmp_path)
 
 

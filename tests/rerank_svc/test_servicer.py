@@ -38,6 +38,8 @@ from tandem.wire import tokens_to_proto
 from tests.corpus.made_items import unit_vector
 from tests.model_io.tiny_triton import free_ports
 
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
 MAP_BYTES = 64 << 20
 TIMEOUT_SECONDS = 20
 INDEX_ID = "scenes"

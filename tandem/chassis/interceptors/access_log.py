@@ -26,6 +26,9 @@ class AccessLogInterceptor(AroundInterceptor):
     async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """Logs when the call ends, however it ends."""
         start_time = time.perf_counter()
+        # Asked now: a stream whose caller has gone is closed after gRPC let go of the call, and
+        # asking then crashes the process.
+        peer = context.peer()
         fault: BaseException | None = None
         try:
             yield
@@ -38,7 +41,7 @@ class AccessLogInterceptor(AroundInterceptor):
                 "method": method,
                 "code": code,
                 "duration_seconds": round(time.perf_counter() - start_time, 6),
-                "peer": context.peer(),
+                "peer": peer,
             }
             if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
                 fields["reason"] = reason

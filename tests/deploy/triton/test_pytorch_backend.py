@@ -15,6 +15,7 @@ from tests.model_io.odd_models import (
     REVERSED_INPUT_COUNT,
     UNBATCHED,
     Unbatched,
+    tensor,
     write_model,
 )
 from tests.model_io.tiny_triton import Serving, serving
@@ -96,25 +97,24 @@ async def _plus_one(client: TritonClient, numbers: list[int]) -> list[float]:
     return array[:, 0].tolist()
 
 
-@pytest.mark.parametrize(
-    ("tensors", "why"),
-    [
-        ({"input": ["y"], "output": ["OUTPUT__0"]}, r"inputs? \['y'\]"),
-        ({"input": ["INPUT__1"], "output": ["OUTPUT__0"]}, r"\['INPUT__1'\]"),
-        ({"input": ["x"], "output": ["doubled"]}, r"\['doubled'\]"),
-    ],
-    ids=["input", "position", "output"],
-)
-def test_a_config_that_does_not_fit_the_model_is_not_served(
-    tmp_path: Path, tensors: dict[str, list[str]], why: str
-) -> None:
-    """The start fails, and its error says which names do not fit."""
-    blocks = " ".join(
-        f'{kind} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ -1 ] }} ]'
-        for kind, names in tensors.items()
-        for name in names
-    )
-    write_model(tmp_path / "models", "unfit", Unbatched(), f"max_batch_size: 0 {blocks}")
+def test_a_config_that_does_not_fit_the_model_is_not_served(tmp_path: Path) -> None:
+    """The start fails, and its error says which names of which model do not fit."""
+    for model, input_name, output_name in [
+        ("no-argument", "y", "OUTPUT__0"),
+        ("no-first", "INPUT__1", "OUTPUT__0"),
+        ("no-number", "x", "doubled"),
+    ]:
+        write_model(
+            tmp_path / "models",
+            model,
+            Unbatched(),
+            f"max_batch_size: 0 {tensor('input', input_name, -1)}"
+            f"{tensor('output', output_name, -1)}",
+        )
 
-    with pytest.raises(TritonUnavailable, match=why), serving(tmp_path / "models"):
+    with pytest.raises(TritonUnavailable) as caught, serving(tmp_path / "models"):
         pass
+
+    for model, name in [("no-argument", "y"), ("no-first", "INPUT__1"), ("no-number", "doubled")]:
+        assert f"failed to load '{model}' version 1" in str(caught.value)
+        assert f"['{name}'] are not NAME__0" in str(caught.value)

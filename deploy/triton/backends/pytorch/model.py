@@ -21,6 +21,8 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
+# What a model raises: by its operators, or by a raise of its own.
+_FAULTS = (RuntimeError, torch.jit.Error)
 # OUTPUT__0, OUTPUT__1: the native backend's way of naming by position.
 _BY_POSITION = re.compile(r".*__(\d+)$")
 
@@ -35,9 +37,8 @@ class TritonPythonModel:
         file_name = config.get("default_model_filename") or "model.pt"
         # One instance has the cores that the operator gave it; more threads than cores only wait.
         torch.set_num_threads(int(os.environ.get("TANDEM_TORCH_THREAD_COUNT", "1")))
-        # The profiling executor would recompile during the first calls of each new shape.
+        # Or it would compile anew for each new shape, in the middle of serving.
         torch.jit.set_fusion_strategy([])
-        torch._C._jit_set_profiling_executor(False)
         self._device = _device(args)
         self._model = torch.jit.load(str(folder / file_name), map_location=self._device).eval()
         self._input_names = _in_forward_order(
@@ -47,14 +48,14 @@ class TritonPythonModel:
         self._is_batched = config.get("max_batch_size", 0) > 0
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """Runs the requests of one dynamic batch as one batch; the server made their shapes equal."""
+        """Runs the requests of one dynamic batch as one; the server made their shapes equal."""
         if not self._is_batched or len(requests) == 1:
             return [self._respond_alone(request) for request in requests]
         inputs = [self._tensors(request) for request in requests]
         counts = [tensors[0].shape[0] for tensors in inputs]
         try:
             outputs = self._run([torch.cat(column) for column in zip(*inputs, strict=True)])
-        except RuntimeError:
+        except _FAULTS:
             # One request may be at fault: alone, it fails alone.
             return [self._respond_alone(request) for request in requests]
         columns = [output.split(counts) for output in outputs]
@@ -63,7 +64,7 @@ class TritonPythonModel:
     def _respond_alone(self, request: Any) -> Any:  # noqa: ANN401 (Triton's own types)
         try:
             return self._response(self._run(self._tensors(request)))
-        except RuntimeError as error:
+        except _FAULTS as error:
             # TorchScript's errors open with where the model was traced; what went wrong ends them.
             last_line = str(error).strip().rpartition("\n")[2]
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(last_line))

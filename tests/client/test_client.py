@@ -1,0 +1,354 @@
+"""Both clients against a real server: answers, errors by name, streams that keep pace.
+
+Each behaviour is tried through Client (in a thread, as the server is in this loop) and AsyncClient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import pytest
+
+from tandem import errors
+from tandem.client import AsyncClient, Client, IngestOutcome, SearchResult
+from tandem.client.requests import Query
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import all_stored, search_server
+
+Items = Iterable[tuple[str, Query]]
+
+
+class AnyClient(Protocol):
+    """One client or the other, called alike."""
+
+    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+        """Searches index "scenes"."""
+        ...
+
+    async def ingest(
+        self, items: Items, batch_item_count: int = 32, take: int | None = None
+    ) -> list[IngestOutcome]:
+        """Ingests into "scenes"; stops after `take` outcomes where given."""
+        ...
+
+    async def remove(self, item_ids: Iterable[str]) -> int:
+        """Removes from "scenes"."""
+        ...
+
+
+class Threaded:
+    """Client, in threads."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+        """As AnyClient."""
+
+        def search() -> SearchResult:
+            with Client(self._address, timeout_seconds) as client:
+                return client.search(query, index_id="scenes")
+
+        return await asyncio.to_thread(search)
+
+    async def ingest(
+        self, items: Items, batch_item_count: int = 32, take: int | None = None
+    ) -> list[IngestOutcome]:
+        """As AnyClient."""
+
+        def ingest() -> list[IngestOutcome]:
+            outcomes = []
+            with Client(self._address) as client:
+                stream = client.ingest(items, index_id="scenes", batch_item_count=batch_item_count)
+                for outcome in stream:
+                    outcomes.append(outcome)
+                    if len(outcomes) == take:
+                        stream.close()  # type: ignore[attr-defined]
+                        break
+            return outcomes
+
+        return await asyncio.to_thread(ingest)
+
+    async def remove(self, item_ids: Iterable[str]) -> int:
+        """As AnyClient."""
+
+        def remove() -> int:
+            with Client(self._address) as client:
+                return client.remove(item_ids, index_id="scenes")
+
+        return await asyncio.to_thread(remove)
+
+
+class Awaited:
+    """AsyncClient."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+        """As AnyClient."""
+        async with AsyncClient(self._address, timeout_seconds) as client:
+            return await client.search(query, index_id="scenes")
+
+    async def ingest(
+        self, items: Items, batch_item_count: int = 32, take: int | None = None
+    ) -> list[IngestOutcome]:
+        """As AnyClient."""
+        outcomes = []
+        async with AsyncClient(self._address) as client:
+            stream = client.ingest(items, index_id="scenes", batch_item_count=batch_item_count)
+            async for outcome in stream:
+                outcomes.append(outcome)
+                if len(outcomes) == take:
+                    await stream.aclose()  # type: ignore[attr-defined]
+                    break
+        return outcomes
+
+    async def remove(self, item_ids: Iterable[str]) -> int:
+        """As AnyClient."""
+        async with AsyncClient(self._address) as client:
+            return await client.remove(item_ids, index_id="scenes")
+
+
+@pytest.fixture(name="connect", params=[Threaded, Awaited])
+def _connect(request: pytest.FixtureRequest) -> Callable[[str], AnyClient]:
+    return request.param  # type: ignore[no-any-return]
+
+
+def texts(count: int) -> list[tuple[str, Query]]:
+    """Returns items of one word each."""
+    return [(f"item-{n}", "word") for n in range(count)]
+
+
+async def test_a_search_is_asked_and_answered(connect: Callable[[str], AnyClient]) -> None:
+    """The query arrives, the answer comes back, and a request id went with it."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse(items=[pb.RankedItem(item_id=request.query.text)])
+
+    async with search_server(search) as (address, service):
+        result = await connect(address).search("two dogs")
+
+    assert [item.item_id for item in result.items] == ["two dogs"]
+    [metadata] = service.metadata
+    assert len(metadata["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.TextEmpty(),
+        errors.IndexNotFound(index_id="scenes"),
+        errors.ModelMismatch(request="a", index="b"),
+        errors.Overloaded(what="searches"),
+        errors.ModelUnavailable(model="joint_encoder", why="it is gone"),
+        errors.ItemCorrupt(item_id="a", why="its checksum is wrong"),
+        errors.KOutOfRange(name="retrieve_k", got=0, low=1, high=1000),
+    ],
+    ids=lambda error: error.reason,
+)
+async def test_a_refusal_is_raised_by_the_servers_name_and_words(
+    connect: Callable[[str], AnyClient], error: errors.TandemError
+) -> None:
+    """Whatever its status code."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        raise error
+
+    async with search_server(search) as (address, _):
+        with pytest.raises(type(error)) as caught:
+            await connect(address).search("two dogs")
+
+    assert caught.value.message == error.message
+
+
+async def test_a_servers_fault_is_an_internal_fault(connect: Callable[[str], AnyClient]) -> None:
+    """And its inside stays inside."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        raise RuntimeError("secret")
+
+    async with search_server(search) as (address, _):
+        with pytest.raises(errors.InternalFault) as caught:
+            await connect(address).search("two dogs")
+
+    assert "secret" not in caught.value.message
+
+
+async def test_a_late_answer_is_a_deadline_exceeded(connect: Callable[[str], AnyClient]) -> None:
+    """The client's own timeout, told as such."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        await asyncio.sleep(5)
+        return pb.SearchItemsResponse()
+
+    async with search_server(search) as (address, _):
+        with pytest.raises(errors.DeadlineExceeded):
+            await connect(address).search("two dogs", timeout_seconds=0.2)
+
+
+async def test_nobody_listening_is_a_service_unavailable(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """Told with the address that was tried."""
+    # Port 1 is nobody's.
+    with pytest.raises(errors.ServiceUnavailable, match=r"127\.0\.0\.1:1"):
+        await connect("127.0.0.1:1").search("two dogs")
+
+
+async def test_a_removal_tells_how_many_were_there(connect: Callable[[str], AnyClient]) -> None:
+    """Any iterable of ids will do."""
+    async with search_server() as (address, service):
+        assert await connect(address).remove(iter(["a", "b"])) == 2
+
+    assert service.requests == [pb.RemoveItemsRequest(index_id="scenes", item_ids=["a", "b"])]
+
+
+async def test_outcomes_come_in_the_items_order(connect: Callable[[str], AnyClient]) -> None:
+    """Over all batches, those refused among those stored."""
+
+    async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        response = await all_stored(request)
+        for result in response.results:
+            if result.item_id == "item-4":
+                result.error.reason = error_reason_pb2.ERROR_REASON_TEXT_EMPTY
+        return response
+
+    async with search_server(ingest=ingest) as (address, service):
+        outcomes = await connect(address).ingest(texts(7), batch_item_count=3)
+
+    assert [outcome.item_id for outcome in outcomes] == [f"item-{n}" for n in range(7)]
+    refused = [outcome.item_id for outcome in outcomes if outcome.error]
+    assert refused == ["item-4"]
+    assert [len(request.items) for request in service.requests] == [3, 3, 1]  # type: ignore[attr-defined]
+
+
+async def test_nothing_to_ingest_is_no_outcome(connect: Callable[[str], AnyClient]) -> None:
+    """And no empty batch, which the server would refuse."""
+    async with search_server() as (address, service):
+        assert await connect(address).ingest([]) == []
+
+    assert service.requests == []
+
+
+async def test_a_stream_that_is_refused_raises_after_what_was_stored(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """The first batch's outcomes came; the second ends the stream by name."""
+    answered = []
+
+    async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        if answered:
+            raise errors.StoreFull(why="the disk is full")
+        answered.append(request)
+        return await all_stored(request)
+
+    async with search_server(ingest=ingest) as (address, _):
+        with pytest.raises(errors.StoreFull, match="the disk is full"):
+            await connect(address).ingest(texts(4), batch_item_count=2)
+
+
+async def test_what_the_items_themselves_raise_is_raised(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """gRPC reads them out of sight and would only say that something was cancelled."""
+
+    def items() -> Iterator[tuple[str, Query]]:
+        yield "a", "text"
+        raise FileNotFoundError("b.png")
+
+    async with search_server() as (address, _):
+        with pytest.raises(FileNotFoundError, match=r"b\.png"):
+            await connect(address).ingest(items(), batch_item_count=1)
+
+
+async def test_an_item_that_no_message_can_carry_is_raised_by_name(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """As ItemIdInvalid, not as a codec's error or a cancellation."""
+    async with search_server() as (address, _):
+        with pytest.raises(errors.ItemIdInvalid):
+            await connect(address).ingest([("a", "text"), ("b\ud800", "text")])
+
+
+async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
+    """Batches of one go out as they are full: waiting for an answer first is no deadlock."""
+    answered = threading.Semaphore(1)
+
+    def items() -> Iterator[tuple[str, Query]]:
+        for item in texts(5):
+            assert answered.acquire(timeout=10)
+            yield item
+
+    async with search_server() as (address, _):
+
+        def ingest() -> list[str]:
+            ids = []
+            with Client(address) as client:
+                for outcome in client.ingest(items(), index_id="scenes", batch_item_count=1):
+                    ids.append(outcome.item_id)
+                    answered.release()
+            return ids
+
+        assert await asyncio.to_thread(ingest) == [f"item-{n}" for n in range(5)]
+
+
+async def test_stopping_early_ends_the_call(connect: Callable[[str], AnyClient]) -> None:
+    """The server is told, and no further items are drawn from an endless supply."""
+    drawn = []
+
+    def endless() -> Iterator[tuple[str, Query]]:
+        while True:
+            drawn.append(1)
+            yield f"item-{len(drawn)}", "word" * 100
+
+    async with search_server() as (address, service):
+        outcomes = await connect(address).ingest(endless(), batch_item_count=1, take=2)
+        async with asyncio.timeout(5):
+            await service.stream_ended.wait()
+        await asyncio.sleep(0.2)
+        count = len(drawn)
+        await asyncio.sleep(0.2)
+
+    assert [outcome.item_id for outcome in outcomes] == ["item-1", "item-2"]
+    assert len(drawn) == count
+
+
+async def test_a_cancelled_ingest_is_cancelled() -> None:
+    """The caller's own cancellation is not taken for an error of the items."""
+
+    async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        await asyncio.sleep(10)
+        return pb.IngestItemsResponse()
+
+    async with search_server(ingest=ingest) as (address, service):
+        task = asyncio.create_task(Awaited(address).ingest(texts(1)))
+        async with asyncio.timeout(5):
+            while not service.requests:  # noqa: ASYNC110 (the request has no event to wait for)
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+def test_the_sdk_needs_neither_numpy_nor_torch() -> None:
+    """A backend that calls Tandem imports grpc and protobuf and nothing heavier."""
+    heavy = {
+        *("numpy", "torch", "PIL", "faiss", "lmdb", "structlog", "tokenizers", "tritonclient"),
+        *("prometheus_client", "grpc_status", "safetensors"),
+    }
+    code = "import sys, tandem.client; print(*{name.split('.')[0] for name in sys.modules})"
+
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+    loaded = set(printed.split())
+    assert "grpc" in loaded
+    assert loaded & heavy == set()

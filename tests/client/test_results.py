@@ -1,0 +1,108 @@
+"""What the SDK gives back: every field of the contract's answers, as plain Python."""
+
+import pytest
+
+from tandem.client.results import (
+    FoundItem,
+    IngestOutcome,
+    SearchResult,
+    StageSeconds,
+    ingest_outcomes,
+    search_result,
+)
+from tandem.content import ImageContent, TextContent
+from tandem.errors import ImageUnreadable, InternalFault
+from tandem.v1 import content_pb2, error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tandem.wire import duration_to_proto
+
+
+def test_an_answer_by_hand() -> None:
+    """What the cross-encoder did not score has no score; what was not asked for is not there."""
+    response = pb.SearchItemsResponse(
+        items=[
+            pb.RankedItem(
+                item_id="a",
+                similarity=0.5,
+                match_logit=0.0,
+                match_probability=0.5,
+                retrieve_rank=2,
+                final_rank=1,
+                content=content_pb2.Content(text="two dogs"),
+            ),
+            pb.RankedItem(item_id="b", similarity=0.75, retrieve_rank=1, final_rank=2),
+            pb.RankedItem(item_id="c", content=content_pb2.Content(image=b"png")),
+        ],
+        model_fingerprint="f1",
+        durations=pb.StageDurations(
+            encode_duration=duration_to_proto(1.5),
+            retrieve_duration=duration_to_proto(0.25),
+            rerank_duration=duration_to_proto(0.125),
+            fetch_duration=duration_to_proto(0.0),
+            total_duration=duration_to_proto(2.0),
+        ),
+    )
+
+    assert search_result(response) == SearchResult(
+        items=(
+            FoundItem("a", 0.5, 0.0, 0.5, 2, 1, TextContent("two dogs")),
+            FoundItem("b", 0.75, None, None, 1, 2, None),
+            FoundItem("c", 0.0, None, None, 0, 0, ImageContent(b"png")),
+        ),
+        model_fingerprint="f1",
+        seconds=StageSeconds(encode=1.5, retrieve=0.25, rerank=0.125, fetch=0.0, total=2.0),
+    )
+
+
+def test_an_answer_that_found_nothing() -> None:
+    """No items, and no time where none was told."""
+    result = search_result(pb.SearchItemsResponse())
+
+    assert result.items == ()
+    assert result.seconds == StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_an_empty_text_is_a_content_and_no_content_is_none() -> None:
+    """A content of neither kind, from a server that knows a third, is none that we know."""
+    response = pb.SearchItemsResponse(
+        items=[
+            pb.RankedItem(content=content_pb2.Content(text="")),
+            pb.RankedItem(content=content_pb2.Content()),
+        ]
+    )
+
+    assert [item.content for item in search_result(response).items] == [TextContent(""), None]
+
+
+def test_outcomes_by_hand() -> None:
+    """In the batch's order; an error has the name and the words of the server's."""
+    response = pb.IngestItemsResponse(
+        results=[
+            pb.IngestResult(item_id="a"),
+            pb.IngestResult(
+                item_id="b",
+                error=error_reason_pb2.ItemError(
+                    reason=error_reason_pb2.ERROR_REASON_IMAGE_UNREADABLE, message="cut short"
+                ),
+            ),
+        ]
+    )
+
+    first, second = ingest_outcomes(response)
+
+    assert first == IngestOutcome("a", None)
+    assert second.item_id == "b"
+    assert isinstance(second.error, ImageUnreadable)
+    assert second.error.message == "cut short"
+
+
+@pytest.mark.parametrize("reason", [0, 9999])
+def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
+    """An item that was refused is never taken for stored."""
+    error = error_reason_pb2.ItemError(reason=reason, message="too purple")  # type: ignore[arg-type]
+    response = pb.IngestItemsResponse(results=[pb.IngestResult(item_id="a", error=error)])
+
+    [outcome] = ingest_outcomes(response)
+
+    assert isinstance(outcome.error, InternalFault)
+    assert "too purple" in outcome.error.message

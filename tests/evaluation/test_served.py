@@ -1,0 +1,119 @@
+"""Evaluation over a connection: ranks in order, failures by name, no query drawn early."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tandem.client import AsyncClient
+from tandem.content import Modality
+from tandem.errors import IndexNotFound
+from tandem.evaluation.gallery import EvaluationQuery
+from tandem.evaluation.served import AnswerRanks, answer_ranks, report
+from tandem.v1 import content_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import search_server
+
+
+def query(text: str, answer_id: str = "right", language: str = "en") -> EvaluationQuery:
+    """Returns a text query for an image."""
+    return EvaluationQuery(text, Modality.IMAGE, answer_id, language)
+
+
+def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
+    """Returns one item of an answer."""
+    return pb.RankedItem(item_id=item_id, retrieve_rank=retrieve_rank, final_rank=final_rank)
+
+
+async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
+    """One search tells both; an answer outside the pool has no rank."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.query.text == "nowhere":
+            return pb.SearchItemsResponse(items=[found("wrong", 1, 1)])
+        return pb.SearchItemsResponse(items=[found("wrong", 1, 1), found("right", 7, 2)])
+
+    answered = []
+    async with search_server(search) as (address, service), AsyncClient(address) as client:
+        ranks = await answer_ranks(
+            client,
+            "scenes",
+            [query("somewhere"), query("nowhere", language="cs")],
+            concurrency=2,
+            on_answer=lambda: answered.append(1),
+        )
+
+    assert ranks == [AnswerRanks(7, 2, "en"), AnswerRanks(None, None, "cs")]
+    assert len(answered) == 2
+    for request in service.requests:
+        assert isinstance(request, pb.SearchItemsRequest)
+        assert (request.retrieve_k, request.rerank_k, request.return_n) == (20, 20, 20)
+        assert request.target_modality == content_pb2.MODALITY_IMAGE
+
+
+async def test_ranks_stand_in_the_order_of_the_queries() -> None:
+    """However late an early one's answer is."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        number = int(request.query.text)
+        await asyncio.sleep(0.02 * (5 - number))
+        return pb.SearchItemsResponse(items=[found("right", number + 1, number + 1)])
+
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        queries = [query(str(number)) for number in range(5)]
+        ranks = await answer_ranks(client, "scenes", queries, 5, lambda: None)
+
+    assert [each.retrieve_rank for each in ranks] == [1, 2, 3, 4, 5]
+
+
+async def test_queries_are_drawn_no_earlier_than_they_can_be_asked() -> None:
+    """A picture query reads its picture: a thousand of them at once would fill the memory."""
+    answered, most_ahead = 0, 0
+
+    def count_answer() -> None:
+        nonlocal answered
+        answered += 1
+
+    def queries() -> Iterator[EvaluationQuery]:
+        nonlocal most_ahead
+        for number in range(12):
+            most_ahead = max(most_ahead, number + 1 - answered)
+            yield query(str(number))
+
+    async with search_server() as (address, _), AsyncClient(address) as client:
+        ranks = await answer_ranks(client, "scenes", queries(), 3, count_answer)
+
+    assert len(ranks) == 12
+    # Three under way, and the next drawn while it waits for room.
+    assert most_ahead <= 4
+
+
+async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
+    """Not in a group: whoever evaluates an index that is not there is told just that."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.query.text == "2":
+            raise IndexNotFound(index_id="scenes")
+        await asyncio.sleep(5)
+        return pb.SearchItemsResponse()
+
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        queries = [query(str(number)) for number in range(4)]
+        with pytest.raises(IndexNotFound, match="scenes"):
+            await answer_ranks(client, "scenes", queries, 4, lambda: None)
+
+
+def test_a_report_counts_both_orders() -> None:
+    """Ranks 1, 6, 11 and none by retrieval; reranking lifts the second to 1."""
+    ranks = [
+        AnswerRanks(1, 2, "en"),
+        AnswerRanks(6, 1, "en"),
+        AnswerRanks(11, 10, "de"),
+        AnswerRanks(None, None, "de"),
+    ]
+
+    direction = report(iter(ranks))
+
+    assert [recall.k for recall in direction.retrieved] == [1, 5, 10]
+    assert [recall.percent for recall in direction.retrieved] == [25.0, 25.0, 50.0]
+    assert [recall.percent for recall in direction.reranked] == [25.0, 50.0, 75.0]

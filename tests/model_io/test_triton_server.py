@@ -1,0 +1,202 @@
+"""A Triton that we start: what it needs, how it can die, and that nothing of it stays."""
+
+import asyncio
+import importlib.metadata
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.errors import DeadlineExceeded, ModelUnavailable
+from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable
+from tests.model_io.odd_models import Unbatched, tensor, write_model
+from tests.model_io.tiny_triton import Serving, free_ports, serving
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+STUB = "triton_python_backend_stub"
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of one model that loads soon."""
+    tensors = tensor("input", "x", -1) + tensor("output", "OUTPUT__0", -1)
+    write_model(tmp_path / "models", "double", Unbatched(), f"max_batch_size: 0 {tensors}")
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def doubling(repository: Path) -> Iterator[Serving]:
+    """A server of that model; a test may do with it what it likes."""
+    with serving(repository) as running:
+        yield running
+
+
+def processes_of_group(group: int) -> dict[int, str]:
+    """Returns the processes that are not yet dead, by id, with their names."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, _, its_group = rest.split()[:3]
+        if int(its_group) == group and state != "Z":
+            found[int(path.parent.name)] = name
+    return found
+
+
+def children_of(parent: int) -> dict[int, str]:
+    """Returns the children's ids, with the commands that they run."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            its_parent = int(path.read_text().rpartition(")")[2].split()[1])
+            command = (path.parent / "cmdline").read_bytes().split(b"\0")[0].decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if its_parent == parent:
+            found[int(path.parent.name)] = Path(command).name
+    return found
+
+
+def regions(server: TritonServer) -> list[Path]:
+    """Returns the server's shared memory."""
+    return list(SHARED_MEMORY.glob(f"{server._region_prefix}*"))
+
+
+def is_listening(port: int) -> bool:
+    """Returns whether connections to the port are taken."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def assert_nothing_is_left(running: Serving, group: int) -> None:
+    """Fails if a process, a region, a port or a work folder of the server still is."""
+    assert processes_of_group(group) == {}
+    assert regions(running.server) == []
+    assert not is_listening(running.grpc_port)
+    assert not is_listening(running.metrics_port)
+    assert running.server._work_folder is None
+    assert not running.server.is_running()
+
+
+async def double(running: Serving) -> list[float]:
+    """Returns what a new client gets for 1 and 2; never hangs."""
+    client = TritonClient(running.address)
+    output = OutputSpec("OUTPUT__0", np.float32, ())
+    values = np.array([1, 2], dtype=np.float32)
+    try:
+        async with asyncio.timeout(30):
+            [array] = await client.infer("double", {"x": values}, [output], timeout_seconds=3.0)
+    finally:
+        await client.close()
+    return array.tolist()
+
+
+def kill_the_stub(running: Serving) -> None:
+    """Ends the process that runs the model, as the kernel does when memory is short."""
+    [stub] = [pid for pid, name in children_of(running.server.pid).items() if name == STUB]
+    os.kill(stub, signal.SIGKILL)
+
+
+async def test_stopping_leaves_nothing(doubling: Serving) -> None:
+    """No process of its group, no shared memory with its prefix, no port, no folder."""
+    assert await double(doubling) == [2, 4]
+    group = doubling.server.pid
+    # Positive control: while it runs, each of these is there to be found.
+    assert len(processes_of_group(group)) == 2
+    assert regions(doubling.server)
+    assert is_listening(doubling.grpc_port)
+    assert is_listening(doubling.metrics_port)
+
+    doubling.server.stop()
+
+    assert_nothing_is_left(doubling, group)
+    doubling.server.stop()  # and once more is no harm
+
+
+async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
+    """Inferences fail by name, the server's readiness notwithstanding; stopping works."""
+    group = doubling.server.pid
+    kill_the_stub(doubling)
+
+    for _ in range(3):
+        with pytest.raises((ModelUnavailable, DeadlineExceeded)):
+            await double(doubling)
+
+    doubling.server.stop()
+    assert_nothing_is_left(doubling, group)
+
+
+async def test_a_killed_server_takes_its_stubs_along(doubling: Serving) -> None:
+    """A stub outlives the server that made it; stop() finds it all the same."""
+    group = doubling.server.pid
+    os.kill(group, signal.SIGKILL)
+    await asyncio.to_thread(doubling.server._process.wait, 10)
+    assert STUB[:15] in processes_of_group(group).values()
+
+    with pytest.raises(ModelUnavailable):
+        await double(doubling)
+
+    doubling.server.stop()
+    assert_nothing_is_left(doubling, group)
+
+
+async def test_a_server_starts_again_where_it_was(doubling: Serving) -> None:
+    """Same object, same ports, at once."""
+    doubling.server.stop()
+
+    doubling.server.start()
+
+    assert await double(doubling) == [2, 4]
+
+
+def server_of(repository: Path, grpc_port: int) -> TritonServer:
+    """Returns a server that was not started."""
+    return TritonServer(
+        model_repository=repository,
+        grpc_port=grpc_port,
+        metrics_port=free_ports(1)[0],
+        log_path=repository.with_name("triton.log"),
+    )
+
+
+def assert_refuses_to_start(server: TritonServer, why: str) -> None:
+    """Fails unless start() says why it cannot, soon, and leaves nothing."""
+    start_time = time.monotonic()
+    with pytest.raises(TritonUnavailable, match=why):
+        server.start()
+    assert time.monotonic() - start_time < 2.0
+    assert not server.is_running()
+    assert server._work_folder is None
+    with pytest.raises(TritonUnavailable, match="not started"):
+        _ = server.pid
+
+
+def test_numpy_2_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under it Triton 2.51 answers OK with no data, so it must not start at all."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"numpy": "2.0.0"}[name])
+
+    assert_refuses_to_start(server_of(repository, free_ports(1)[0]), r"numpy is 2\.0\.0")
+
+
+def test_a_port_in_use_is_refused(repository: Path) -> None:
+    """Otherwise the models of whoever listens there would be taken for ours."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert_refuses_to_start(server_of(repository, port), f"127.0.0.1:{port} cannot be had")
+
+
+def test_a_repository_without_models_is_refused(tmp_path: Path) -> None:
+    """An export that was forgotten is said so, instead of a server that serves nothing."""
+    (tmp_path / "models").mkdir()
+
+    assert_refuses_to_start(server_of(tmp_path / "models", free_ports(1)[0]), "has no models")

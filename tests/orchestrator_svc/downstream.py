@@ -1,0 +1,275 @@
+"""The services behind the orchestrator, small and in memory, on real sockets: to make them fail.
+
+Texts embed as the angle that their first number names, in degrees; pictures likewise, as bytes. So
+a test reads off which item is nearest: "10" is nearer to "12" than to "40".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import grpc
+import numpy as np
+
+from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.ingest import Ingester
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.search import Searcher
+from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.content import Encoding, ImageTokens, TextTokens
+from tandem.errors import IndexNotFound, ItemIdDuplicate, TandemError
+from tandem.v1 import content_pb2
+from tandem.v1 import encoder_service_pb2 as encoder_pb
+from tandem.v1 import index_service_pb2 as index_pb
+from tandem.v1 import rerank_service_pb2 as rerank_pb
+from tandem.v1.encoder_service_pb2_grpc import (
+    EncoderServiceServicer,
+    add_EncoderServiceServicer_to_server,
+)
+from tandem.v1.index_service_pb2_grpc import (
+    IndexServiceServicer,
+    add_IndexServiceServicer_to_server,
+)
+from tandem.v1.rerank_service_pb2_grpc import (
+    RerankServiceServicer,
+    add_RerankServiceServicer_to_server,
+)
+from tandem.v1.search_service_pb2_grpc import (
+    SearchServiceStub,
+    add_SearchServiceServicer_to_server,
+)
+from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+
+FINGERPRINT = "model-a"
+
+# What a test has happen before a method answers: it may wait, and it may raise.
+Before = Callable[[object], Awaitable[None]]
+
+
+@dataclass
+class Scripted:
+    """What a service was asked, and what happens before it answers."""
+
+    calls: list[tuple[str, object]] = field(default_factory=list)
+    before: dict[str, Before] = field(default_factory=dict)
+
+    async def asked(self, method: str, request: object) -> None:
+        """Notes the call, then does what the test wants done."""
+        self.calls.append((method, request))
+        if method in self.before:
+            await self.before[method](request)
+
+    def requests(self, method: str) -> list[object]:
+        """Returns the requests of one method, in their order."""
+        return [request for name, request in self.calls if name == method]
+
+
+class FakeEncoder(Scripted, EncoderServiceServicer):
+    """Encodes; refuses the contents that it was told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[str, TandemError] = {}
+
+    async def EncodeContents(
+        self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> encoder_pb.EncodeContentsResponse:
+        """Encodes each content by the angle that it names."""
+        await self.asked("EncodeContents", request)
+        return encoder_pb.EncodeContentsResponse(
+            results=[self._result(content) for content in request.contents],
+            model_fingerprint=FINGERPRINT,
+        )
+
+    def _result(self, content: content_pb2.Content) -> encoder_pb.EncodeResult:
+        told = content.text or content.image.decode()
+        if told in self.refused:
+            return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
+        angle = math.radians(float(told.split()[0]))
+        embedding = np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+        tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
+        if content.WhichOneof("data") == "image":
+            tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
+        return encoder_pb.EncodeResult(encoding=encoding_to_proto(Encoding(embedding, tokens)))
+
+
+class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
+    """Stores items and scores them; both services of one shard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
+        self.logits: dict[str, float] = {}
+        """By item id; what has none is no longer there for the reranker."""
+
+    async def UpsertItems(
+        self, request: index_pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.UpsertItemsResponse:
+        """Stores all items, as a later search will see."""
+        await self.asked("UpsertItems", request)
+        ids = [item.item_id for item in request.items]
+        if len(set(ids)) < len(ids):
+            raise ItemIdDuplicate(item_id=ids[0])
+        self.items.setdefault(request.index_id, {}).update(zip(ids, request.items, strict=True))
+        return index_pb.UpsertItemsResponse()
+
+    async def SearchEmbeddings(
+        self, request: index_pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.SearchEmbeddingsResponse:
+        """Compares with every item of the modality."""
+        await self.asked("SearchEmbeddings", request)
+        [query] = map(embedding_from_proto, request.queries)
+        kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
+        hits = [
+            index_pb.Hit(
+                item_id=item_id, similarity=float(query @ embedding_from_proto(item.embedding))
+            )
+            for item_id, item in self._index(request.index_id).items()
+            if item.content.WhichOneof("data") == kind
+        ]
+        hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
+        hit_list = index_pb.HitList(hits=hits[: request.retrieve_k])
+        return index_pb.SearchEmbeddingsResponse(hit_lists=[hit_list])
+
+    async def DeleteItems(
+        self, request: index_pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.DeleteItemsResponse:
+        """Deletes what is there."""
+        await self.asked("DeleteItems", request)
+        index = self._index(request.index_id)
+        count = sum(index.pop(item_id, None) is not None for item_id in request.item_ids)
+        return index_pb.DeleteItemsResponse(deleted_count=count)
+
+    async def GetItems(
+        self, request: index_pb.GetItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.GetItemsResponse:
+        """Returns what is there."""
+        await self.asked("GetItems", request)
+        index = self._index(request.index_id)
+        return index_pb.GetItemsResponse(
+            items=[
+                index_pb.Item(item_id=item_id, content=index[item_id].content)
+                for item_id in request.item_ids
+                if item_id in index
+            ]
+        )
+
+    async def ScoreCandidates(
+        self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreCandidatesResponse:
+        """Scores by `logits`."""
+        await self.asked("ScoreCandidates", request)
+        return rerank_pb.ScoreCandidatesResponse(
+            scores=[
+                rerank_pb.CandidateScore(
+                    match_logit=self.logits[item_id],
+                    match_probability=1 / (1 + math.exp(-self.logits[item_id])),
+                )
+                if item_id in self.logits
+                else rerank_pb.CandidateScore()
+                for item_id in request.item_ids
+            ]
+        )
+
+    def _index(self, index_id: str) -> dict[str, index_pb.EncodedItem]:
+        if index_id not in self.items:
+            raise IndexNotFound(index_id=index_id)
+        return self.items[index_id]
+
+
+@dataclass
+class Stack:
+    """An orchestrator's parts over fake services."""
+
+    encoder: FakeEncoder
+    shards: Sequence[FakeShard]
+    encoder_client: EncoderClient
+    shard_clients: Sequence[ShardClient]
+    shard_map: ShardMap
+    searcher: Searcher
+    ingester: Ingester
+
+    def id_on(self, shard: int, start: str = "item", index_id: str = "scenes") -> str:
+        """Returns an item id that lives on the shard."""
+        ids = (f"{start}-{number}" for number in range(1_000))
+        return next(each for each in ids if self.shard_map.owner(index_id, each) == shard)
+
+
+@asynccontextmanager
+async def stack(shard_count: int = 2, batch_timeout_seconds: float = 10.0) -> AsyncIterator[Stack]:
+    """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
+    encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
+    async with AsyncExitStack() as opened:
+        encoder_channel = await opened.enter_async_context(
+            _served(lambda server: add_EncoderServiceServicer_to_server(encoder, server))
+        )
+        clients = []
+        for number, shard in enumerate(shards):
+            channel = await opened.enter_async_context(_served(_adding(shard)))
+            clients.append(ShardClient(channel, channel, number))
+        encoder_client, shard_map = EncoderClient(encoder_channel), ShardMap(shard_count)
+        clock = StageClock()
+        yield Stack(
+            encoder,
+            shards,
+            encoder_client,
+            clients,
+            shard_map,
+            Searcher(encoder_client, clients, shard_map, clock),
+            Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
+        )
+
+
+@asynccontextmanager
+async def door(
+    behind: Stack, *, timeout_seconds: float = 10.0, pending_batch_count: int = 4
+) -> AsyncIterator[SearchServiceStub]:
+    """Serves the orchestrator's own service over the stack and yields a stub of it."""
+    servicer = SearchServicer(
+        behind.searcher,
+        behind.ingester,
+        behind.shard_clients,
+        behind.shard_map,
+        default_timeout_seconds=timeout_seconds,
+        ingest_pending_batch_count=pending_batch_count,
+    )
+    async with _served(
+        lambda server: add_SearchServiceServicer_to_server(servicer, server)
+    ) as channel:
+        yield SearchServiceStub(channel)
+
+
+def raising(error: Exception) -> Before:
+    """Returns what makes a method fail."""
+
+    async def before(request: object) -> None:
+        raise error
+
+    return before
+
+
+def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
+    def add(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(shard, server)
+        add_RerankServiceServicer_to_server(shard, server)
+
+    return add
+
+
+@asynccontextmanager
+async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[grpc.aio.Channel]:
+    server = await make_server("fake", Health("fake", []), register, [], max_inflight_count=64)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(None)

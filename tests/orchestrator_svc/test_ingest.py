@@ -1,0 +1,176 @@
+"""Ingest of one batch: every item has its own outcome, and a failing shard fails only its own."""
+
+import asyncio
+
+import pytest
+
+from orchestrator_svc.ingest import IncomingItem, Outcomes
+from tandem import errors
+from tandem.content import ImageContent, TextContent
+from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
+
+
+def text(item_id: str, angle: int = 0) -> IncomingItem:
+    """Returns a text item."""
+    return IncomingItem(item_id, TextContent(str(angle)))
+
+
+async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scenes") -> Outcomes:
+    """Ingests a batch that need not wait for another."""
+    may_store = asyncio.Event()
+    may_store.set()
+    return await behind.ingester.ingest(index_id, items, may_store)
+
+
+def reasons(outcomes: Outcomes) -> list[str | None]:
+    """Returns each outcome's reason, or None where stored."""
+    return [error and error.reason for error in outcomes]
+
+
+def stored(behind: Stack) -> set[str]:
+    """Returns the ids on all shards."""
+    return {item_id for shard in behind.shards for item_id in shard.items.get("scenes", {})}
+
+
+async def test_items_are_stored_whole_on_the_shard_that_owns_them() -> None:
+    """Content, embedding and tokens, under the encoder's fingerprint."""
+    async with stack() as behind:
+        items = [text(f"item-{n}", n) for n in range(20)]
+        items.append(IncomingItem("picture", ImageContent(b"7")))
+
+        outcomes = await ingest(behind, items)
+
+        assert outcomes == [None] * 21
+        assert stored(behind) == {item.item_id for item in items}
+        for number, shard in enumerate(behind.shards):
+            [request] = shard.requests("UpsertItems")
+            assert request.model_fingerprint == FINGERPRINT  # type: ignore[attr-defined]
+            for item_id, item in shard.items["scenes"].items():
+                assert behind.shard_map.owner("scenes", item_id) == number
+                assert item.embedding.values
+                assert item.tokens.WhichOneof("tokens") == item.content.WhichOneof("data")
+
+
+async def test_what_cannot_be_taken_is_refused_item_by_item() -> None:
+    """The others are stored; the encoder sees only what may be."""
+    async with stack() as behind:
+        behind.encoder.refused["13 unlucky"] = errors.TextTooLong(
+            got=9000, limit=8192, unit="bytes"
+        )
+        items = [
+            text("good"),
+            text(""),
+            text("x" * 257),
+            text("nul\0"),
+            IncomingItem("empty", errors.ContentMissing()),
+            IncomingItem("refused", TextContent("13 unlucky")),
+            text("also-good"),
+        ]
+
+        outcomes = await ingest(behind, items)
+
+        bad_id = "ITEM_ID_INVALID"
+        assert reasons(outcomes) == [
+            *(None, bad_id, bad_id, bad_id, "CONTENT_MISSING", "TEXT_TOO_LONG", None)
+        ]
+        assert stored(behind) == {"good", "also-good"}
+        [request] = behind.encoder.requests("EncodeContents")
+        assert len(request.contents) == 3  # type: ignore[attr-defined]
+
+
+async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
+    """Which of the two was meant is not ours to choose; the others are stored."""
+    async with stack() as behind:
+        outcomes = await ingest(behind, [text("twice", 1), text("once"), text("twice", 2)])
+
+        assert reasons(outcomes) == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
+        assert stored(behind) == {"once"}
+
+
+async def test_a_batch_with_nothing_good_asks_nobody() -> None:
+    """Neither the encoder nor a shard."""
+    async with stack() as behind:
+        outcomes = await ingest(behind, [text(""), IncomingItem("a", errors.ContentMissing())])
+
+        assert reasons(outcomes) == ["ITEM_ID_INVALID", "CONTENT_MISSING"]
+        assert behind.encoder.calls == []
+        assert not any(shard.calls for shard in behind.shards)
+
+
+@pytest.mark.parametrize("shard_count", [2, 3])
+async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> None:
+    """Its items carry its error; the other shards' items are stored."""
+    async with stack(shard_count) as behind:
+        behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
+        items = [text(f"item-{n}") for n in range(30)]
+
+        outcomes = await ingest(behind, items)
+
+        for item, error in zip(items, outcomes, strict=True):
+            is_on_failing = behind.shard_map.owner("scenes", item.item_id) == 1
+            assert isinstance(error, errors.StoreFull) if is_on_failing else error is None
+            assert (item.item_id in stored(behind)) is not is_on_failing
+
+
+async def test_an_encoder_that_fails_fails_the_batch_item_by_item() -> None:
+    """The stream goes on; what was refused for itself keeps its own reason."""
+    async with stack() as behind:
+        behind.encoder.before["EncodeContents"] = raising(
+            errors.ModelUnavailable(model="joint_encoder", why="gone")
+        )
+
+        outcomes = await ingest(behind, [text("a"), text(""), text("b")])
+
+        assert reasons(outcomes) == ["MODEL_UNAVAILABLE", "ITEM_ID_INVALID", "MODEL_UNAVAILABLE"]
+        assert stored(behind) == set()
+
+
+@pytest.mark.parametrize("service", ["encoder", "shard"])
+async def test_a_batch_does_not_wait_for_ever(service: str) -> None:
+    """A service that stalls is a deadline exceeded for the items that waited for it."""
+
+    async def stall(request: object) -> None:
+        await asyncio.sleep(30)
+
+    async with stack(batch_timeout_seconds=0.3) as behind:
+        behind.encoder.before.update({"EncodeContents": stall} if service == "encoder" else {})
+        behind.shards[0].before.update({"UpsertItems": stall} if service == "shard" else {})
+
+        outcomes = await ingest(behind, [text(behind.id_on(0))])
+
+        assert reasons(outcomes) == ["DEADLINE_EXCEEDED"]
+
+
+async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
+    """So batches of one stream are encoded side by side and take effect in their order."""
+    async with stack() as behind:
+        may_store = asyncio.Event()
+        batch = asyncio.create_task(behind.ingester.ingest("scenes", [text("a")], may_store))
+        async with asyncio.timeout(5):
+            while not behind.encoder.calls:  # noqa: ASYNC110 (the call has no event to wait for)
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+        assert not batch.done()
+        assert stored(behind) == set()
+
+        may_store.set()
+        assert await batch == [None]
+        assert stored(behind) == {"a"}
+
+
+@pytest.mark.parametrize("count", [0, 65])
+async def test_a_batch_of_a_size_that_is_not_taken_is_refused_whole(count: int) -> None:
+    """It says nothing about any item."""
+    async with stack() as behind:
+        with pytest.raises(errors.BatchSizeOutOfRange):
+            await ingest(behind, [text(f"item-{n}") for n in range(count)])
+
+
+async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
+    """None of its items could go anywhere."""
+    async with stack() as behind:
+        with pytest.raises(errors.IndexIdInvalid):
+            await ingest(behind, [text("a")], index_id="Scenes")
+
+        assert behind.encoder.calls == []

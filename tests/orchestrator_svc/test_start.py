@@ -1,0 +1,42 @@
+"""Starting the process: bad settings stop it, and say which."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+GOOD = {
+    "ORCHESTRATOR_ENCODER_ADDRESS": "127.0.0.1:1",
+    "ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,127.0.0.1:2",
+    "ORCHESTRATOR_RERANK_ADDRESSES": "127.0.0.1:1,127.0.0.1:2",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"ORCHESTRATOR_RERANK_ADDRESSES": "127.0.0.1:1"}, "they name 2 and 1"),
+        (
+            {"ORCHESTRATOR_INDEX_ADDRESSES": "", "ORCHESTRATOR_RERANK_ADDRESSES": ""},
+            "at least one; they name 0 and 0",
+        ),
+        (
+            {"ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT": "0"},
+            "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_stop_the_start(changes: dict[str, str], told: str) -> None:
+    """Before anything is bound or called."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "orchestrator_svc"],
+        env=os.environ | GOOD | changes,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode != 0
+    assert told in ended.stderr

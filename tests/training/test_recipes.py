@@ -1,0 +1,43 @@
+"""Recipes: found by name, and whole in what is written beside a checkpoint."""
+
+import json
+
+import pytest
+
+from tandem.training.recipes import RECIPES, Recipe, recipe_named
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_is_called_what_it_is_found_by(name: str) -> None:
+    """And takes the seed that it is given."""
+    recipe = recipe_named(name, seed=7)
+
+    assert (recipe.name, recipe.seed) == (name, 7)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_survives_being_written_down(name: str) -> None:
+    """Everything that shaped a checkpoint can be read back from its training.json."""
+    recipe = recipe_named(name, seed=1)
+
+    assert Recipe(**json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_is_consistent(name: str) -> None:
+    """Batches fit the pool, phases fit the rounds, and shares are shares."""
+    recipe = recipe_named(name, seed=1)
+
+    assert recipe.be_batch_size <= recipe.pool_family_count
+    assert 2 <= recipe.ce_family_count <= recipe.pool_family_count
+    assert recipe.softmax_round_count <= recipe.round_count
+    assert recipe.random_negative_round_count <= recipe.round_count
+    assert 0 <= recipe.sibling_negative_share <= 1
+    assert recipe.width % recipe.head_count == 0
+    assert 0 < recipe.margin < 1
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+    """The message says what to ask for."""
+    with pytest.raises(ValueError, match="no recipe 'huge'; there are default, tiny"):
+        recipe_named("huge", seed=1)

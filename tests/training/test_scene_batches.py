@@ -1,0 +1,223 @@
+"""Batches: matches match, mismatches do not, and the shares are those asked for.
+
+Each scene's image tokens are its own number, so a batch tells which scenes it was made of; texts
+are looked up in a table of every caption of the pool.
+"""
+
+import math
+import random
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tandem.corpus.nouns import LANGUAGES
+from tandem.corpus.scene import Scene
+from tandem.corpus.scene_captions import captions_of
+from tandem.corpus.scene_drawing import scene_pixels
+from tandem.corpus.scenes import FAMILY_SIZE, scene_families
+from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.scene_batches import (
+    PairBatch,
+    ScenePool,
+    TextBatch,
+    labelled_pixels,
+    tokenize,
+)
+from tandem.training.scene_labels import token_classes
+
+FAMILY_COUNT = 60
+
+
+class Pool:
+    """A ScenePool whose batches can be traced back to scene numbers."""
+
+    def __init__(self) -> None:
+        # Of two or three groups: two families of single drawings may say the same by chance.
+        several = (each for each in scene_families("train", 1) if len(each[0].groups) > 1)
+        families = list(islice(several, FAMILY_COUNT))
+        self.scenes = [scene for family in families for scene in family]
+        self.tokenizer = train_tokenizer(map(_say, self.scenes), 1500)
+        numbers = torch.arange(len(self.scenes), dtype=torch.float16)
+        self.pool = ScenePool(families, numbers[:, None, None], self.tokenizer)
+        self._scene_of_ids = {
+            tuple(self.tokenizer.encode(text).ids): (number, language)
+            for number, scene in enumerate(self.scenes)
+            for language in LANGUAGES
+            for text in captions_of(scene, language)
+        }
+
+    def text_scenes(self, texts: TextBatch) -> list[int]:
+        """Returns which scene each text tells of."""
+        return [number for number, _ in self._told(texts)]
+
+    def text_languages(self, texts: TextBatch) -> list[str]:
+        """Returns which language each text is in."""
+        return [language for _, language in self._told(texts)]
+
+    def _told(self, texts: TextBatch) -> list[tuple[int, str]]:
+        return [
+            self._scene_of_ids[tuple(ids[mask.bool()].tolist())]
+            for ids, mask in zip(texts.ids, texts.mask, strict=True)
+        ]
+
+
+@pytest.fixture(name="pool", scope="module")
+def _pool() -> Pool:
+    return Pool()
+
+
+def image_scenes(tokens_BRD: Tensor) -> list[int]:
+    """Returns which scene each image's tokens are of."""
+    return [int(number) for number in tokens_BRD[:, 0, 0]]
+
+
+def families(numbers: list[int]) -> list[int]:
+    """Returns which family each scene is of."""
+    return [number // FAMILY_SIZE for number in numbers]
+
+
+def ce_batches(pool: Pool, sibling_share: float, count: int = 40) -> list[PairBatch]:
+    """Returns batches of 8 families; 40 of them have 1,280 mismatches."""
+    rng = random.Random(0)
+    return [pool.pool.ce_batch(rng, 8, sibling_share) for _ in range(count)]
+
+
+def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
+    """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them."""
+    texts = ["two dogs", "on the left two dogs, on the right one umbrella"]
+
+    batch = tokenize(pool.tokenizer, texts)
+
+    own = [pool.tokenizer.encode(text).ids for text in texts]
+    assert batch.ids.dtype == batch.mask.dtype == torch.int64
+    assert batch.ids.shape == batch.mask.shape == (2, len(own[1]))
+    for ids, mask, expected in zip(batch.ids, batch.mask, own, strict=True):
+        padding = [0] * (len(own[1]) - len(expected))
+        assert ids.tolist() == expected + padding
+        assert mask.tolist() == [1] * len(expected) + padding
+
+
+def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
+    """So that all other rows of the batch are negatives, and not of the hardest kind."""
+    rng = random.Random(0)
+    for _ in range(20):
+        texts, tokens = pool.pool.be_batch(rng, 16)
+
+        images = image_scenes(tokens)
+        assert pool.text_scenes(texts) == images
+        assert len(set(families(images))) == 16
+
+
+def test_be_batches_draw_every_member_and_language(pool: Pool) -> None:
+    """All four siblings about equally; English twice as often as each other language."""
+    rng = random.Random(0)
+    batches = [pool.pool.be_batch(rng, 50) for _ in range(40)]
+
+    siblings = [n % FAMILY_SIZE for _, tokens in batches for n in image_scenes(tokens)]
+    languages = [language for texts, _ in batches for language in pool.text_languages(texts)]
+
+    for sibling in range(FAMILY_SIZE):
+        _assert_share(siblings.count(sibling), len(siblings), 1 / 4)
+    for language, share in zip(LANGUAGES, (2 / 5, 1 / 5, 1 / 5, 1 / 5), strict=True):
+        _assert_share(languages.count(language), len(languages), share)
+
+
+def test_ce_matches_match_and_mismatches_do_not(pool: Pool) -> None:
+    """One of each for every scene drawn, matches first, and labelled so."""
+    for batch in ce_batches(pool, 0.5):
+        texts, images = pool.text_scenes(batch.texts), image_scenes(batch.tokens)
+
+        assert batch.matches.tolist() == [1.0] * 32 + [0.0] * 32
+        assert texts[:32] == images[:32]
+        assert all(text != image for text, image in zip(texts[32:], images[32:], strict=True))
+        assert len(set(families(images[:32]))) == 8
+        assert len(set(images[:32])) == 32
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+def test_the_share_of_sibling_mismatches_is_the_one_asked_for(pool: Pool, share: float) -> None:
+    """Within four standard deviations of 1,280 draws, and exact at the ends."""
+    is_sibling = [
+        text // FAMILY_SIZE == image // FAMILY_SIZE for text, image in _mismatches(pool, share)
+    ]
+
+    _assert_share(sum(is_sibling), len(is_sibling), share)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_half_of_the_mismatches_keep_the_image(pool: Pool, share: float) -> None:
+    """The others keep the caption; each scene drawn is on one side of its mismatch."""
+    kept_image = 0
+    for batch in ce_batches(pool, share):
+        own = image_scenes(batch.tokens)[:32]
+        texts, images = pool.text_scenes(batch.texts)[32:], image_scenes(batch.tokens)[32:]
+        for number, text, image in zip(own, texts, images, strict=True):
+            assert (number == text) is not (number == image)
+            kept_image += number == image
+
+    _assert_share(kept_image, 40 * 32, 0.5)
+
+
+def test_each_sibling_is_the_mismatch_as_often_as_the_others(pool: Pool) -> None:
+    """One, two and three places on, round the family."""
+    steps = [(text - image) % FAMILY_SIZE for text, image in _mismatches(pool, 1.0)]
+
+    for step in (1, 2, 3):
+        _assert_share(steps.count(step), len(steps), 1 / 3)
+
+
+def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
+    """And another draws others."""
+
+    def drawn(seed: int) -> list[object]:
+        rng = random.Random(seed)
+        be_texts, be_tokens = pool.pool.be_batch(rng, 8)
+        ce = pool.pool.ce_batch(rng, 4, 0.7)
+        tensors = (be_texts.ids, be_tokens, ce.texts.ids, ce.tokens)
+        return [tensor.tolist() for tensor in tensors]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_one_family_has_no_other_to_mismatch_with(pool: Pool) -> None:
+    """Refused, rather than looked for without end."""
+    with pytest.raises(ValueError, match="at least 2 families"):
+        pool.pool.ce_batch(random.Random(0), 1, 0.5)
+
+
+def test_labelled_pixels_are_the_scenes_in_order() -> None:
+    """Drawn in a process beside, they are those of the same seed drawn here."""
+    batches = list(labelled_pixels(seed=5, batch_size=6, batch_count=2, image_size=112))
+
+    scenes: list[Scene] = [
+        scene for family in islice(scene_families("train", 5), 3) for scene in family
+    ]
+    assert [len(pixels) for pixels, _ in batches] == [6, 6]
+    pixels_BHWC = torch.cat([pixels for pixels, _ in batches]).numpy()
+    classes_BR = torch.cat([classes for _, classes in batches]).numpy()
+    assert np.array_equal(pixels_BHWC, np.stack([scene_pixels(scene) for scene in scenes]))
+    assert np.array_equal(classes_BR, np.stack([token_classes(scene, 112) for scene in scenes]))
+
+
+def _mismatches(pool: Pool, share: float) -> list[tuple[int, int]]:
+    """Returns the (text, image) scene numbers of 1,280 mismatches."""
+    return [
+        pair
+        for batch in ce_batches(pool, share)
+        for pair in zip(
+            pool.text_scenes(batch.texts)[32:], image_scenes(batch.tokens)[32:], strict=True
+        )
+    ]
+
+
+def _assert_share(hits: int, count: int, share: float) -> None:
+    """Asserts that a binomial draw is within four standard deviations of its mean."""
+    assert abs(hits - count * share) <= 4 * math.sqrt(count * share * (1 - share))
+
+
+def _say(scene: Scene) -> str:
+    return " ".join(text for language in LANGUAGES for text in captions_of(scene, language))

@@ -1,0 +1,113 @@
+"""Training: a recipe and a seed give one checkpoint, in seconds for the tiny recipe."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.training.dev_recall import DevRecall
+from tandem.training.recipes import tiny
+from tandem.training.scene_batches import tokenize
+from tandem.training.train import train
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("train")
+
+Run = tuple[Checkpoint, DevRecall, list[tuple[str, int, int, str]]]
+
+
+@pytest.fixture(name="trained", scope="module")
+def _trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Run]:
+    """Trains by the tiny recipe under a seed; each (seed, name) once."""
+    runs: dict[tuple[int, str], Run] = {}
+
+    def trained(seed: int, name: str = "first") -> Run:
+        if (seed, name) not in runs:
+            folder = tmp_path_factory.mktemp(name)
+            steps: list[tuple[str, int, int, str]] = []
+            recall = train(tiny(seed), folder, lambda *step: steps.append(step))
+            runs[seed, name] = (load_checkpoint(folder), recall, steps)
+        return runs[seed, name]
+
+    return trained
+
+
+def test_a_seed_gives_the_same_model_again(trained: Callable[..., Run]) -> None:
+    """Weights, vocabulary and recalls of two runs are equal to the bit."""
+    (first, first_recall, _), (second, second_recall, _) = trained(1), trained(1, "second")
+
+    assert second.weights_sha256 == first.weights_sha256
+    assert second.tokenizer.to_str() == first.tokenizer.to_str()
+    assert second_recall == first_recall
+
+
+def test_another_seed_gives_another_model(trained: Callable[..., Run]) -> None:
+    """Everything random follows from the seed."""
+    assert trained(2)[0].weights_sha256 != trained(1)[0].weights_sha256
+
+
+def test_what_made_a_checkpoint_is_written_beside_it(trained: Callable[..., Run]) -> None:
+    """The whole recipe, the round that was kept, its recalls, and the versions."""
+    checkpoint, recall, _ = trained(1)
+
+    made_by = checkpoint.training
+    assert made_by["recipe"] == tiny(1).to_dict()
+    assert made_by["round"] == 4
+    assert made_by["dev_recall_percent"] == {
+        "be_r1": recall.be_r1,
+        "be_r10": recall.be_r10,
+        "ce_r1": recall.ce_r1,
+    }
+    assert made_by["torch"] == torch.__version__
+
+
+@torch.inference_mode()
+def test_a_trained_model_reads_texts(trained: Callable[..., Run]) -> None:
+    """The checkpoint's own tokenizer and weights fit each other."""
+    checkpoint, _, _ = trained(1)
+    texts = tokenize(checkpoint.tokenizer, ["two dogs left of one umbrella", "drei Katzen"])
+
+    embeddings = checkpoint.model.embed_texts(texts.ids, texts.mask)
+
+    assert embeddings.isfinite().all()
+    assert (embeddings[0] - embeddings[1]).abs().max() > 0
+
+
+def test_progress_tells_every_stage_to_its_end(trained: Callable[..., Run]) -> None:
+    """In the order of the work, never past its own total."""
+    _, _, steps = trained(1)
+
+    stages = list(dict.fromkeys(stage for stage, *_ in steps))
+    assert stages == ["backbone", "image tokens", "dev tokens", "encoder", "done"]
+    assert all(0 <= step <= step_count for _, step, step_count, _ in steps)
+
+
+def test_training_moves_the_encoder_and_the_backbone(
+    trained: Callable[..., Run], tmp_path: Path
+) -> None:
+    """One round more is another model: no weight of the encoder stayed at its random start."""
+    checkpoint, _, _ = trained(1)
+    longer = replace(tiny(1), round_count=5, dev_every_round_count=5)
+
+    train(longer, tmp_path, lambda *_: None)
+
+    one, other = checkpoint.model, load_checkpoint(tmp_path).model
+    for name, weight in other.image_backbone.state_dict().items():
+        assert torch.equal(weight, one.image_backbone.state_dict()[name]), name
+    moved = {
+        name
+        for name, weight in other.joint_encoder.state_dict().items()
+        if not torch.equal(weight, one.joint_encoder.state_dict()[name])
+    }
+    assert len(moved) >= 0.9 * len(other.joint_encoder.state_dict())
+
+
+def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
+    """There would be no checkpoint, and nothing to say so."""
+    with pytest.raises(ValueError, match="recipe tiny has no rounds"):
+        train(replace(tiny(1), round_count=0), tmp_path, lambda *_: None)
+
+    assert list(tmp_path.iterdir()) == []
