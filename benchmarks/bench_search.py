@@ -73,7 +73,6 @@ class InProcess:
     def __init__(self, repository: Path, manifest: Manifest, records: Sequence[Record]) -> None:
         torch.set_num_threads(THREAD_COUNT)
         faiss.omp_set_num_threads(1)  # as index_svc does
-        torch._C._jit_set_profiling_executor(False)  # noqa: SLF001 (as Triton's backend does)
         self._manifest = manifest
         backbone = torch.jit.load(str(model_file(repository, IMAGE_BACKBONE)))
         self._encoder = torch.jit.load(str(model_file(repository, JOINT_ENCODER)))

@@ -45,7 +45,8 @@ def export_model(checkpoint_folder: Path, repository: Path) -> Manifest:
     has none, and no service starts on it.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
-    staging = repository / ".staging"
+    # Beside the repository, not in it: Triton takes every folder inside for a model.
+    staging = repository.with_name(f".{repository.name}.staging")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
     try:

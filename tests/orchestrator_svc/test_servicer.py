@@ -233,20 +233,22 @@ async def test_a_later_batch_never_overtakes_an_earlier_one() -> None:
 
 
 async def test_a_batch_that_stored_nothing_lets_none_overtake_the_one_before() -> None:
-    """Slow, refused, fast: the fast one still waits for the slow one."""
+    """Slow, failed, fast: the fast one still waits for the slow one."""
 
-    async def slow(request: object) -> None:
-        if request.contents[0].text == "1":  # type: ignore[attr-defined]
+    async def slow_failed_fast(request: object) -> None:
+        text = request.contents[0].text  # type: ignore[attr-defined]
+        if text == "1":
             await asyncio.sleep(0.4)
+        if text == "2":
+            raise errors.Overloaded(what="encodings")
 
     async with stack() as behind, door(behind) as stub:
-        behind.encoder.before["EncodeContents"] = slow
-        behind.encoder.refused["2"] = errors.TextEmpty()
+        behind.encoder.before["EncodeContents"] = slow_failed_fast
         batches = [batch({"same": text}) for text in ("1", "2", "3")]
 
         answers = [each async for each in stub.IngestItems(iter(batches))]
 
-        assert [reasons(answer) for answer in answers] == [[None], ["TEXT_EMPTY"], [None]]
+        assert [reasons(answer) for answer in answers] == [[None], ["OVERLOADED"], [None]]
         assert text_of(behind, "same") == "3"
 
 
