@@ -36,13 +36,13 @@ class ServedJointModel:
     ) -> NDArray[np.float32]:
         """Returns float32 [n, d], of unit length."""
 
-        async def run(rows: Sequence[int], length: int) -> NDArray[np.float32]:
-            no_image = np.zeros((len(rows), 1, self.manifest.token_width), dtype=np.float16)
-            absent = np.zeros((len(rows), 1), dtype=np.int64)
-            ids, mask = pad_texts((texts[row] for row in rows), length, self.manifest.pad_id)
+        async def run(rows: slice) -> NDArray[Any]:
+            ids, mask = self._padded(texts[rows])
+            no_image = np.zeros((len(ids), 1, self.manifest.token_width), dtype=np.float16)
+            absent = np.zeros((len(ids), 1), dtype=np.int64)
             return await self._encode(ids, mask, no_image, absent, self._embedding, timeout_seconds)
 
-        return await self._by_bucket([len(text) for text in texts], run, self._embedding.dims)
+        return await _in_chunks(len(texts), PAIR_BATCH_SIZE, run, self._embedding)
 
     async def image_tokens(
         self, pixels: NDArray[np.uint8], timeout_seconds: float
@@ -62,16 +62,16 @@ class ServedJointModel:
     ) -> NDArray[np.float32]:
         """Returns float32 [n, d], of unit length, for image tokens [n, R, D].
 
-        The text side is [CLS] alone, without [SEP], as in training.
+        The text side is [CLS] alone, without [SEP], as in training; padded, so that an image has
+        the shape of a pair and batches with pairs.
         """
+        cls_alone = np.array([self.manifest.cls_id], dtype=np.int32)
 
         async def run(rows: slice) -> NDArray[Any]:
             chunk = tokens[rows]
-            ids = np.full((len(chunk), 1), self.manifest.cls_id, dtype=np.int64)
+            ids, mask = self._padded([cls_alone] * len(chunk))
             present = np.ones(chunk.shape[:2], dtype=np.int64)
-            return await self._encode(
-                ids, np.ones_like(ids), chunk, present, self._embedding, timeout_seconds
-            )
+            return await self._encode(ids, mask, chunk, present, self._embedding, timeout_seconds)
 
         return await _in_chunks(len(tokens), PAIR_BATCH_SIZE, run, self._embedding)
 
@@ -83,16 +83,15 @@ class ServedJointModel:
     ) -> NDArray[np.float32]:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
-        async def run(rows: Sequence[int], length: int) -> NDArray[np.float32]:
-            ids, mask = pad_texts((texts[row] for row in rows), length, self.manifest.pad_id)
-            tokens = np.stack([images[row] for row in rows])
+        async def run(rows: slice) -> NDArray[Any]:
+            ids, mask = self._padded(texts[rows])
+            tokens = np.stack(images[rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
             return await self._encode(
                 ids, mask, tokens, present, self._match_logit, timeout_seconds
             )
 
-        lengths = [len(text) for text in texts]
-        return (await self._by_bucket(lengths, run, self._match_logit.dims))[:, 0]
+        return (await _in_chunks(len(texts), PAIR_BATCH_SIZE, run, self._match_logit))[:, 0]
 
     async def _encode(
         self,
@@ -112,27 +111,15 @@ class ServedJointModel:
         [array] = await self._triton.infer(JOINT_ENCODER, inputs, [output], timeout_seconds)
         return array
 
-    async def _by_bucket(
-        self,
-        lengths: Sequence[int],
-        run: Callable[[Sequence[int], int], Coroutine[Any, Any, NDArray[np.float32]]],
-        dims: tuple[int, ...],
-    ) -> NDArray[np.float32]:
-        """Runs rows of one length bucket together, all buckets at once, and restores the order."""
-        rows_of: dict[int, list[int]] = {}
-        for row, length in enumerate(lengths):
-            bucket = bucket_of(length, self.manifest.text_length_buckets)
-            rows_of.setdefault(bucket, []).append(row)
-        batches = [
-            (rows[start : start + PAIR_BATCH_SIZE], bucket)
-            for bucket, rows in rows_of.items()
-            for start in range(0, len(rows), PAIR_BATCH_SIZE)
-        ]
-        arrays = await asyncio.gather(*(run(rows, bucket) for rows, bucket in batches))
-        result = np.empty((len(lengths), *dims), dtype=np.float32)
-        for (rows, _), array in zip(batches, arrays, strict=True):
-            result[rows] = array
-        return result
+    def _padded(self, texts: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns ids and mask of all texts in the bucket of the longest.
+
+        In one bucket, though the short ones would fit a smaller: two shapes that wait in Triton's
+        queue together can hold each other up for half a second (2.51), which no padding costs.
+        """
+        longest = max(len(text) for text in texts)
+        length = bucket_of(longest, self.manifest.text_length_buckets)
+        return pad_texts(texts, length, self.manifest.pad_id)
 
 
 async def _in_chunks(

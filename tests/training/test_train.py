@@ -11,7 +11,7 @@ from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.training.dev_recall import DevRecall
 from tandem.training.recipes import tiny
 from tandem.training.scene_batches import tokenize
-from tandem.training.train import train
+from tandem.training.train import _warm_up_then_linear, train
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("train")
@@ -103,6 +103,25 @@ def test_training_moves_the_encoder_and_the_backbone(
         if not torch.equal(weight, one.joint_encoder.state_dict()[name])
     }
     assert len(moved) >= 0.9 * len(other.joint_encoder.state_dict())
+
+
+def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> None:
+    """Of 2,000 steps at 1: 1/100 at first, then what is left of the steps, and 0 past the last."""
+    optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = _warm_up_then_linear(optimiser, 2_000)
+
+    rates = []
+    for _ in range(2_001):
+        rates.append(schedule.get_last_lr()[0])
+        optimiser.step()
+        schedule.step()
+
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[49] == pytest.approx(0.5)
+    assert rates[100] == pytest.approx(0.95)  # 1,900 of 2,000 are left
+    assert rates[1_000] == pytest.approx(0.5)
+    assert rates[2_000] == 0.0
+    assert max(rates) < 1.0
 
 
 def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
