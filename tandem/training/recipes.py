@@ -52,7 +52,7 @@ class Recipe:
 
 
 def default(seed: int = 1) -> Recipe:
-    """The model that ships: about an hour on two CPU cores that do nothing else."""
+    """The model that ships: about an hour on two CPU cores."""
     return Recipe(
         name="default",
         seed=seed,

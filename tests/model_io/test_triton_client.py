@@ -144,7 +144,8 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
 
     assert outcomes.count(Overloaded) >= 1
     assert outcomes.count(DeadlineExceeded) >= 1
-    assert set(outcomes) <= {Overloaded, DeadlineExceeded}
+    # On a fast machine the slow one ends in time for the first that waits; no other error comes up.
+    assert set(outcomes) <= {Overloaded, DeadlineExceeded, None}
     # Triton clears its queue of those that were given up when it next looks.
     for _ in range(50):
         if await outcome() is None:

@@ -1,5 +1,6 @@
 """`kill -9` of an index shard while a stream is being ingested, twenty times."""
 
+import itertools
 import os
 import random
 import threading
@@ -72,27 +73,24 @@ def _kill_after(stack: LocalStack, victim: str, delay_seconds: float) -> None:
 
 
 def _ingest_until_refused(stack: LocalStack, round_number: int) -> tuple[set[str], int]:
-    """Ingests until an item is refused, which is when the kill was felt."""
+    """Ingests until an item is refused, which is when the kill was felt; then hangs up.
+
+    Hangs up, because gRPC has sent thousands of such small batches ahead by then.
+    """
     stored: set[str] = set()
-    refused_count = 0
-
-    def items() -> Iterator[tuple[str, str]]:
-        number = 0
-        while not refused_count:
-            words = f"one {WORDS[number % 8]} left of two {WORDS[number // 8 % 8]}s"
-            yield f"{round_number}-{number}", words
-            number += 1
-
+    items = (
+        (f"{round_number}-{n}", f"one {WORDS[n % 8]} left of two {WORDS[n // 8 % 8]}s")
+        for n in itertools.count()
+    )
     try:
         with Client(stack.address) as client:
-            for outcome in client.ingest(items(), index_id=INDEX_ID, batch_item_count=8):
-                if outcome.error is None:
-                    stored.add(outcome.item_id)
-                else:
-                    refused_count += 1
+            for outcome in client.ingest(items, index_id=INDEX_ID, batch_item_count=8):
+                if outcome.error is not None:
+                    return stored, 1
+                stored.add(outcome.item_id)
     except TandemError:
-        refused_count += 1
-    return stored, refused_count
+        pass
+    return stored, 1
 
 
 def _missing_by_search(stack: LocalStack, item_ids: set[str]) -> set[str]:
