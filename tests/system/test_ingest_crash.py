@@ -46,7 +46,7 @@ def test_acknowledged_items_survive_kills_of_a_shard(
     refused_count = 0
     for round_number in range(KILL_COUNT):
         victim = f"index-{rng.randrange(2)}"
-        delay_seconds = rng.uniform(0.0, 0.6)
+        delay_seconds = rng.uniform(0.0, 1.5)
         killer = threading.Thread(target=_kill_after, args=(own_stack, victim, delay_seconds))
         killer.start()
         stored, refused = _ingest_until_refused(own_stack, round_number)
