@@ -12,6 +12,9 @@ from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 IMAGE_BATCH_SIZE = 64
 PAIR_BATCH_SIZE = 128
 
+# With one instance, Triton 2.51 often left what came while it was at work in the queue for half a
+# second after it was free (decision 11).
+_INSTANCE_COUNT = 2
 # Long enough for requests that come together to batch, short beside an inference.
 _QUEUE_DELAY_MICROSECONDS = 1_000
 # Past this many waiting requests a new one is refused at once: 16 searches that rerank on two
@@ -105,7 +108,7 @@ def render(config: ModelConfig) -> str:
         f"max_batch_size: {config.max_batch_size}",
         *(_tensor_block("input", spec) for spec in config.inputs),
         *(_tensor_block("output", spec) for spec in config.outputs),
-        "instance_group [ { count: 1, kind: KIND_CPU } ]",
+        f"instance_group [ {{ count: {_INSTANCE_COUNT}, kind: KIND_CPU }} ]",
         "dynamic_batching {\n"
         f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
         "  default_queue_policy {\n"

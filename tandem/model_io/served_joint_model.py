@@ -114,8 +114,8 @@ class ServedJointModel:
     def _padded(self, texts: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns ids and mask of all texts in the bucket of the longest.
 
-        In one bucket, though the short ones would fit a smaller: two shapes that wait in Triton's
-        queue together can hold each other up for half a second (2.51), which no padding costs.
+        In one bucket, though the short ones would fit a smaller: one request that batches with
+        those of other users, not several small ones that do not batch with each other.
         """
         longest = max(len(text) for text in texts)
         length = bucket_of(longest, self.manifest.text_length_buckets)
