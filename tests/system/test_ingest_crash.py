@@ -95,7 +95,7 @@ def _ingest_until_refused(stack: LocalStack, round_number: int) -> tuple[set[str
 
 
 def _wait_until_reached(stack: LocalStack) -> None:
-    """Returns once a search reaches every shard: the channel to one that was away is up to 1 s late.
+    """Returns once a search reaches every shard: a channel comes back up to 1 s late.
 
     Else the next round would be refused before it sent anything, and no kill would be felt.
     """
