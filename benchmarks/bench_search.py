@@ -76,7 +76,7 @@ class InProcess:
         self._manifest = manifest
         backbone = torch.jit.load(str(model_file(repository, IMAGE_BACKBONE)))
         self._encoder = torch.jit.load(str(model_file(repository, JOINT_ENCODER)))
-        self._preprocessor = TextPreprocessor(
+        self._preprocessor = TextPreprocessor.open(
             repository / JOINT_ENCODER / TOKENIZER_NAME, manifest.max_text_tokens
         )
         self._ids = [record.record_id for record in records]

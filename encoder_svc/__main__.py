@@ -22,7 +22,7 @@ async def main(settings: EncoderSettings) -> None:
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     manifest.verify_tokenizer(repository)
-    preprocessor = TextPreprocessor(tokenizer_file(repository), manifest.max_text_tokens)
+    preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
     triton = TritonClient(settings.triton_address)
     with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
         encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)

@@ -1,10 +1,15 @@
-"""`tandem evaluate`: recall through the served path, retrieval alone and with reranking."""
+"""`tandem evaluate`: recall through the served path, or of a checkpoint without a server."""
 
 import asyncio
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
+from rich.progress import TaskID
 from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
@@ -12,10 +17,23 @@ from tandem.cli.console import errors, out, progress_bar
 from tandem.cli.corpora import open_corpus
 from tandem.cli.ingest import ingest_items
 from tandem.client import AsyncClient, Client
+from tandem.content import Modality
 from tandem.corpus.nouns import LANGUAGES
 from tandem.evaluation.gallery import Gallery, make_gallery
-from tandem.evaluation.metrics import Recall
-from tandem.evaluation.served import RECALL_AT, DirectionReport, answer_ranks, report
+from tandem.evaluation.metrics import Recall, recall_at
+from tandem.evaluation.ranking import Order, first_answer_ranks
+from tandem.evaluation.served import POOL_K, RECALL_AT, DirectionReport, answer_ranks, report
+
+DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One order of one direction."""
+
+    direction: str
+    order_by: str
+    recalls: tuple[Recall, ...]
 
 
 def evaluate(
@@ -30,12 +48,27 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     concurrency: Annotated[int, typer.Option(help="searches at once")] = 8,
     address: ADDRESS = "127.0.0.1:7400",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="measure this one here, without a server")
+    ] = None,
+    retriever: Annotated[
+        Path | None, typer.Option(help="with --checkpoint: another one, whose BE retrieves for it")
+    ] = None,
+    k: Annotated[
+        list[int] | None, typer.Option(help="with --checkpoint: pool sizes to rerank")
+    ] = None,
 ) -> None:
     """Ingests a gallery of whole families into an index of its own and measures R@1, 5, 10.
 
     Each picture comes with one caption; families take turns through the languages.
     """
     gallery = make_gallery(open_corpus(corpus, split, seed, gallery_count), LANGUAGES)
+    title = f"{corpus} {split}, gallery of {len(gallery.pairs):,}, seed {seed}"
+    if checkpoint is not None:
+        print_rows(_offline_rows(checkpoint, retriever, gallery, k or [POOL_K]), title)
+        return
+    if k is not None or retriever is not None:
+        raise typer.BadParameter("--k and --retriever need --checkpoint; a server has its own")
     index_id = f"evaluation-{split.replace('_', '-')}-{seed}-{len(gallery.pairs)}"
     with Client(address) as client:
         total = 2 * len(gallery.pairs)
@@ -43,7 +76,7 @@ def evaluate(
             errors.print("the gallery is not whole, so its recall would be of another set")
             raise typer.Exit(1)
     reports = asyncio.run(_measure(address, index_id, gallery, query_count, concurrency))
-    print_reports(reports, f"{corpus} {split}, gallery of {len(gallery.pairs):,}, seed {seed}")
+    print_rows(_served_rows(reports), title)
 
 
 async def _measure(
@@ -53,8 +86,8 @@ async def _measure(
     # Spread over the gallery, so that fewer queries are still of every language.
     step = max(1, len(gallery.pairs) // count)
     directions = {
-        "text → image": list(gallery.text_queries())[::step][:count],
-        "image → text": list(gallery.image_queries())[::step][:count],
+        "text→image": list(gallery.text_queries())[::step][:count],
+        "image→text": list(gallery.image_queries())[::step][:count],
     }
     reports = {}
     async with AsyncClient(address, timeout_seconds=60.0) as client:
@@ -75,19 +108,61 @@ async def _measure(
     return reports
 
 
-def print_reports(reports: dict[str, DirectionReport], title: str) -> None:
-    """Prints R@k with their 95 % intervals, a row a direction and stage."""
-    table = Table(title=title, title_justify="left")
+def _served_rows(reports: dict[str, DirectionReport]) -> Iterator[Row]:
+    for name, each in reports.items():
+        yield Row(name, "BE", each.retrieved)
+        yield Row(name, f"BE + CE {POOL_K}", each.reranked)
+
+
+def _offline_rows(
+    folder: Path, retriever_folder: Path | None, gallery: Gallery, pool_sizes: Sequence[int]
+) -> Iterator[Row]:
+    # Imported here: torch takes seconds, and nothing of the served path needs it.
+    from tandem.evaluation.offline import OfflineGallery
+    from tandem.modeling.checkpoint import load_checkpoint
+
+    count = len(gallery.pairs)
+    answers = [{number} for number in range(count)]
+
+    def recalls(order: Order) -> tuple[Recall, ...]:
+        ranks = first_answer_ranks(order, answers)
+        return tuple(recall_at(ranks, k) for k in RECALL_AT)
+
+    with progress_bar("queries") as bar:
+        offline = OfflineGallery(load_checkpoint(folder), gallery)
+        retriever = (
+            OfflineGallery(load_checkpoint(retriever_folder), gallery) if retriever_folder else None
+        )
+        for name, target in DIRECTIONS.items():
+            task = bar.add_task(name, total=count, rate=0.0)
+            start_time = time.monotonic()
+
+            def show(done: int, task: TaskID = task, start_time: float = start_time) -> None:
+                bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
+
+            pools = offline.score(target, max(pool_sizes), show, retriever)
+            yield Row(name, "BE", recalls(pools.retrieved))
+            for k in sorted(pool_sizes):
+                yield Row(name, f"BE + CE {k}", recalls(pools.reranked(k)))
+
+
+def print_rows(rows: Iterable[Row], title: str) -> None:
+    """Prints R@k with their 95 % intervals, a row a direction and order."""
+    # Fits 80 columns, whatever the numbers.
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("direction")
     table.add_column("order by")
     for k in RECALL_AT:
-        table.add_column(f"R@{k}  (95 %)", justify="right")
-    for name, each in reports.items():
-        table.add_row(name, "BE", *map(_cell, each.retrieved))
-        table.add_row("", "BE + CE", *map(_cell, each.reranked))
+        table.add_column(f"R@{k}   95 % CI", justify="right")
+    last = ""
+    for row in rows:
+        table.add_row(
+            "" if row.direction == last else row.direction, row.order_by, *map(_cell, row.recalls)
+        )
+        last = row.direction
     out.print(table)
 
 
 def _cell(recall: Recall) -> str:
     low, high = recall.interval_percent
-    return f"{recall.percent:.1f}  ({low:.1f} to {high:.1f})"
+    return f"{recall.percent:.1f}  {low:.1f}–{high:.1f}"

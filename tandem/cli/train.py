@@ -16,6 +16,7 @@ def train(
     recipe: Annotated[str, typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}")],
     folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
     chosen = recipe_named(recipe, seed)
@@ -38,5 +39,5 @@ def train(
             if "dev" in note:
                 bar.console.print(f"{time.monotonic() - start_time:8.0f} s  step {step:,}: {note}")
 
-        recall = run_training(chosen, target, show)
-    out.print(f"{target}: dev R@1 {recall.be_r1:.1f} by BE, {recall.ce_r1:.1f} by BE + CE")
+        recall = run_training(chosen, target, show, resume=resume)
+    out.print(f"{target}: dev {recall}")

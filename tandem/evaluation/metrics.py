@@ -1,8 +1,10 @@
-"""Recall at k, with the interval that says how much of it is luck."""
+"""What a list of ranks comes to, and how much of it is luck."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,60 @@ def recall_at(ranks: Sequence[int | None], k: int) -> Recall:
     if not ranks:
         raise ValueError("no queries were ranked, so there is no recall")
     return Recall(k, sum(rank is not None and rank <= k for rank in ranks), len(ranks))
+
+
+def mean_recall(recalls: Sequence[Recall]) -> float:
+    """Returns mR, the mean of R@1, R@5 and R@10 over both directions, in percent (methods 1.4)."""
+    return recall_sum(recalls) / len(recalls)
+
+
+def recall_sum(recalls: Sequence[Recall]) -> float:
+    """Returns rSum, the sum of R@1, R@5 and R@10 over both directions: 600 at most.
+
+    Raises ValueError unless there are the same three of both directions.
+    """
+    if sorted(recall.k for recall in recalls) != [1, 1, 5, 5, 10, 10]:
+        raise ValueError(f"R@1, 5 and 10 of both directions are needed, not {len(recalls)} others")
+    return sum(recall.percent for recall in recalls)
+
+
+def mean_reciprocal_rank(ranks: Sequence[int]) -> float:
+    """Returns MRR, 0 to 1, of answers that stand at `ranks`, from 1.
+
+    >>> mean_reciprocal_rank([1, 2, 4])
+    0.5833333333333334
+    """
+    return sum(1 / rank for rank in _some(ranks)) / len(ranks)
+
+
+def median_rank(ranks: Sequence[int]) -> float:
+    """Returns the median of `ranks`, from 1; between two of them, their mean.
+
+    >>> median_rank([1, 9, 2, 3])
+    2.5
+    """
+    return statistics.median(_some(ranks))
+
+
+def paired_p_value(hits_a: Sequence[bool], hits_b: Sequence[bool]) -> float:
+    """Returns how likely chance alone parts two systems as far on the same queries: McNemar, exact.
+
+    Only queries that one of them answers and the other does not tell anything; by chance, each is
+    as likely either's. Two-sided. Raises ValueError unless both answered the same queries.
+
+    >>> paired_p_value([True] * 6, [False] * 6)
+    0.03125
+    """
+    if len(hits_a) != len(hits_b):
+        raise ValueError(f"{len(hits_a)} and {len(hits_b)} queries are not the same queries")
+    only_a = sum(a and not b for a, b in zip(hits_a, hits_b, strict=True))
+    only_b = sum(b and not a for a, b in zip(hits_a, hits_b, strict=True))
+    apart = only_a + only_b
+    tail = sum(math.comb(apart, count) for count in range(min(only_a, only_b) + 1))
+    return min(1.0, float(Fraction(2 * tail, 2**apart)))
+
+
+def _some(ranks: Sequence[int]) -> Sequence[int]:
+    if not ranks:
+        raise ValueError("no queries were ranked")
+    return ranks

@@ -11,7 +11,7 @@ from tandem.evaluation.metrics import Recall, recall_at
 RECALL_AT = (1, 5, 10)
 
 # The pool that the cross-encoder reorders: the paper's k (Geigle et al. 2022, section 6).
-_POOL_K = 20
+POOL_K = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ async def answer_ranks(
                 query.query,
                 index_id=index_id,
                 target_modality=query.target_modality,
-                retrieve_k=_POOL_K,
-                rerank_k=_POOL_K,
-                return_n=_POOL_K,
+                retrieve_k=POOL_K,
+                rerank_k=POOL_K,
+                return_n=POOL_K,
             )
         finally:
             free.release()

@@ -14,18 +14,23 @@ MAX_TEXT_BYTES = 8_192
 class TextPreprocessor:
     """Splits texts as the model was trained to. Safe to use from several threads."""
 
-    def __init__(self, tokenizer_path: Path, max_text_tokens: int) -> None:
-        """Raises ValueError where the file is no tokenizer."""
-        try:
-            self._tokenizer = Tokenizer.from_file(str(tokenizer_path))
-        except Exception as error:  # the library raises the bare class
-            raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
+    def __init__(self, tokenizer: Tokenizer, max_text_tokens: int) -> None:
+        """Takes a copy of `tokenizer`: what is set here is not its owner's."""
+        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         # A text that says "[SEP]" or "[PAD]" means those letters.
         self._tokenizer.encode_special_tokens = True
         # A tokenizer file may carry both; we refuse what is too long, and pad by bucket.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._max_text_tokens = max_text_tokens
+
+    @classmethod
+    def open(cls, tokenizer_path: Path, max_text_tokens: int) -> "TextPreprocessor":
+        """Raises ValueError where the file is no tokenizer."""
+        try:
+            return cls(Tokenizer.from_file(str(tokenizer_path)), max_text_tokens)
+        except Exception as error:  # the library raises the bare class
+            raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
 
     def token_ids(self, text: str) -> NDArray[np.int32]:
         """Returns int32 [T] with [CLS] and [SEP].

@@ -26,7 +26,7 @@ class Recipe:
     pool_family_count: int
     """Families whose image tokens are computed once and trained on."""
     round_count: int
-    """A round is one optimiser step for the BE and then `ce_steps_per_round` for the CE."""
+    """A round is `be_steps_per_round` for the BE and then `ce_steps_per_round` for the CE."""
     ce_steps_per_round: int
     be_batch_size: int
     """Pairs a step, each of another family, so the negatives are other families'."""
@@ -45,6 +45,17 @@ class Recipe:
     gradient_clip_norm: float
     dev_family_count: int
     dev_every_round_count: int
+    be_steps_per_round: int = 1
+
+    @property
+    def trains_be(self) -> bool:
+        """Whether the model learns to embed."""
+        return self.be_steps_per_round > 0
+
+    @property
+    def trains_ce(self) -> bool:
+        """Whether the model learns to match."""
+        return self.ce_steps_per_round > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""
@@ -81,6 +92,34 @@ def default(seed: int = 1) -> Recipe:
     )
 
 
+def bi_encoder(seed: int = 1) -> Recipe:
+    """The BE alone, for Sep+Coop: as much of its own training as the joint model gives it."""
+    return replace(default(seed), name="bi_encoder", ce_steps_per_round=0)
+
+
+def cross_encoder(seed: int = 1) -> Recipe:
+    """The CE alone, for Sep+Coop: as much of its own training as the joint model gives it.
+
+    Nothing retrieves for it, so dev pairs each text with every image of a smaller set.
+    """
+    return replace(
+        default(seed),
+        name="cross_encoder",
+        be_steps_per_round=0,
+        softmax_round_count=0,
+        dev_family_count=25,
+    )
+
+
+def half(seed: int = 1) -> Recipe:
+    """Joint with half the layers (Geigle et al. 2022, figure 4).
+
+    The paper drops every second layer of a pretrained encoder; from random weights there is none to
+    drop.
+    """
+    return replace(default(seed), name="half", layer_count=2)
+
+
 def tiny(seed: int = 1) -> Recipe:
     """A model that learns next to nothing, in seconds: for tests of everything around it."""
     return replace(
@@ -103,7 +142,9 @@ def tiny(seed: int = 1) -> Recipe:
     )
 
 
-RECIPES: Mapping[str, Callable[[int], Recipe]] = {"default": default, "tiny": tiny}
+RECIPES: Mapping[str, Callable[[int], Recipe]] = {
+    recipe.__name__: recipe for recipe in (default, bi_encoder, cross_encoder, half, tiny)
+}
 
 
 def recipe_named(name: str, seed: int) -> Recipe:

@@ -54,23 +54,26 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TextBatch:
 
 
 def labelled_pixels(
-    seed: int, batch_size: int, batch_count: int, image_size: int
+    seed: int, batch_size: int, batch_count: int, image_size: int, start: int = 0
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields uint8 [B, H, W, 3] with int64 [B, R]: scenes and the drawing under each token."""
-    drawn = _DrawnScenes("train", seed, batch_size * batch_count, image_size)
+    """Yields uint8 [B, H, W, 3] with int64 [B, R]: scenes and the drawing under each token.
+
+    `start` is the number of the first batch of the `batch_count` there are.
+    """
+    drawn = _DrawnScenes("train", seed, start * batch_size, batch_count * batch_size, image_size)
     return iter(DataLoader(drawn, batch_size=batch_size, num_workers=1, prefetch_factor=4))
 
 
 class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
     """Scenes drawn in a process beside the training."""
 
-    def __init__(self, split: Split, seed: int, count: int, image_size: int) -> None:
+    def __init__(self, split: Split, seed: int, start: int, stop: int, image_size: int) -> None:
         self._split: Split = split
-        self._seed, self._count, self._image_size = seed, count, image_size
+        self._seed, self._start, self._stop, self._image_size = seed, start, stop, image_size
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
         scenes = chain.from_iterable(scene_families(self._split, self._seed))
-        for scene in islice(scenes, self._count):
+        for scene in islice(scenes, self._start, self._stop):
             # A copy: Pillow's own buffer is read-only, and torch warns of that.
             yield scene_pixels(scene).copy(), token_classes(scene, self._image_size)
 

@@ -10,7 +10,7 @@ Shapes: B rows, R image tokens, D width, C classes.
 import platform
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -39,6 +39,12 @@ from tandem.training.losses import (
     pair_classification_loss,
 )
 from tandem.training.recipes import Recipe
+from tandem.training.run_state import (
+    RunState,
+    RunStateFile,
+    batch_rng_state,
+    restore_batch_rng,
+)
 from tandem.training.scene_batches import ScenePool, TextBatch, labelled_pixels, tokenize
 from tandem.training.scene_labels import class_count
 
@@ -46,20 +52,32 @@ from tandem.training.scene_labels import class_count
 Progress = Callable[[str, int, int, str], None]
 
 _WARM_UP_STEP_COUNT = 100
+IMAGE_SIZE = 112
 _TOKENIZER_FAMILY_COUNT = 2_000
 # Far from any that pools and demos count up from, so that the dev scenes are nobody else's.
 _DEV_FAMILY_START = 1_000_000
 
 
-def train(recipe: Recipe, folder: Path, progress: Progress) -> DevRecall:
+def train(
+    recipe: Recipe,
+    folder: Path,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    state_every_step_count: int = 50,
+) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
-    `folder` gets the checkpoint. The same recipe on the same machine gives the same weights.
-    Raises ValueError for a recipe without rounds.
+    `folder` gets the checkpoint and, until the run is over, its state every
+    `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
+    weights as if it had never stopped. The same recipe on the same machine gives the same weights.
+    Raises ValueError for a recipe that trains nothing, RunStateInvalid for another recipe's state.
     """
+    if not (recipe.trains_be or recipe.trains_ce):
+        raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
     if recipe.round_count < 1:
         raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
-    start_time = time.monotonic()
+    run = _Run(recipe, folder, progress, state_every_step_count, resume=resume)
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
     tokenizer = _learn_vocabulary(train_families, recipe)
@@ -71,15 +89,80 @@ def train(recipe: Recipe, folder: Path, progress: Progress) -> DevRecall:
             head_count=recipe.head_count,
         )
     )
-    _train_backbone(model.image_backbone, recipe, progress)
+    _train_backbone(model.image_backbone, run)
     pool = ScenePool(
         train_families,
         _image_tokens(model.image_backbone, train_families, progress, "image tokens"),
         tokenizer,
     )
-    best = _train_encoder(model, pool, tokenizer, recipe, folder, progress, start_time)
-    progress("done", 1, 1, f"{best} in {time.monotonic() - start_time:,.0f} s")
+    best = _train_encoder(model, pool, tokenizer, run)
+    run.state_file.delete()
+    progress("done", 1, 1, f"{best} in {run.seconds():,.0f} s")
     return best
+
+
+class _Run:
+    """What the stages share: the recipe, where things go, and the state that was found."""
+
+    def __init__(
+        self, recipe: Recipe, folder: Path, progress: Progress, state_every: int, *, resume: bool
+    ) -> None:
+        self.recipe, self.folder, self.progress = recipe, folder, progress
+        self.state_file = RunStateFile(folder, recipe)
+        self._found = self.state_file.load() if resume else None
+        self._state_every = state_every
+        self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)
+
+    def seconds(self) -> float:
+        """Returns how long the run has taken, without the time between a stop and going on."""
+        return time.monotonic() - self._start_time
+
+    def found(self, stage: str) -> RunState | None:
+        """Returns the state to go on from, if it is of this stage."""
+        return self._found if self._found and self._found.stage == stage else None
+
+    def keep(
+        self,
+        stage: str,
+        step: int,
+        modules: Mapping[str, nn.Module],
+        optimiser: AdamW,
+        schedule: LambdaLR,
+        rng: random.Random | None = None,
+        best: DevRecall | None = None,
+    ) -> None:
+        """Writes the state, unless it was written not long ago."""
+        if step % self._state_every:
+            return
+        self.state_file.save(
+            RunState(
+                stage=stage,
+                step=step,
+                modules={name: module.state_dict() for name, module in modules.items()},
+                optimiser=optimiser.state_dict(),
+                schedule=schedule.state_dict(),
+                torch_rng=torch.get_rng_state(),
+                batch_rng=batch_rng_state(rng) if rng else torch.empty(0, dtype=torch.int64),
+                best=asdict(best) if best else None,
+                seconds=self.seconds(),
+            )
+        )
+
+
+def _restore(
+    state: RunState,
+    modules: Mapping[str, nn.Module],
+    optimiser: AdamW,
+    schedule: LambdaLR,
+    rng: random.Random | None = None,
+) -> None:
+    for name, module in modules.items():
+        module.load_state_dict(state.modules[name])
+    optimiser.load_state_dict(state.optimiser)
+    schedule.load_state_dict(state.schedule)
+    torch.set_rng_state(state.torch_rng)
+    if rng:
+        restore_batch_rng(rng, state.batch_rng)
 
 
 def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> Tokenizer:
@@ -93,17 +176,27 @@ def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> 
     return train_tokenizer(texts, recipe.vocabulary_size)
 
 
-def _train_backbone(backbone: ImageBackbone, recipe: Recipe, progress: Progress) -> None:
+def _train_backbone(backbone: ImageBackbone, run: _Run) -> None:
     """Labelling drawings, then frozen: what follows never pays for a convolution again."""
-    step_count = recipe.backbone_step_count
+    recipe, step_count = run.recipe, run.recipe.backbone_step_count
     head = nn.Linear(recipe.width, class_count())
     backbone.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     optimiser = AdamW(
         [*backbone.parameters(), *head.parameters()], lr=recipe.backbone_learning_rate
     )
     schedule = _warm_up_then_linear(optimiser, step_count)
-    batches = labelled_pixels(recipe.seed, recipe.backbone_batch_size, step_count, 112)
-    for step, (pixels_BHWC, classes_BR) in enumerate(batches, start=1):
+    modules = {"backbone": backbone, "head": head}
+    done = 0
+    if later := run.found("encoder"):
+        backbone.load_state_dict(later.modules["backbone"])
+        done = step_count
+    elif state := run.found("backbone"):
+        _restore(state, modules, optimiser, schedule)
+        done = state.step
+    batches = labelled_pixels(
+        recipe.seed, recipe.backbone_batch_size, step_count, IMAGE_SIZE, start=done
+    )
+    for step, (pixels_BHWC, classes_BR) in enumerate(batches, start=done + 1):
         with torch.autocast("cpu", torch.bfloat16):
             logits_BRC = head(backbone.tokens(pixels_BHWC))
         loss = labelling_loss(logits_BRC, classes_BR)
@@ -112,7 +205,8 @@ def _train_backbone(backbone: ImageBackbone, recipe: Recipe, progress: Progress)
             drawn = classes_BR > 0
             right = (logits_BRC.argmax(-1) == classes_BR)[drawn].float().mean().item()
             note = f"loss {loss.item():.3f}, drawings named right {right:.1%}"
-            progress("backbone", step, step_count, note)
+            run.progress("backbone", step, step_count, note)
+        run.keep("backbone", step, modules, optimiser, schedule)
     backbone.eval().requires_grad_(False)
 
 
@@ -135,11 +229,9 @@ def _train_encoder(
     model: JointModel,
     pool: ScenePool,
     tokenizer: Tokenizer,
-    recipe: Recipe,
-    folder: Path,
-    progress: Progress,
-    start_time: float,
+    run: _Run,
 ) -> DevRecall:
+    recipe, progress = run.recipe, run.progress
     optimiser = AdamW(
         _decayed_groups(model.joint_encoder, recipe.weight_decay),
         recipe.learning_rate,
@@ -149,17 +241,24 @@ def _train_encoder(
     cls_id = tokenizer.get_vocab()[CLS]
     dev_texts, dev_tokens_NRD = _dev_set(model.image_backbone, tokenizer, recipe, progress)
     best: DevRecall | None = None
+    modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}
+    done = 0
+    if state := run.found("encoder"):
+        _restore(state, modules, optimiser, schedule, rng)
+        done = state.step
+        best = DevRecall(**state.best) if state.best else None
     be_loss, ce_loss = torch.zeros(()), torch.zeros(())
-    for round_number in range(1, recipe.round_count + 1):
+    for round_number in range(done + 1, recipe.round_count + 1):
         model.train()
         model.image_backbone.eval()
 
-        texts, tokens_BRD = pool.be_batch(rng, recipe.be_batch_size)
-        with torch.autocast("cpu", torch.bfloat16):
-            texts_BD = model.embed_texts(texts.ids, texts.mask)
-            images_BD = model.embed_images(tokens_BRD, cls_id)
-        be_loss = _be_loss(texts_BD, images_BD, round_number, recipe)
-        _step(be_loss, optimiser, None, recipe.gradient_clip_norm)
+        for _ in range(recipe.be_steps_per_round):
+            texts, tokens_BRD = pool.be_batch(rng, recipe.be_batch_size)
+            with torch.autocast("cpu", torch.bfloat16):
+                texts_BD = model.embed_texts(texts.ids, texts.mask)
+                images_BD = model.embed_images(tokens_BRD, cls_id)
+            be_loss = _be_loss(texts_BD, images_BD, round_number, recipe)
+            _step(be_loss, optimiser, None, recipe.gradient_clip_norm)
 
         is_warm = round_number > recipe.random_negative_round_count
         sibling_share = recipe.sibling_negative_share if is_warm else 0.0
@@ -177,12 +276,13 @@ def _train_encoder(
         if round_number % recipe.dev_every_round_count == 0 or round_number == recipe.round_count:
             model.eval()
             with torch.autocast("cpu", torch.bfloat16):
-                recall = dev_recall(model, dev_texts, dev_tokens_NRD, cls_id)
+                recall = dev_recall(model, dev_texts, dev_tokens_NRD, cls_id, recipe)
             progress("encoder", round_number, recipe.round_count, f"dev {recall}")
             if best is None or recall.score > best.score:
                 best = recall
-                made_by = _made_by(recipe, round_number, recall, time.monotonic() - start_time)
-                save_checkpoint(folder, model, tokenizer, made_by)
+                made_by = _made_by(recipe, round_number, recall, run.seconds())
+                save_checkpoint(run.folder, model, tokenizer, made_by)
+        run.keep("encoder", round_number, modules, optimiser, schedule, rng, best)
     assert best is not None, "the last round is always scored"
     return best
 

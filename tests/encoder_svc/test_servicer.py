@@ -42,7 +42,7 @@ TIMEOUT_SECONDS = 20
 
 @pytest.fixture(scope="module")
 def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreprocessor:
-    return TextPreprocessor(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
+    return TextPreprocessor.open(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
 
 
 @asynccontextmanager

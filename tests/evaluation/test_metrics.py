@@ -1,14 +1,23 @@
-"""Recall and its interval, by hand and by the formula that defines them."""
+"""Each number by hand, and intervals by the formula that defines them."""
 
 import doctest
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.evaluation import metrics
-from tandem.evaluation.metrics import Recall, recall_at
+from tandem.evaluation.metrics import (
+    Recall,
+    mean_recall,
+    mean_reciprocal_rank,
+    median_rank,
+    paired_p_value,
+    recall_at,
+    recall_sum,
+)
 
 Z = 1.959964
 
@@ -80,3 +89,68 @@ def test_more_queries_narrow_the_interval(queries: int, share: float) -> None:
     narrower_low, narrower_high = Recall(1, 4 * hits, 4 * queries).interval_percent
 
     assert narrower_high - narrower_low < high - low
+
+
+def test_ranks_by_hand() -> None:
+    """Ranks 1, 2, 4, 10: reciprocals 1 + .5 + .25 + .1 over 4, and half way between 2 and 4."""
+    assert mean_reciprocal_rank([1, 2, 4, 10]) == pytest.approx(1.85 / 4)
+    assert median_rank([10, 1, 4, 2]) == 3.0
+    assert median_rank([10, 1, 2]) == 2.0
+
+
+def test_sums_over_both_directions() -> None:
+    """Of 10 queries each way: 10 + 40 + 60 and 20 + 50 + 90 percent."""
+    hits = [(1, 1), (5, 4), (10, 6), (1, 2), (5, 5), (10, 9)]
+    recalls = [Recall(k, hit_count, 10) for k, hit_count in hits]
+
+    assert recall_sum(recalls) == pytest.approx(270.0)
+    assert mean_recall(recalls) == pytest.approx(45.0)
+
+
+def test_sums_of_something_else_are_refused() -> None:
+    """One direction, or other cut-offs, would give a number that looks like any other."""
+    one_way = [Recall(k, 1, 10) for k in (1, 5, 10)]
+    with pytest.raises(ValueError, match="both directions"):
+        recall_sum(one_way)
+    with pytest.raises(ValueError, match="both directions"):
+        mean_recall([Recall(k, 1, 10) for k in (1, 1, 5, 5, 20, 20)])
+
+
+@pytest.mark.parametrize("of_ranks", [mean_reciprocal_rank, median_rank])
+def test_no_ranks_have_no_middle(of_ranks: Callable[[list[int]], float]) -> None:
+    """Refused, as with recall."""
+    with pytest.raises(ValueError, match="no queries were ranked"):
+        of_ranks([])
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "p_value"),
+    [
+        # Nothing sets them apart.
+        (0, 0, 1.0),
+        (3, 3, 1.0),
+        # 2 · (1 + 10) / 2**10.
+        (1, 9, 22 / 1024),
+        # Its mirror image: the test is two-sided.
+        (9, 1, 22 / 1024),
+    ],
+)
+def test_the_paired_test_by_hand(only_a: int, only_b: int, p_value: float) -> None:
+    """Only queries that one of them answers count, however many both do or neither."""
+    hits_a = [True] * only_a + [False] * only_b + [True] * 50 + [False] * 7
+    hits_b = [False] * only_a + [True] * only_b + [True] * 50 + [False] * 7
+
+    assert paired_p_value(hits_a, hits_b) == pytest.approx(p_value)
+
+
+def test_the_paired_test_of_many_queries_is_a_number() -> None:
+    """Where the two powers overflow a float: 1,500 apart, 100 of them the other way."""
+    p_value = paired_p_value([True] * 1400 + [False] * 100, [False] * 1400 + [True] * 100)
+
+    assert 0 <= p_value < 1e-200
+
+
+def test_other_queries_are_no_pairs() -> None:
+    """Refused, not cut to the shorter."""
+    with pytest.raises(ValueError, match="not the same queries"):
+        paired_p_value([True], [True, False])

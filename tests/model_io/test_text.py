@@ -29,7 +29,7 @@ def tokenizer_path(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def preprocessor(tokenizer_path: Path) -> TextPreprocessor:
-    return TextPreprocessor(tokenizer_path, max_text_tokens=16)
+    return TextPreprocessor.open(tokenizer_path, max_text_tokens=16)
 
 
 def test_text_stands_between_its_special_tokens(
@@ -99,7 +99,7 @@ def test_truncation_and_padding_in_the_file_are_not_followed(
     cutting.enable_padding(length=12)
     cutting.save(str(tmp_path / "tokenizer.json"))
 
-    ids = TextPreprocessor(tmp_path / "tokenizer.json", max_text_tokens=16).token_ids(SENTENCE)
+    ids = TextPreprocessor.open(tmp_path / "tokenizer.json", max_text_tokens=16).token_ids(SENTENCE)
 
     assert len(ids) == 8
 
@@ -121,13 +121,13 @@ def test_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> N
     path.write_text(content)
 
     with pytest.raises(ValueError, match=r"tokenizer\.json is no tokenizer"):
-        TextPreprocessor(path, max_text_tokens=16)
+        TextPreprocessor.open(path, max_text_tokens=16)
 
 
 def test_missing_tokenizer_is_refused(tmp_path: Path) -> None:
     """The start stops, naming the file."""
     with pytest.raises(ValueError, match=r"absent\.json is no tokenizer"):
-        TextPreprocessor(tmp_path / "absent.json", max_text_tokens=16)
+        TextPreprocessor.open(tmp_path / "absent.json", max_text_tokens=16)
 
 
 def test_special_tokens_spelled_out_are_letters(

@@ -86,7 +86,7 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
         "evaluate", "--gallery-count", "40", "--query-count", "10", "--address", stack.address
     )
 
-    assert "text → image" in output
+    assert "text→image" in output
     assert "image → text" in output
     assert output.count("BE + CE") == 2
     assert "(95 %)" in output

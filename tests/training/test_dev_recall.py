@@ -1,10 +1,13 @@
 """Dev recall: the ranks are those that plain sorting gives."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.dev_recall import DevRecall, dev_recall
+from tandem.training.recipes import tiny
 from tandem.training.scene_batches import TextBatch
 from tests.modeling.tiny_checkpoint import tiny_model
 
@@ -32,19 +35,52 @@ def ranks(model: JointModel, texts: TextBatch, tokens: torch.Tensor) -> tuple[li
 @pytest.mark.parametrize("count", [30, 12])
 def test_recalls_are_those_of_plain_sorting(count: int) -> None:
     """With more images than are reranked, and with fewer."""
-    model = tiny_model()
-    generator = torch.Generator().manual_seed(4)
-    ids = torch.randint(4, 60, (count, 6), generator=generator)
-    texts = TextBatch(ids, torch.ones_like(ids))
-    tokens = torch.randn(count, 49, 16, generator=generator).half()
+    model, texts, tokens = tiny_dev_set(count)
 
-    recall = dev_recall(model, texts, tokens, CLS_ID)
+    recall = dev_recall(model, texts, tokens, CLS_ID, tiny())
 
     be_ranks, ce_ranks = ranks(model, texts, tokens)
     assert recall.be_r1 == pytest.approx(100 * sum(rank <= 1 for rank in be_ranks) / count)
     assert recall.be_r10 == pytest.approx(100 * sum(rank <= 10 for rank in be_ranks) / count)
     assert recall.ce_r1 == pytest.approx(100 * sum(rank <= 1 for rank in ce_ranks) / count)
-    assert recall.be_r10 > recall.be_r1  # or the seed shows nothing
+    assert be_ranks != ce_ranks  # or the seed shows nothing
+
+
+def test_a_recipe_is_scored_by_what_it_trains() -> None:
+    """The BE alone has no CE recall; the CE alone reorders every image for every text."""
+    model, texts, tokens = tiny_dev_set(25)
+
+    be_alone = dev_recall(model, texts, tokens, CLS_ID, replace(tiny(), ce_steps_per_round=0))
+    ce_alone = dev_recall(model, texts, tokens, CLS_ID, replace(tiny(), be_steps_per_round=0))
+
+    assert be_alone.ce_r1 is None
+    assert be_alone.be_r1 is not None
+    assert be_alone.be_r10 is not None
+    assert be_alone.score == pytest.approx((be_alone.be_r1 + be_alone.be_r10) / 2)
+    assert (ce_alone.be_r1, ce_alone.be_r10) == (None, None)
+    grid = torch.stack(
+        [
+            model.match_logits(texts.ids[q].expand(25, -1), texts.mask[q].expand(25, -1), tokens)
+            for q in range(25)
+        ]
+    )
+    best = (grid.argmax(dim=1) == torch.arange(25)).float().mean().item()
+    assert ce_alone.ce_r1 == pytest.approx(100 * best)
+    assert ce_alone.score == ce_alone.ce_r1
+
+
+def tiny_dev_set(count: int) -> tuple[JointModel, TextBatch, torch.Tensor]:
+    """Returns an untrained model and as many random texts and images."""
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(4, 60, (count, 6), generator=generator)
+    texts = TextBatch(ids, torch.ones_like(ids))
+    return tiny_model(), texts, torch.randn(count, 49, 16, generator=generator).half()
+
+
+def test_what_is_shown_is_what_there_is() -> None:
+    """One decimal; nothing of what was not trained."""
+    assert str(DevRecall(57.44, 100.0, 71.8)) == "BE R@1 57.4, BE R@10 100.0, CE R@1 71.8"
+    assert str(DevRecall(None, None, 71.8)) == "CE R@1 71.8"
 
 
 def test_the_score_weighs_both_ways_of_use_alike() -> None:

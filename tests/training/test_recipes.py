@@ -39,5 +39,19 @@ def test_a_recipe_is_consistent(name: str) -> None:
 
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
-    with pytest.raises(ValueError, match="no recipe 'huge'; there are default, tiny"):
+    with pytest.raises(
+        ValueError,
+        match="no recipe 'huge'; there are bi_encoder, cross_encoder, default, half, tiny",
+    ):
         recipe_named("huge", seed=1)
+
+
+def test_the_separate_models_are_trained_as_much_as_the_joint_one() -> None:
+    """So that Sep and Joint differ in what is shared, and in nothing else."""
+    joint, be, ce = (recipe_named(name, 1) for name in ("default", "bi_encoder", "cross_encoder"))
+
+    assert (joint.trains_be, joint.trains_ce) == (True, True)
+    assert (be.trains_be, be.trains_ce) == (True, False)
+    assert (ce.trains_be, ce.trains_ce) == (False, True)
+    assert be.be_steps_per_round * be.round_count == joint.be_steps_per_round * joint.round_count
+    assert ce.ce_steps_per_round * ce.round_count == joint.ce_steps_per_round * joint.round_count

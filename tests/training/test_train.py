@@ -124,6 +124,26 @@ def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> N
     assert max(rates) < 1.0
 
 
+@pytest.mark.parametrize("alone", ["be_steps_per_round", "ce_steps_per_round"])
+def test_either_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
+    """And is scored by itself."""
+    other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}
+    recipe = replace(tiny(1), **dict.fromkeys(other, 0))
+
+    recall = train(recipe, tmp_path, lambda *_: None)
+
+    assert (recall.be_r1 is None) is (alone == "ce_steps_per_round")
+    assert (recall.ce_r1 is None) is (alone == "be_steps_per_round")
+
+
+def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
+    """Neither use has a step."""
+    with pytest.raises(ValueError, match="steps for neither"):
+        train(
+            replace(tiny(1), be_steps_per_round=0, ce_steps_per_round=0), tmp_path, lambda *_: None
+        )
+
+
 def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
     """There would be no checkpoint, and nothing to say so."""
     with pytest.raises(ValueError, match="recipe tiny has no rounds"):

@@ -1,0 +1,141 @@
+"""Evaluation of a checkpoint in this process: the same orders as the served path gives, no server.
+
+A gallery is encoded once. Pools are nested, so one pass over the largest k gives every smaller one,
+and the cross-encoder on all pairs is a pool of everything.
+
+Shapes: N pictures and as many captions, K pool, P pairs, T text tokens, R image tokens, D width.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tandem.content import Modality
+from tandem.evaluation.gallery import Gallery
+from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
+from tandem.model_io.buckets import pad_texts
+from tandem.model_io.image import decode_image
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.checkpoint import Checkpoint
+
+Floats = NDArray[np.floating[Any]]
+Fusion = Callable[[Floats, Floats, float], Floats]
+OnProgress = Callable[[int], None]
+Row = TypeVar("Row")
+
+_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPools:
+    """One direction, a row a query."""
+
+    retrieved: Order
+    """int64 [N, N], the bi-encoder's order."""
+    similarity: Floats
+    """[N, N], of item n in column n."""
+    logits: Floats
+    """[N, K], the match logit of the item in the same place of `retrieved`."""
+
+    def reranked(self, k: int) -> Order:
+        """Returns the full orders with the first `k` reordered by the cross-encoder."""
+        return rerank_order(self.retrieved, self.logits[:, :k])
+
+    def fused(self, k: int, fuse: Fusion, weight: float) -> Order:
+        """Returns the full orders with the first `k` reordered by a fused score."""
+        similarity_NK = np.take_along_axis(self.similarity, self.retrieved[:, :k], axis=1)
+        probability_NK = 1 / (1 + np.exp(-self.logits[:, :k].astype(np.float64)))
+        return rerank_order(self.retrieved, fuse(similarity_NK, probability_NK, weight))
+
+
+class OfflineGallery:
+    """A gallery as one checkpoint encodes it; caption n belongs to picture n."""
+
+    def __init__(self, checkpoint: Checkpoint, gallery: Gallery) -> None:
+        """Encodes it; raises the TandemError of a picture or caption that cannot be read."""
+        self._model = checkpoint.model
+        vocabulary = checkpoint.tokenizer.get_vocab()
+        self._pad_id = vocabulary["[PAD]"]
+        preprocessor = TextPreprocessor(
+            checkpoint.tokenizer, checkpoint.model.config.max_text_tokens
+        )
+        self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
+        with torch.inference_mode():
+            self._tokens_NRD = torch.cat(
+                [self._image_tokens(batch) for batch in _batches(self._pixels(gallery))]
+            )
+            images_ND = torch.cat(
+                [
+                    self._model.embed_images(torch.stack(batch), vocabulary["[CLS]"])
+                    for batch in _batches(self._tokens_NRD)
+                ]
+            )
+            texts_ND = torch.cat(
+                [self._model.embed_texts(*self._padded(ids)) for ids in _batches(self._ids)]
+            )
+            self._similarity_of_text_NN = (texts_ND @ images_ND.T).numpy()
+
+    def similarity(self, target: Modality) -> Floats:
+        """Returns [N, N]: each query's similarity to each item of the target modality."""
+        of_text_NN = self._similarity_of_text_NN
+        return of_text_NN if target is Modality.IMAGE else of_text_NN.T
+
+    def score(
+        self,
+        target: Modality,
+        k: int,
+        on_progress: OnProgress = lambda _: None,
+        retriever: "OfflineGallery | None" = None,
+    ) -> ScoredPools:
+        """Returns the pools of the best `k` for each query, at most everything.
+
+        Queries are captions where pictures are the target, else pictures. `on_progress` is called
+        with the number of queries scored. `retriever` is the same gallery as another checkpoint
+        encodes it, whose bi-encoder then makes the pools (Sep+Coop); unset, this one does.
+        """
+        finds_images = target is Modality.IMAGE
+        similarity_NN = (retriever or self).similarity(target)
+        retrieved_NN = retrieve_order(similarity_NN)
+        rows = []
+        for query, pool_K in enumerate(retrieved_NN[:, :k].tolist()):
+            itself = [query] * len(pool_K)
+            rows.append(
+                self._match_logits(*((itself, pool_K) if finds_images else (pool_K, itself)))
+            )
+            on_progress(query + 1)
+        return ScoredPools(retrieved_NN, similarity_NN, np.stack(rows))
+
+    @torch.inference_mode()
+    def _match_logits(self, texts: Sequence[int], images: Sequence[int]) -> Floats:
+        logits = []
+        for pairs in _batches(zip(texts, images, strict=True)):
+            text_numbers, image_numbers = zip(*pairs, strict=True)
+            ids, mask = self._padded([self._ids[number] for number in text_numbers])
+            tokens_PRD = self._tokens_NRD[list(image_numbers)]
+            logits.append(self._model.match_logits(ids, mask, tokens_PRD))
+        return torch.cat(logits).numpy()
+
+    def _pixels(self, gallery: Gallery) -> Iterable[NDArray[np.uint8]]:
+        size = self._model.config.image_size
+        for record, _ in gallery.pairs:
+            yield decode_image(record.image.read(), size)
+
+    def _image_tokens(self, pixels: Sequence[NDArray[np.uint8]]) -> Tensor:
+        tokens: Tensor = self._model.image_backbone(torch.from_numpy(np.stack(pixels)))
+        return tokens
+
+    def _padded(self, ids: Sequence[NDArray[np.int32]]) -> tuple[Tensor, Tensor]:
+        padded, mask = pad_texts(ids, max(map(len, ids)), self._pad_id)
+        return torch.from_numpy(padded), torch.from_numpy(mask)
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _BATCH_SIZE)):
+        yield batch

@@ -1,0 +1,64 @@
+"""From scores to orders, and from orders to ranks.
+
+Every order is a full one and the same at every run: reranking reorders the pool and leaves the rest
+behind it in the bi-encoder's order, where the papers' code drops it; ties go to the better
+similarity, then to the item that comes first. So R@m for m up to k is the paper's, and median rank,
+MRR and a k below 10 are defined as well.
+
+Shapes: Q queries, N items, K pool.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Order = NDArray[np.int64]
+Scores = NDArray[np.floating[Any]]
+
+
+def retrieve_order(similarity_QN: Scores) -> Order:
+    """Returns int64 [Q, N]: each query's items, the most similar first.
+
+    Raises ValueError if a similarity is NaN: it has no place in any order.
+    """
+    return _descending(similarity_QN)
+
+
+def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:
+    """Returns int64 [Q, N]: the first K of each row by their scores, then the rest as they were.
+
+    scores_QK[q, j] is the score of item retrieved_QN[q, j] (methods 4). Raises ValueError if a
+    score is NaN, or for more scores than items.
+    """
+    pool_size = scores_QK.shape[1]
+    if pool_size > retrieved_QN.shape[1]:
+        raise ValueError(f"{pool_size} scores a query for {retrieved_QN.shape[1]} items")
+    pool_QK, rest = retrieved_QN[:, :pool_size], retrieved_QN[:, pool_size:]
+    reordered_QK = np.take_along_axis(pool_QK, _descending(scores_QK), axis=1)
+    return np.concatenate([reordered_QK, rest], axis=1)
+
+
+def first_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> list[int]:
+    """Returns where each query's best-placed answer stands, from 1.
+
+    Raises ValueError naming a query that has no answer in its order.
+
+    >>> first_answer_ranks(np.array([[2, 0, 1]]), [{0, 1}])
+    [2]
+    """
+    ranks = []
+    for number, (order_N, wanted) in enumerate(zip(order_QN, answers, strict=True)):
+        places = np.flatnonzero(np.isin(order_N, list(wanted)))
+        if not len(places):
+            raise ValueError(f"query {number} has no answer among the items")
+        ranks.append(int(places[0]) + 1)
+    return ranks
+
+
+def _descending(scores: Scores) -> Order:
+    if np.isnan(scores).any():
+        raise ValueError("a score is NaN")
+    # Stable, so that equal scores keep the order that they come in.
+    return np.argsort(-scores, axis=1, kind="stable")

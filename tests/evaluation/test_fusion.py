@@ -1,0 +1,65 @@
+"""Fusion by hand, and beside each what the authors' code or first version would give."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tandem.evaluation.fusion import Scores, add, norm_add
+
+# One query's pool of three, one similarity below zero.
+SIMILARITY = np.array([[0.6, 0.2, -0.2]])
+PROBABILITY = np.array([[0.1, 0.9, 0.5]])
+
+
+def test_add_by_hand() -> None:
+    """.25 of the similarity and .75 of the probability: .15 + .075, .05 + .675, -.05 + .375."""
+    assert_allclose(add(SIMILARITY, PROBABILITY, 0.25), [[0.225, 0.725, 0.325]])
+
+
+def test_norm_add_by_hand() -> None:
+    """Similarities spread to 1, .5, 0 and probabilities to 0, 1, .5; then .25 and .75 of them."""
+    assert_allclose(norm_add(SIMILARITY, PROBABILITY, 0.25), [[0.25, 0.875, 0.375]])
+
+
+def test_norm_add_as_the_first_version_prints_it_is_another_number() -> None:
+    """(e - |min|) / (max - min) makes .5, 0, -.5 of the similarities."""
+    printed = (SIMILARITY - 0.2) / 0.8
+    assert_allclose(printed, [[0.5, 0.0, -0.5]])
+
+    assert not np.allclose(
+        0.25 * printed + 0.75 * np.array([[0, 1, 0.5]]), norm_add(SIMILARITY, PROBABILITY, 0.25)
+    )
+
+
+def test_every_query_is_normalised_within_its_own_pool() -> None:
+    """The authors' code leaves four fifths of the text queries as they were (methods 5.2)."""
+    twice = norm_add(np.vstack([SIMILARITY, SIMILARITY - 5]), np.vstack([PROBABILITY] * 2), 0.5)
+
+    assert_allclose(twice[0], twice[1])
+
+
+@pytest.mark.parametrize("fuse", [add, norm_add])
+def test_the_ends_of_the_weight_are_the_two_orders(
+    fuse: Callable[[Scores, Scores, float], Scores],
+) -> None:
+    """0 is plain reranking, 1 is plain retrieval."""
+    assert np.argsort(-fuse(SIMILARITY, PROBABILITY, 0.0)).tolist() == [[1, 2, 0]]
+    assert np.argsort(-fuse(SIMILARITY, PROBABILITY, 1.0)).tolist() == [[0, 1, 2]]
+
+
+def test_a_pool_of_equals_gets_the_middle() -> None:
+    """0/0 is defined: neither NaN nor a warning."""
+    flat = np.full((1, 3), 0.7)
+
+    assert_allclose(norm_add(flat, PROBABILITY, 0.5), [[0.25, 0.75, 0.5]])
+    assert_allclose(norm_add(SIMILARITY[:, :1], PROBABILITY[:, :1], 0.5), [[0.5]])
+
+
+def test_what_cannot_be_fused_is_refused() -> None:
+    """By name."""
+    with pytest.raises(ValueError, match="cannot be one"):
+        add(SIMILARITY, PROBABILITY[:, :2], 0.5)
+    with pytest.raises(ValueError, match=r"the weight is 1\.5"):
+        norm_add(SIMILARITY, PROBABILITY, 1.5)

@@ -1,0 +1,144 @@
+"""A gallery scored without a server: against the model asked pair by pair."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from tandem.content import Modality
+from tandem.corpus.nouns import LANGUAGES
+from tandem.corpus.scenes import scene_records
+from tandem.evaluation.fusion import add, norm_add
+from tandem.evaluation.gallery import Gallery, make_gallery
+from tandem.evaluation.metrics import recall_at
+from tandem.evaluation.offline import Fusion, OfflineGallery
+from tandem.evaluation.ranking import first_answer_ranks
+from tandem.model_io.image import decode_image
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+SCENE_COUNT = 12
+DIRECTIONS = [Modality.IMAGE, Modality.TEXT]
+ANSWERS = [{number} for number in range(SCENE_COUNT)]
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Gallery:
+    """Three families, in three languages."""
+    return make_gallery(scene_records("test", 3, SCENE_COUNT), LANGUAGES)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, gallery: Gallery) -> Checkpoint:
+    """An untrained model that knows these captions' words."""
+    folder = tmp_path_factory.mktemp("offline")
+    save_tiny_checkpoint(folder, texts=tuple(caption.text for _, caption in gallery.pairs))
+    return load_checkpoint(folder)
+
+
+@pytest.fixture(scope="module")
+def offline(checkpoint: Checkpoint, gallery: Gallery) -> OfflineGallery:
+    """The gallery, encoded."""
+    return OfflineGallery(checkpoint, gallery)
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_scores_are_the_models_own(
+    offline: OfflineGallery, checkpoint: Checkpoint, gallery: Gallery, target: Modality
+) -> None:
+    """Each similarity and logit as the model gives it for one pair alone, without padding."""
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    cls_id = tokenizer.get_vocab()["[CLS]"]
+
+    pools = offline.score(target, SCENE_COUNT)
+
+    with torch.inference_mode():
+        for query, item in [(0, 0), (0, 5), (7, 2), (11, 11)]:
+            text, image = (query, item) if target is Modality.IMAGE else (item, query)
+            ids = torch.tensor([tokenizer.encode(gallery.pairs[text][1].text).ids])
+            mask = torch.ones_like(ids)
+            pixels = decode_image(gallery.pairs[image][0].image.read(), 112)
+            tokens = model.image_backbone(torch.from_numpy(pixels.copy())[None])
+            cosine = model.embed_texts(ids, mask) @ model.embed_images(tokens, cls_id).T
+            logit = model.match_logits(ids, mask, tokens)
+            place = pools.retrieved[query].tolist().index(item)
+            assert_allclose(pools.similarity[query, item], cosine.item(), atol=1e-5)
+            assert_allclose(pools.logits[query, place], logit.item(), atol=1e-4)
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_a_smaller_pool_is_the_start_of_a_larger(offline: OfflineGallery, target: Modality) -> None:
+    """So one pass over the largest k gives the sweep."""
+    large, small = offline.score(target, 10), offline.score(target, 4)
+
+    assert (large.reranked(4) == small.reranked(4)).all()
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_a_pool_of_the_gallery_is_the_cross_encoder_on_all_pairs(
+    offline: OfflineGallery, target: Modality
+) -> None:
+    """The grid of all logits, sorted, in the pool's own places."""
+    pools = offline.score(target, SCENE_COUNT)
+    grid = np.empty_like(pools.logits)
+    np.put_along_axis(grid, pools.retrieved, pools.logits, axis=1)
+
+    order = pools.reranked(SCENE_COUNT)
+
+    assert (order == np.argsort(-grid, axis=1)).all()
+    assert (order != pools.retrieved).any()  # or the model shows nothing
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+@pytest.mark.parametrize("k", [3, 5])
+def test_recall_at_the_size_of_the_pool_is_the_bi_encoders(
+    offline: OfflineGallery, target: Modality, k: int
+) -> None:
+    """Reordering changes no membership; fusing neither (methods 4)."""
+    pools = offline.score(target, k)
+    of_be = recall_at(first_answer_ranks(pools.retrieved, ANSWERS), k)
+
+    assert recall_at(first_answer_ranks(pools.reranked(k), ANSWERS), k) == of_be
+    assert recall_at(first_answer_ranks(pools.fused(k, add, 0.5), ANSWERS), k) == of_be
+
+
+@pytest.mark.parametrize("fuse", [add, norm_add])
+def test_the_ends_of_fusion_are_retrieval_and_reranking(
+    offline: OfflineGallery, fuse: Fusion
+) -> None:
+    """Weight 1 keeps the bi-encoder's order, 0 gives the cross-encoder's."""
+    pools = offline.score(Modality.IMAGE, 6)
+
+    assert (pools.fused(6, fuse, 1.0) == pools.retrieved).all()
+    assert (pools.fused(6, fuse, 0.0) == pools.reranked(6)).all()
+
+
+def test_progress_counts_the_queries(offline: OfflineGallery) -> None:
+    """Up to all of them."""
+    seen: list[int] = []
+
+    offline.score(Modality.TEXT, 2, seen.append)
+
+    assert seen == list(range(1, SCENE_COUNT + 1))
+
+
+def test_another_checkpoint_can_retrieve(
+    offline: OfflineGallery, gallery: Gallery, tmp_path: Path
+) -> None:
+    """Sep+Coop: its pools and similarities, the first one's logits."""
+    save_tiny_checkpoint(
+        tmp_path, seed=9, texts=tuple(caption.text for _, caption in gallery.pairs)
+    )
+    other = OfflineGallery(load_checkpoint(tmp_path), gallery)
+    its_own, theirs = (each.score(Modality.IMAGE, SCENE_COUNT) for each in (offline, other))
+
+    both = offline.score(Modality.IMAGE, SCENE_COUNT, retriever=other)
+
+    assert (both.retrieved == theirs.retrieved).all()
+    assert (both.retrieved != its_own.retrieved).any()
+    assert (both.similarity == theirs.similarity).all()
+    of_query = dict(zip(its_own.retrieved[3].tolist(), its_own.logits[3].tolist(), strict=True))
+    expected = [of_query[item] for item in both.retrieved[3].tolist()]
+    assert_allclose(both.logits[3], expected, atol=1e-5)

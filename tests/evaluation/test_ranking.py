@@ -1,0 +1,108 @@
+"""Orders and ranks, worked by hand and against plain sorting."""
+
+import doctest
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tandem.evaluation import ranking
+from tandem.evaluation.metrics import recall_at
+from tandem.evaluation.ranking import first_answer_ranks, rerank_order, retrieve_order
+
+# Few values, so that ties come up.
+SCORES = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
+TABLES = st.tuples(st.integers(1, 4), st.integers(1, 12)).flatmap(
+    lambda shape: st.tuples(
+        arrays(np.float64, shape, elements=SCORES), arrays(np.float64, shape, elements=SCORES)
+    )
+)
+
+
+def test_doctests() -> None:
+    """The examples in the docstrings are true."""
+    result = doctest.testmod(ranking)
+
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_the_most_similar_comes_first_and_ties_keep_their_order() -> None:
+    """Items 1 and 3 are equal: 1 comes first."""
+    assert retrieve_order(np.array([[0.1, 0.7, 0.9, 0.7]])).tolist() == [[2, 1, 3, 0]]
+
+
+def test_the_pool_is_reordered_and_the_rest_follows() -> None:
+    """Of 3, 0, 2 | 1 the scores 1, 5, 5 make 0, 2, 3; the one outside the pool stays last.
+
+    The paper's code drops it, so that an answer there has no rank.
+    """
+    retrieved = np.array([[3, 0, 2, 1]])
+
+    order = rerank_order(retrieved, np.array([[1.0, 5.0, 5.0]]))
+
+    assert order.tolist() == [[0, 2, 3, 1]]
+    assert first_answer_ranks(order, [{1}]) == [4]
+
+
+def test_reranking_by_the_smallest_first_is_another_order() -> None:
+    """A convenience class of the authors' sorts so (methods 4); the numbers tell it apart."""
+    retrieved = np.array([[0, 1, 2]])
+    logits = np.array([[0.5, 2.0, -1.0]])
+
+    assert rerank_order(retrieved, logits).tolist() == [[1, 0, 2]]
+    assert rerank_order(retrieved, -logits).tolist() == [[2, 0, 1]]
+
+
+@given(TABLES, st.integers(1, 12))
+def test_reranking_never_changes_who_is_in_the_pool(
+    tables: tuple[np.ndarray, np.ndarray], k: int
+) -> None:
+    """So R@k of a pool of k is the bi-encoder's, exactly; each order holds every item once."""
+    similarity, logits = tables
+    retrieved = retrieve_order(similarity)
+    pool = retrieved[:, :k]
+
+    order = rerank_order(retrieved, np.take_along_axis(logits, pool, axis=1))
+
+    assert (np.sort(order, axis=1) == np.arange(similarity.shape[1])).all()
+    assert (np.sort(order[:, :k], axis=1) == np.sort(pool, axis=1)).all()
+    answers = [{0}] * len(similarity)
+    of_be, of_coop = (
+        recall_at(first_answer_ranks(each, answers), k) for each in (retrieved, order)
+    )
+    assert of_be == of_coop
+
+
+@given(TABLES)
+def test_a_pool_of_everything_is_the_cross_encoder_on_all_pairs(
+    tables: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Ties go to the better similarity, then to the first: as plain sorting by all three does."""
+    similarity, logits = tables
+    retrieved = retrieve_order(similarity)
+
+    order = rerank_order(retrieved, np.take_along_axis(logits, retrieved, axis=1))
+
+    for query, row in enumerate(order):
+        key = [(-logits[query, n], -similarity[query, n], n) for n in range(len(row))]
+        assert row.tolist() == sorted(range(len(row)), key=key.__getitem__)
+
+
+def test_what_has_no_order_is_refused() -> None:
+    """By name, before it makes a number that looks like any other."""
+    with pytest.raises(ValueError, match="NaN"):
+        retrieve_order(np.array([[0.0, np.nan]]))
+    with pytest.raises(ValueError, match="NaN"):
+        rerank_order(np.array([[0, 1]]), np.array([[np.nan, 0.0]]))
+    with pytest.raises(ValueError, match="3 scores a query for 2 items"):
+        rerank_order(np.array([[0, 1]]), np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="query 1 has no answer"):
+        first_answer_ranks(np.array([[0, 1], [1, 0]]), [{0}, {7}])
+
+
+def test_the_best_placed_of_several_answers_counts() -> None:
+    """An image has several captions; with the worst placed, the rank would be 3."""
+    assert first_answer_ranks(np.array([[4, 0, 2, 1]]), [{2, 0}]) == [2]

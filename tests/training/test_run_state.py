@@ -1,0 +1,182 @@
+"""A run that is killed goes on to the same weights."""
+
+import doctest
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.training import run_state
+from tandem.training import train as train_module
+from tandem.training.recipes import tiny
+from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
+from tandem.training.train import train
+
+KILL_COUNT = 20
+# Long enough in both stages to be stopped in either.
+RECIPE = replace(
+    tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
+)
+ENCODER_ONLY = replace(RECIPE, backbone_step_count=1)
+
+
+class Stopped(Exception):
+    """Raised in the middle of a run."""
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """A fresh seed each run, printed with the failure; TANDEM_CRASH_SEED repeats it."""
+    seed = int(os.environ.get("TANDEM_CRASH_SEED", random.SystemRandom().randrange(2**32)))
+    print(f"repeat with TANDEM_CRASH_SEED={seed}")
+    return random.Random(seed)
+
+
+# A process of its own, as a user's run is. It says when it begins, so that kills hit the run.
+RUN = """
+import sys, torch
+from pathlib import Path
+from tandem.training.train import train
+from tests.training.test_run_state import RECIPE
+torch.set_num_threads(1)
+print("begins", flush=True)
+train(RECIPE, Path(sys.argv[1]), lambda *_: None, resume=True, state_every_step_count=1)
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """Returns a run that has begun, going on where the folder's run stopped."""
+    child = subprocess.Popen([sys.executable, "-c", RUN, str(folder)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begins\n"
+    return child
+
+
+def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
+    """Returns whether the run came to its end within so long."""
+    try:
+        return child.wait(seconds) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def stop_after(round_count: int, folder: Path) -> None:
+    """Trains until a round of the encoder, then leaves as a crash would."""
+
+    def progress(stage: str, step: int, *_: object) -> None:
+        if stage == "encoder" and step == round_count:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train(ENCODER_ONLY, folder, progress, state_every_step_count=5)
+
+
+def weights(folder: Path) -> str:
+    """Returns what names the checkpoint's weights."""
+    return load_checkpoint(folder).weights_sha256
+
+
+def test_doctests() -> None:
+    """The examples in the docstrings are true."""
+    result = doctest.testmod(run_state)
+
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.timeout(300)
+def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
+    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights."""
+    start_time = time.monotonic()
+    with start(tmp_path / "whole") as child:
+        assert has_ended(child, None)
+    whole_seconds = time.monotonic() - start_time
+    expected = weights(tmp_path / "whole")
+    kill_count, finished_count, stages = 0, 0, set()
+    while kill_count < KILL_COUNT or finished_count == 0:
+        folder = tmp_path / f"killed-{finished_count}"
+        seconds = rng.uniform(0, whole_seconds) if kill_count < KILL_COUNT else None
+        with start(folder) as child:
+            is_whole = has_ended(child, seconds)
+            child.kill()
+        if is_whole:
+            assert weights(folder) == expected
+            assert not (folder / FILE_NAME).exists()
+            finished_count += 1
+        else:
+            kill_count += 1
+            if state := RunStateFile(folder, RECIPE).load():
+                stages.add(state.stage)
+    assert stages  # some kill came after a state was written
+    print(f"{kill_count} kills, seen in {sorted(stages)}; {finished_count} runs ended")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(ENCODER_ONLY, folder, lambda *_: None)
+    return weights(folder)
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        None,
+        (torch.nn.Module, "load_state_dict"),
+        (torch.optim.AdamW, "load_state_dict"),
+        (torch.optim.lr_scheduler.LambdaLR, "load_state_dict"),
+        (train_module, "restore_batch_rng"),
+    ],
+)
+def test_whatever_a_resumed_run_forgets_changes_its_weights(
+    tmp_path: Path,
+    whole: str,
+    monkeypatch: pytest.MonkeyPatch,
+    forgotten: tuple[object, str] | None,
+) -> None:
+    """Positive controls of the test above: nothing that the state holds is idle."""
+    stop_after(10, tmp_path)
+
+    with monkeypatch.context() as patch:
+        if forgotten:
+            patch.setattr(*forgotten, lambda *_: None)
+        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+
+    assert (weights(tmp_path) == whole) is (forgotten is None)
+
+
+def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
+    """The state that lies there is not looked at."""
+    stop_after(10, tmp_path)
+    (tmp_path / FILE_NAME).write_bytes(b"not a state")
+
+    train(ENCODER_ONLY, tmp_path, lambda *_: None)
+
+    assert weights(tmp_path) == whole
+
+
+def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
+    """Naming what differs; the state stays."""
+    stop_after(10, tmp_path)
+
+    with pytest.raises(RunStateInvalid, match="another recipe: margin differ"):
+        train(replace(ENCODER_ONLY, margin=0.3), tmp_path, lambda *_: None, resume=True)
+
+    assert (tmp_path / FILE_NAME).exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a state", b"PK\x03\x04 cut"])
+def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes) -> None:
+    """Naming the file and what to do."""
+    (tmp_path / FILE_NAME).write_bytes(damage)
+
+    with pytest.raises(RunStateInvalid, match=r"run_state\.pt is damaged.*delete it"):
+        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
