@@ -78,9 +78,9 @@ def _joint_encoder(manifest: Manifest) -> ModelConfig:
         TensorSpec("OUTPUT__1", "TYPE_FP32", (1,)),
     )
     rows = manifest.image_token_count
-    lengths: list[tuple[int, int]] = []
+    lengths = [(1, rows)]  # an image alone
     for text_length in manifest.text_length_buckets:
-        lengths += [(text_length, 1), (text_length, rows)]  # a text alone; a pair or an image
+        lengths += [(text_length, 1), (text_length, rows)]  # a text alone; a pair
     warm_ups = tuple(
         WarmUp(batch_size, _joint_dims(text_length, image_length, manifest.token_width))
         for text_length, image_length in lengths

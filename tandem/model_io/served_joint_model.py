@@ -62,14 +62,13 @@ class ServedJointModel:
     ) -> NDArray[np.float32]:
         """Returns float32 [n, d], of unit length, for image tokens [n, R, D].
 
-        The text side is [CLS] alone, without [SEP], as in training; padded, so that an image has
-        the shape of a pair and batches with pairs.
+        The text side is [CLS] alone, without [SEP], as in training.
         """
-        cls_alone = np.array([self.manifest.cls_id], dtype=np.int32)
 
         async def run(rows: slice) -> NDArray[Any]:
             chunk = tokens[rows]
-            ids, mask = self._padded([cls_alone] * len(chunk))
+            ids = np.full((len(chunk), 1), self.manifest.cls_id, dtype=np.int64)
+            mask = np.ones_like(ids)
             present = np.ones(chunk.shape[:2], dtype=np.int64)
             return await self._encode(ids, mask, chunk, present, self._embedding, timeout_seconds)
 

@@ -32,7 +32,7 @@ def served_shapes(name: str, *, width: int) -> list[Shapes]:
     """Returns the shapes that ServedJointModel sends: texts alone, images alone, pairs."""
     if name == IMAGE_BACKBONE:
         return [{"pixels": (112, 112, 3)}]
-    lengths = [(text, image) for text in (16, 32, 64) for image in (1, 49)]
+    lengths = [(1, 49), *((text, image) for text in (16, 32, 64) for image in (1, 49))]
     return [
         {
             "input_ids": (text,),
