@@ -69,7 +69,9 @@ class RunStateFile:
             recipe, state = content["recipe"], RunState(**content["state"])
         except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError, TypeError) as error:
             raise RunStateInvalid(
-                f"{self._path} is damaged or of another version ({error}); delete it to start anew"
+                # Not torch's own words, which advise to load the file unsafely.
+                f"{self._path} is damaged or of another version ({type(error).__name__}); "
+                "delete it to start anew"
             ) from error
         if recipe != self._recipe.to_dict():
             differing = [

@@ -87,9 +87,9 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     )
 
     assert "text→image" in output
-    assert "image → text" in output
+    assert "image→text" in output
     assert output.count("BE + CE") == 2
-    assert "(95 %)" in output
+    assert "95 % CI" in output
 
 
 def test_up_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:

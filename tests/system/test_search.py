@@ -26,16 +26,21 @@ def test_a_text_finds_pictures(client: Client, scenes_index: str, records: list[
     _check_coherent(result)
 
 
-def test_a_picture_finds_texts(client: Client, scenes_index: str, records: list[Record]) -> None:
-    """The other direction, reranked too."""
-    record = records[4]
+def test_pictures_find_their_texts(
+    client: Client, scenes_index: str, records: list[Record]
+) -> None:
+    """The other direction, reranked too: one of its own captions comes first for most pictures.
 
-    result = client.search(record.image.read(), index_id=scenes_index, content_included=True)
+    By chance it would for one in sixty, and for one in four that finds the family and no more.
+    """
+    found = 0
+    for record in records[::3]:
+        result = client.search(record.image.read(), index_id=scenes_index, content_included=True)
+        found += result.items[0].item_id in {caption.caption_id for caption in record.captions}
+        assert all(isinstance(item.content, TextContent) for item in result.items)
+        _check_coherent(result)
 
-    families = [item.item_id.split("-en-")[0].rpartition("-")[0] for item in result.items[:6]]
-    assert families.count(record.family) >= 4
-    assert all(isinstance(item.content, TextContent) for item in result.items)
-    _check_coherent(result)
+    assert found > len(records[::3]) / 2
 
 
 def test_the_tail_keeps_retrieval_order(client: Client, scenes_index: str) -> None:
