@@ -55,20 +55,23 @@ def evaluate(
         Path | None, typer.Option(help="with --checkpoint: another one, whose BE retrieves for it")
     ] = None,
     k: Annotated[
-        list[int] | None, typer.Option(help="with --checkpoint: pool sizes to rerank")
+        list[int] | None, typer.Option(min=1, help="with --checkpoint: pool sizes to rerank")
     ] = None,
 ) -> None:
     """Ingests a gallery of whole families into an index of its own and measures R@1, 5, 10.
 
-    Each picture comes with one caption; families take turns through the languages.
+    Each picture comes with one caption; families take turns through the languages. With
+    --checkpoint nothing is ingested, and all of the gallery asks.
     """
+    if checkpoint is None and (k is not None or retriever is not None):
+        raise typer.BadParameter("--k and --retriever need --checkpoint; a server has its own")
+    if checkpoint is not None and query_count is not None:
+        raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
     gallery = make_gallery(open_corpus(corpus, split, seed, gallery_count), LANGUAGES)
     title = f"{corpus} {split}, gallery of {len(gallery.pairs):,}, seed {seed}"
     if checkpoint is not None:
         print_rows(_offline_rows(checkpoint, retriever, gallery, k or [POOL_K]), title)
         return
-    if k is not None or retriever is not None:
-        raise typer.BadParameter("--k and --retriever need --checkpoint; a server has its own")
     index_id = f"evaluation-{split.replace('_', '-')}-{seed}-{len(gallery.pairs)}"
     with Client(address) as client:
         total = 2 * len(gallery.pairs)
@@ -85,14 +88,12 @@ async def _measure(
     count = len(gallery.pairs) if query_count is None else query_count
     # Spread over the gallery, so that fewer queries are still of every language.
     step = max(1, len(gallery.pairs) // count)
-    directions = {
-        "text→image": list(gallery.text_queries())[::step][:count],
-        "image→text": list(gallery.image_queries())[::step][:count],
-    }
+    queries_for = {Modality.IMAGE: gallery.text_queries, Modality.TEXT: gallery.image_queries}
     reports = {}
     async with AsyncClient(address, timeout_seconds=60.0) as client:
         with progress_bar("queries") as bar:
-            for name, queries in directions.items():
+            for name, target in DIRECTIONS.items():
+                queries = list(queries_for[target]())[::step][:count]
                 task = bar.add_task(name, total=len(queries), rate=0.0)
                 start_time = time.monotonic()
                 done = 0

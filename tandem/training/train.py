@@ -52,7 +52,6 @@ from tandem.training.scene_labels import class_count
 Progress = Callable[[str, int, int, str], None]
 
 _WARM_UP_STEP_COUNT = 100
-IMAGE_SIZE = 112
 _TOKENIZER_FAMILY_COUNT = 2_000
 # Far from any that pools and demos count up from, so that the dev scenes are nobody else's.
 _DEV_FAMILY_START = 1_000_000
@@ -89,7 +88,7 @@ def train(
             head_count=recipe.head_count,
         )
     )
-    _train_backbone(model.image_backbone, run)
+    _train_backbone(model.image_backbone, model.config.image_size, run)
     pool = ScenePool(
         train_families,
         _image_tokens(model.image_backbone, train_families, progress, "image tokens"),
@@ -176,7 +175,7 @@ def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> 
     return train_tokenizer(texts, recipe.vocabulary_size)
 
 
-def _train_backbone(backbone: ImageBackbone, run: _Run) -> None:
+def _train_backbone(backbone: ImageBackbone, image_size: int, run: _Run) -> None:
     """Labelling drawings, then frozen: what follows never pays for a convolution again."""
     recipe, step_count = run.recipe, run.recipe.backbone_step_count
     head = nn.Linear(recipe.width, class_count())
@@ -194,7 +193,7 @@ def _train_backbone(backbone: ImageBackbone, run: _Run) -> None:
         _restore(state, modules, optimiser, schedule)
         done = state.step
     batches = labelled_pixels(
-        recipe.seed, recipe.backbone_batch_size, step_count, IMAGE_SIZE, start=done
+        recipe.seed, recipe.backbone_batch_size, step_count, image_size, start=done
     )
     for step, (pixels_BHWC, classes_BR) in enumerate(batches, start=done + 1):
         with torch.autocast("cpu", torch.bfloat16):
