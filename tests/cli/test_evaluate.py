@@ -10,15 +10,25 @@ from tandem.corpus.scenes import scene_records
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model that knows the words of the gallery below."""
-    folder = tmp_path_factory.mktemp("checkpoint")
+def untrained(folder: Path, seed: int) -> Path:
+    """Writes an untrained model that knows the words of the gallery below."""
     captions = (
         caption.text for record in scene_records("test", 1, 8) for caption in record.captions
     )
-    save_tiny_checkpoint(folder, texts=tuple(captions))
+    save_tiny_checkpoint(folder, seed=seed, texts=tuple(captions))
     return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One model."""
+    return untrained(tmp_path_factory.mktemp("checkpoint"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that retrieves in another order, as the test of it shows."""
+    return untrained(tmp_path_factory.mktemp("other"), seed=7)
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -36,12 +46,32 @@ def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     assert output.index("BE + CE 2 ") < output.index("BE + CE 8 ")
 
 
-def test_another_checkpoint_may_retrieve(checkpoint: Path) -> None:
-    """Sep+Coop from two folders."""
-    status, output = run("--checkpoint", str(checkpoint), "--retriever", str(checkpoint))
+def test_a_pool_size_gives_the_same_row_beside_a_smaller_one(checkpoint: Path) -> None:
+    """The largest decides how much is scored."""
+    _, alone = run("--checkpoint", str(checkpoint), "--k", "8")
+    _, beside = run("--checkpoint", str(checkpoint), "--k", "2", "--k", "8")
 
-    assert status == 0, output
-    assert output.count("BE + CE 20") == 2
+    assert rows(alone, "BE + CE 8") == rows(beside, "BE + CE 8")
+    assert rows(beside, "BE + CE 8") != rows(beside, "BE + CE 2")
+
+
+def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:
+    """Sep+Coop from two folders: the other's retrieval, reranked by this one."""
+    _, its_own = run("--checkpoint", str(checkpoint))
+    _, theirs = run("--checkpoint", str(other))
+
+    status, both = run("--checkpoint", str(checkpoint), "--retriever", str(other))
+
+    assert status == 0, both
+    assert rows(both, "BE  ") == rows(theirs, "BE  ")
+    assert rows(both, "BE  ") != rows(its_own, "BE  ")
+    # A pool of everything is the cross-encoder's order, whoever retrieved.
+    assert rows(both, "BE + CE 20") == rows(its_own, "BE + CE 20")
+
+
+def rows(output: str, order_by: str) -> list[str]:
+    """Returns the numbers of both directions' rows of that order."""
+    return [line.partition(order_by)[2].strip() for line in output.splitlines() if order_by in line]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_reranking_never_changes_who_is_in_the_pool(
 
     assert (np.sort(order, axis=1) == np.arange(similarity.shape[1])).all()
     assert (np.sort(order[:, :k], axis=1) == np.sort(pool, axis=1)).all()
+    assert (order[:, k:] == retrieved[:, k:]).all()
     answers = [{0}] * len(similarity)
     of_be, of_coop = (
         recall_at(first_answer_ranks(each, answers), k) for each in (retrieved, order)
