@@ -27,7 +27,7 @@ from tandem.model_io.manifest import JOINT_ENCODER, Manifest, config_file
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_if_stale
+from tandem.modeling.fresh_export import export_if_stale
 
 K = 20
 CLIENT_COUNTS = (1, 4, 16)

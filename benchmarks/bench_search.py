@@ -40,7 +40,7 @@ from tandem.model_io.manifest import (
 )
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_if_stale
+from tandem.modeling.fresh_export import export_if_stale
 
 K = 20
 THREAD_COUNT = 2
@@ -167,6 +167,7 @@ def run(scene_count: int, query_count: int) -> dict[str, object]:
         "threads": THREAD_COUNT,
         "cores": os.cpu_count(),
         "model": manifest.fingerprint[:12],
+        "precision": manifest.precision,
         "same_answers_of_20": agreement,
     }
     for clients in CLIENT_COUNTS:

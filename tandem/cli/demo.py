@@ -22,7 +22,7 @@ from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_if_stale
+from tandem.modeling.fresh_export import export_if_stale
 
 _INDEX = "scenes"
 _SCENE_COUNT = 2_000

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.metrics import Recall, recall_at
 from tandem.evaluation.ranking import Order, first_answer_ranks
 from tandem.evaluation.served import POOL_K, RECALL_AT, DirectionReport, answer_ranks, report
+from tandem.model_io.precision import Precision
 
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
 
@@ -57,20 +58,27 @@ def evaluate(
     k: Annotated[
         list[int] | None, typer.Option(min=1, help="with --checkpoint: pool sizes to rerank")
     ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="with --checkpoint: to compute in; unset is fp32")
+    ] = None,
 ) -> None:
     """Ingests a gallery of whole families into an index of its own and measures R@1, 5, 10.
 
     Each picture comes with one caption; families take turns through the languages. With
     --checkpoint nothing is ingested, and all of the gallery asks.
     """
-    if checkpoint is None and (k is not None or retriever is not None):
-        raise typer.BadParameter("--k and --retriever need --checkpoint; a server has its own")
+    if checkpoint is None and (k or retriever or precision):
+        raise typer.BadParameter(
+            "--k, --retriever and --precision need --checkpoint; a server has its own"
+        )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
     gallery = make_gallery(open_corpus(corpus, split, seed, gallery_count), LANGUAGES)
     title = f"{corpus} {split}, gallery of {len(gallery.pairs):,}, seed {seed}"
     if checkpoint is not None:
-        print_rows(_offline_rows(checkpoint, retriever, gallery, k or [POOL_K]), title)
+        folders = [checkpoint, retriever] if retriever else [checkpoint]
+        chosen = precision or Precision.FP32
+        print_rows(_offline_rows(folders, chosen, gallery, k or [POOL_K]), f"{title}, {chosen}")
         return
     index_id = f"evaluation-{split.replace('_', '-')}-{seed}-{len(gallery.pairs)}"
     with Client(address) as client:
@@ -116,11 +124,13 @@ def _served_rows(reports: dict[str, DirectionReport]) -> Iterator[Row]:
 
 
 def _offline_rows(
-    folder: Path, retriever_folder: Path | None, gallery: Gallery, pool_sizes: Sequence[int]
+    folders: Sequence[Path], precision: Precision, gallery: Gallery, pool_sizes: Sequence[int]
 ) -> Iterator[Row]:
+    """`folders` are one checkpoint, or two of which the second retrieves for the first."""
     # Imported here: torch takes seconds, and nothing of the served path needs it.
     from tandem.evaluation.offline import OfflineGallery
     from tandem.modeling.checkpoint import load_checkpoint
+    from tandem.modeling.lowered import lowered
 
     count = len(gallery.pairs)
     answers = [{number} for number in range(count)]
@@ -130,10 +140,14 @@ def _offline_rows(
         return tuple(recall_at(ranks, k) for k in RECALL_AT)
 
     with progress_bar("queries") as bar:
-        offline = OfflineGallery(load_checkpoint(folder), gallery)
-        retriever = (
-            OfflineGallery(load_checkpoint(retriever_folder), gallery) if retriever_folder else None
+        offline, *rest = (
+            OfflineGallery(
+                replace(loaded, model=lowered(loaded.model, precision)),
+                gallery,
+            )
+            for loaded in map(load_checkpoint, folders)
         )
+        retriever = rest[0] if rest else None
         for name, target in DIRECTIONS.items():
             task = bar.add_task(name, total=count, rate=0.0)
             start_time = time.monotonic()

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tandem.cli.console import out
+from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_model
 
 app = typer.Typer(help="Makes the models that Triton loads.", no_args_is_help=True)
 
@@ -25,7 +25,15 @@ def export(
     repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
         "model_repository"
     ),
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="of the matrix products; unset takes bf16 where this CPU has it"),
+    ] = None,
 ) -> None:
     """Exports a checkpoint to TorchScript with config.pbtxt and manifest.json."""
-    manifest = export_model(checkpoint or default_checkpoint(), repository)
+    # Here: torch takes seconds, which `tandem --help` need not wait.
+    from tandem.modeling.export import export_model
+
+    chosen = precision or native_precision()
+    manifest = export_model(checkpoint or default_checkpoint(), repository, chosen)
     out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")

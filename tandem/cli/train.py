@@ -9,7 +9,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tandem.cli.console import out
 from tandem.training.recipes import RECIPES, recipe_named
-from tandem.training.train import train as run_training
 
 
 def train(
@@ -19,6 +18,9 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
+    # Here: torch takes seconds, which no other command need wait.
+    from tandem.training.train import train as run_training
+
     chosen = recipe_named(recipe, seed)
     target = folder / recipe
     start_time = time.monotonic()

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from tandem.cli.console import errors, out
 from tandem.cli.stack import LocalStack, Ports, StackFailed
+from tandem.model_io.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_if_stale
+from tandem.modeling.fresh_export import export_if_stale
 
 DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
@@ -24,12 +25,16 @@ def up(
         Path | None, typer.Option(help="checkpoint to serve; the shipped one unless given")
     ] = None,
     shards: Annotated[int, typer.Option(help="index shards", min=1, max=8)] = 2,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="of the models; unset keeps an export's own, else takes this CPU's best"),
+    ] = None,
     free_ports: Annotated[
         bool, typer.Option("--free-ports", help="take any free ports, not the documented ones")
     ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
-    export_if_stale(checkpoint or default_checkpoint(), model_repository)
+    export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
     ports = Ports.free(shards) if free_ports else Ports.fixed(shards)
     # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
     stopping = threading.Event()

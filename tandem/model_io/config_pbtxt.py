@@ -5,9 +5,10 @@ file `1/model.pt`, inputs named as forward's arguments, outputs NAME__i.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.precision import Precision
 
 IMAGE_BATCH_SIZE = 64
 PAIR_BATCH_SIZE = 128
@@ -49,12 +50,14 @@ class ModelConfig:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     warm_ups: tuple[WarmUp, ...]
+    device_kind: str = "KIND_CPU"
 
 
 def joint_model_configs(manifest: Manifest) -> dict[str, str]:
     """Returns the text of config.pbtxt for each of the joint model's two models, by name."""
+    kind = "KIND_GPU" if manifest.precision == Precision.FP16 else "KIND_CPU"
     configs = (_image_backbone(manifest), _joint_encoder(manifest))
-    return {config.name: render(config) for config in configs}
+    return {config.name: render(replace(config, device_kind=kind)) for config in configs}
 
 
 def _image_backbone(manifest: Manifest) -> ModelConfig:
@@ -108,7 +111,7 @@ def render(config: ModelConfig) -> str:
         f"max_batch_size: {config.max_batch_size}",
         *(_tensor_block("input", spec) for spec in config.inputs),
         *(_tensor_block("output", spec) for spec in config.outputs),
-        f"instance_group [ {{ count: {_INSTANCE_COUNT}, kind: KIND_CPU }} ]",
+        f"instance_group [ {{ count: {_INSTANCE_COUNT}, kind: {config.device_kind} }} ]",
         "dynamic_batching {\n"
         f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
         "  default_queue_policy {\n"

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from tandem.modeling.config import JointConfig
-from tandem.modeling.joint_model import JointModel
-
-_WEIGHTS, _CONFIG, _TOKENIZER, _TRAINING = (
-    "model.safetensors",
-    "config.json",
-    "tokenizer.json",
-    "training.json",
+from tandem.modeling.checkpoint_files import (
+    CONFIG,
+    TOKENIZER,
+    TRAINING,
+    WEIGHTS,
+    CheckpointFiles,
 )
+from tandem.modeling.joint_model import JointModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +25,19 @@ class Checkpoint:
     """A trained model with its tokenizer, ready to run, in float32."""
 
     model: JointModel
-    tokenizer: Tokenizer
+    files: CheckpointFiles
     training: dict[str, Any]
     """The recipe, the scores and the versions that made it."""
-    weights_sha256: str
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own."""
+        return self.files.tokenizer
+
+    @property
+    def weights_sha256(self) -> str:
+        """Of the file of weights."""
+        return self.files.weights_sha256
 
 
 def save_checkpoint(
@@ -46,12 +53,12 @@ def save_checkpoint(
         name: tensor.half().contiguous() if tensor.is_floating_point() else tensor
         for name, tensor in model.state_dict().items()
     }
-    save_file(weights, folder / _WEIGHTS)
+    save_file(weights, folder / WEIGHTS)
     # safetensors keeps it to its owner, and services run as another user than trains.
-    (folder / _WEIGHTS).chmod(0o644)
-    _write_json(folder / _CONFIG, model.config.to_dict())
-    tokenizer.save(str(folder / _TOKENIZER))
-    _write_json(folder / _TRAINING, training)
+    (folder / WEIGHTS).chmod(0o644)
+    _write_json(folder / CONFIG, model.config.to_dict())
+    tokenizer.save(str(folder / TOKENIZER))
+    _write_json(folder / TRAINING, training)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -60,13 +67,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     Raises ValueError naming the folder if a file is missing or damaged, or the weights do not fit
     the shape.
     """
-    missing = [name for name in (_WEIGHTS, _CONFIG, _TOKENIZER) if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(f"{folder} is no checkpoint: it lacks {', '.join(missing)}")
+    files = CheckpointFiles.read(folder)
+    model = JointModel(files.config)
     try:
-        model = JointModel(JointConfig(**json.loads((folder / _CONFIG).read_text())))
-        weights = load_file(folder / _WEIGHTS)
-    except (SafetensorError, TypeError, ValueError) as error:
+        weights = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
         raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
     try:
         model.load_state_dict(
@@ -77,12 +82,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         )
     except RuntimeError as error:
         raise ValueError(f"{folder}: the weights do not fit config.json: {error}") from error
-    training_file = folder / _TRAINING
+    training_file = folder / TRAINING
     return Checkpoint(
         model.eval(),
-        Tokenizer.from_file(str(folder / _TOKENIZER)),
+        files,
         json.loads(training_file.read_text()) if training_file.is_file() else {},
-        sha256((folder / _WEIGHTS).read_bytes()).hexdigest(),
     )
 
 

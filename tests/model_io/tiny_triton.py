@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.precision import Precision
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
@@ -77,7 +78,7 @@ def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: P
     from tandem.modeling.export import export_model
 
     repository = tmp_path_factory.mktemp("tiny") / "model_repository"
-    export_model(tiny_checkpoint, repository)
+    export_model(tiny_checkpoint, repository, Precision.FP32)
     return repository
 
 

@@ -12,15 +12,14 @@ from torch import Tensor, nn
 
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import read_manifest
+from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import (
-    ExportMismatch,
-    _manifest,
-    export_if_stale,
-    export_model,
-)
+from tandem.modeling.export import ExportMismatch, export_model
+from tandem.modeling.export_manifest import export_manifest
 from tandem.modeling.joint_model import JointEncoder
+from tandem.modeling.lowered import lowered
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
@@ -44,7 +43,7 @@ def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export that no test changes."""
     folder = tmp_path_factory.mktemp("exported")
-    export_model(checkpoint, folder)
+    export_model(checkpoint, folder, Precision.FP32)
     return folder
 
 
@@ -107,11 +106,47 @@ def test_exported_models_give_what_the_checkpoint_gives(checkpoint: Path, export
         assert_allclose(exported, eager, **CLOSE)
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16, Precision.INT8])
+def test_an_export_in_fewer_bits_gives_what_the_lowered_model_gives(
+    checkpoint: Path, tmp_path: Path, precision: Precision
+) -> None:
+    """It reads and writes the same types, and its embeddings are not taken for another's."""
+    fp32 = export_manifest(CheckpointFiles.read(checkpoint), Precision.FP32, {})
+    model = lowered(load_checkpoint(checkpoint).model, precision)
+
+    manifest = export_model(checkpoint, tmp_path, precision)
+
+    backbone, encoder = (torch.jit.load(str(tmp_path / name / "1/model.pt")) for name in MODELS)
+    pixels = torch.randint(0, 256, (4, 112, 112, 3), dtype=torch.uint8)
+    tokens = backbone(pixels)
+    ids = torch.randint(0, 20, (4, 11))
+    inputs = (ids, torch.ones_like(ids), tokens, torch.ones(4, 49, dtype=torch.int64))
+    assert_allclose(tokens, model.image_backbone(pixels), atol=1e-3)
+    for exported, eager in zip(encoder(*inputs), model.joint_encoder(*inputs), strict=True):
+        assert exported.dtype == torch.float32
+        assert_allclose(exported, eager, atol=1e-3)
+    assert read_manifest(tmp_path) == manifest
+    assert manifest.precision == precision
+    assert manifest.fingerprint != fp32.fingerprint
+
+
+def test_half_precision_is_for_a_gpu(checkpoint: Path, tmp_path: Path) -> None:
+    """Triton is told to put it there; every other precision runs on a CPU."""
+    export_model(checkpoint, tmp_path, Precision.FP16)
+
+    for name in MODELS:
+        assert "kind: KIND_GPU" in (tmp_path / name / "config.pbtxt").read_text()
+
+
 def test_exporting_twice_gives_one_fingerprint(
     checkpoint: Path, exported: Path, tmp_path: Path
 ) -> None:
     """Embeddings of both exports are comparable, whatever bytes the two files have."""
-    assert export_model(checkpoint, tmp_path).fingerprint == read_manifest(exported).fingerprint
+    assert (
+        export_model(checkpoint, tmp_path, Precision.FP32).fingerprint
+        == read_manifest(exported).fingerprint
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +158,7 @@ def test_another_model_has_another_fingerprint(
     """Other weights or another tokenizer make embeddings that must not be mixed."""
     save_tiny_checkpoint(tmp_path, **made_otherwise)
 
-    other = _manifest(load_checkpoint(tmp_path), {})
+    other = export_manifest(CheckpointFiles.read(tmp_path), Precision.FP32, {})
 
     assert other.fingerprint != read_manifest(exported).fingerprint
 
@@ -136,7 +171,7 @@ def test_a_file_that_gives_something_else_is_refused(
     monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load))
 
     with pytest.raises(ExportMismatch, match="exported and eager differ by"):
-        export_model(checkpoint, repository)
+        export_model(checkpoint, repository, Precision.FP32)
 
     assert files_of(repository) == before
 
@@ -148,7 +183,7 @@ def test_a_file_that_gives_nan_is_refused(
     monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load, float("nan")))
 
     with pytest.raises(ExportMismatch, match="differ by nan"):
-        export_model(checkpoint, tmp_path)
+        export_model(checkpoint, tmp_path, Precision.FP32)
 
     assert files_of(tmp_path) == {}
 
@@ -168,7 +203,7 @@ def test_a_model_whose_trace_bakes_in_a_size_is_refused(
     monkeypatch.setattr(JointEncoder, "forward", baking)
 
     with pytest.raises(ExportMismatch, match="joint_encoder: exported and eager differ"):
-        export_model(checkpoint, tmp_path)
+        export_model(checkpoint, tmp_path, Precision.FP32)
 
     assert files_of(tmp_path) == {}
 
@@ -180,7 +215,7 @@ def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, reposito
     tokenizer_path.mkdir()
 
     with pytest.raises(IsADirectoryError):
-        export_model(checkpoint, repository)
+        export_model(checkpoint, repository, Precision.FP32)
 
     assert not (repository / "joint_encoder/manifest.json").exists()
     assert not repository.with_name(f".{repository.name}.staging").exists()
@@ -189,68 +224,15 @@ def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, reposito
 def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
     """Not even the repository's folder."""
     with pytest.raises(ValueError, match="is no checkpoint"):
-        export_model(tmp_path / "nothing", tmp_path / "repository")
+        export_model(tmp_path / "nothing", tmp_path / "repository", Precision.FP32)
 
     assert not (tmp_path / "repository").exists()
 
 
-def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> None:
-    """No file is written again, so a server that reads them is not disturbed."""
-    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
-    manifest = read_manifest(repository)
-
-    assert export_if_stale(checkpoint, repository) == manifest
-
-    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("image_backbone/1/model.pt", "cut"),
-        ("joint_encoder/config.pbtxt", "cut"),
-        ("joint_encoder/tokenizer.json", "gone"),
-        ("joint_encoder/manifest.json", "gone"),
-    ],
-)
-def test_a_damaged_file_is_repaired(
-    checkpoint: Path, repository: Path, name: str, damage: str
-) -> None:
-    """Whichever file it is: a start finds a whole model again."""
-    path = repository / name
-    whole = path.read_bytes()
-    fingerprint = read_manifest(repository).fingerprint
-    if damage == "cut":
-        path.write_bytes(whole[: len(whole) // 2])
-    else:
-        path.unlink()
-
-    manifest = export_if_stale(checkpoint, repository)
-
-    assert manifest.fingerprint == fingerprint
-    manifest.verify(repository)
-    if not name.endswith(("model.pt", "manifest.json")):  # these differ between exports
-        assert path.read_bytes() == whole
-
-
-def test_another_checkpoint_replaces_the_export(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A model trained anew is served at the next start."""
-    folder = tmp_path_factory.mktemp("other")
-    save_tiny_checkpoint(folder, seed=1)
-    old = read_manifest(repository)
-
-    new = export_if_stale(folder, repository)
-
-    assert new.fingerprint != old.fingerprint
-    assert read_manifest(repository) == new
-    new.verify(repository)
-
-
 def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:
     """model_repository/*/config.pbtxt is what an export of the default checkpoint writes."""
-    manifest = _manifest(load_checkpoint(default_checkpoint()), dict.fromkeys(MODELS, ""))
+    files = CheckpointFiles.read(default_checkpoint())
+    manifest = export_manifest(files, Precision.BF16, dict.fromkeys(MODELS, ""))
 
     for name, text in joint_model_configs(manifest).items():
         committed = ROOT / "model_repository" / name / "config.pbtxt"

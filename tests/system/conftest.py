@@ -9,6 +9,7 @@ from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes import scene_records
+from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export import export_model
 
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def model_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped model, exported as a user's first start would."""
     repository = tmp_path_factory.mktemp("system") / "model_repository"
-    export_model(default_checkpoint(), repository)
+    export_model(default_checkpoint(), repository, native_precision())
     return repository
 
 

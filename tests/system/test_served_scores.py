@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +12,24 @@ from PIL import Image
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.model_io.image import decode_image
+from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.lowered import lowered
 
 QUERY_COUNT = 10
 CANDIDATE_COUNT = 20
-TOLERANCE = 1e-4  # fp32
+TOLERANCES = {Precision.FP32: 1e-4, Precision.BF16: 1e-3}
+TOLERANCE = TOLERANCES[native_precision()]
 
 Decode = Callable[[bytes, int], np.ndarray]
 
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    """The shipped model in eager torch."""
-    return load_checkpoint(default_checkpoint())
+    """The shipped model in eager torch, in the precision that is served here."""
+    loaded = load_checkpoint(default_checkpoint())
+    return replace(loaded, model=lowered(loaded.model, native_precision()))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,65 @@
+"""What the manifest of an export says, from the checkpoint's small files: no weights, no torch."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+
+from tandem.model_io.manifest import FORMAT_VERSION, Manifest
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+
+# Half of the demo's texts have 11 tokens or fewer, all 26 or fewer. The model's own limit is the
+# last bucket.
+_SHORT_TEXT_LENGTHS = (16, 32)
+
+
+def export_manifest(
+    files: CheckpointFiles, precision: Precision, model_sha256: Mapping[str, str]
+) -> Manifest:
+    """Returns the manifest of a checkpoint's export whose model files have these digests."""
+    config = files.config
+    token_ids = files.tokenizer.get_vocab()
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        family="joint",
+        fingerprint=_fingerprint(files, precision),
+        precision=precision,
+        embedding_dim=config.width,
+        token_width=config.width,
+        image_token_count=config.image_token_count,
+        image_size=config.image_size,
+        max_text_tokens=config.max_text_tokens,
+        text_length_buckets=text_length_buckets(config.max_text_tokens),
+        vocabulary_size=config.vocabulary_size,
+        cls_id=token_ids["[CLS]"],
+        sep_id=token_ids["[SEP]"],
+        pad_id=token_ids["[PAD]"],
+        models=dict(model_sha256),
+        tokenizer_sha256=_tokenizer_sha256(files),
+        checkpoint={"weights_sha256": files.weights_sha256},
+    )
+
+
+def text_length_buckets(max_text_tokens: int) -> tuple[int, ...]:
+    """Returns the lengths that texts are padded to, ascending."""
+    shorter = (length for length in _SHORT_TEXT_LENGTHS if length < max_text_tokens)
+    return (*shorter, max_text_tokens)
+
+
+def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
+    """Names what turns content into embedding and tokens: weights, shape, tokenizer, precision.
+
+    Not the exported files, whose bytes change from one export to the next.
+    """
+    parts = {
+        "format": FORMAT_VERSION,
+        "weights": files.weights_sha256,
+        "config": files.config.to_dict(),
+        "tokenizer": _tokenizer_sha256(files),
+        "precision": precision,
+    }
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _tokenizer_sha256(files: CheckpointFiles) -> str:
+    return sha256(files.tokenizer.to_str().encode()).hexdigest()

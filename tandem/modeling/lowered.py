@@ -1,0 +1,63 @@
+"""A model that computes in fewer bits, as it is exported: what its eager twin is compared with."""
+
+import copy
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from tandem.model_io.precision import Precision
+from tandem.modeling.joint_model import JointModel
+
+_HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
+
+
+def lowered(model: JointModel, precision: Precision) -> JointModel:
+    """Returns a copy whose matrix products are in `precision`; in fp32, the model itself.
+
+    What adds many small numbers up stays in float32: the residual stream, norms, pooling and heads.
+    In int8 the encoder's layers alone are lowered, since torch quantises no convolution as it runs.
+    """
+    if precision is Precision.FP32:
+        return model
+    model = copy.deepcopy(model)
+    encoder = model.joint_encoder
+    if precision is Precision.INT8:
+        encoder.layers = _quantised(encoder.layers)
+        return model
+    dtype = _HALVES[precision]
+    for part in (model.image_backbone, encoder.layers):
+        _halve(part, dtype)
+    encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[assignment]
+    return model
+
+
+class _Halved(nn.Module):
+    """A linear layer or a convolution in half precision, whatever comes in."""
+
+    def __init__(self, inner: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.inner = inner.to(dtype)
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.inner(x.to(self.dtype))
+        return output
+
+
+def _halve(module: nn.Module, dtype: torch.dtype) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear | nn.Conv2d):
+            setattr(module, name, _Halved(child, dtype))
+        else:
+            _halve(child, dtype)
+
+
+def _quantised(layers: nn.ModuleList) -> nn.ModuleList:
+    with warnings.catch_warnings():
+        # torch announces the end of this way for every release since 2.10. What shall replace it
+        # (torchao) cannot be traced to TorchScript, and torch is pinned.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        quantised: nn.ModuleList = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear})
+    return quantised

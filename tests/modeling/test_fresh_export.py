@@ -1,0 +1,121 @@
+"""A start exports when it must and only then."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.model_io.manifest import read_manifest
+from tandem.model_io.precision import Precision, native_precision
+from tandem.modeling.export import export_model
+from tandem.modeling.fresh_export import export_if_stale
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("export")
+
+
+@pytest.fixture(name="checkpoint", scope="module")
+def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    save_tiny_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(name="exported", scope="module")
+def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    export_model(checkpoint, folder, Precision.FP32)
+    return folder
+
+
+@pytest.fixture(name="repository")
+def _repository(exported: Path, tmp_path: Path) -> Path:
+    """A copy of the export, for a test to damage."""
+    return shutil.copytree(exported, tmp_path / "repository")
+
+
+def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> None:
+    """No file is written again, so a server that reads them is not disturbed."""
+    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
+    manifest = read_manifest(repository)
+
+    assert export_if_stale(checkpoint, repository) == manifest
+
+    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("image_backbone/1/model.pt", "cut"),
+        ("joint_encoder/config.pbtxt", "cut"),
+        ("joint_encoder/tokenizer.json", "gone"),
+        ("joint_encoder/manifest.json", "gone"),
+    ],
+)
+def test_a_damaged_file_is_repaired(
+    checkpoint: Path, repository: Path, name: str, damage: str
+) -> None:
+    """Whichever file it is: a start finds a whole model again."""
+    path = repository / name
+    whole = path.read_bytes()
+    fingerprint = read_manifest(repository).fingerprint
+    if damage == "cut":
+        path.write_bytes(whole[: len(whole) // 2])
+    else:
+        path.unlink()
+
+    manifest = export_if_stale(checkpoint, repository, Precision.FP32)
+
+    assert manifest.fingerprint == fingerprint
+    manifest.verify(repository)
+    if not name.endswith(("model.pt", "manifest.json")):  # these differ between exports
+        assert path.read_bytes() == whole
+
+
+def test_another_checkpoint_replaces_the_export(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A model trained anew is served at the next start."""
+    folder = tmp_path_factory.mktemp("other")
+    save_tiny_checkpoint(folder, seed=1)
+    old = read_manifest(repository)
+
+    new = export_if_stale(folder, repository)
+
+    assert new.fingerprint != old.fingerprint
+    assert read_manifest(repository) == new
+    new.verify(repository)
+
+
+def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, repository: Path) -> None:
+    """And stays, once it is there, for whoever asks for none."""
+    manifest = export_if_stale(checkpoint, repository, Precision.BF16)
+
+    assert manifest.precision == Precision.BF16
+    assert export_if_stale(checkpoint, repository) == manifest
+
+
+def test_a_first_export_takes_this_machines_best(checkpoint: Path, tmp_path: Path) -> None:
+    """A user names no precision."""
+    assert export_if_stale(checkpoint, tmp_path / "new").precision == native_precision()
+
+
+def test_a_start_with_a_fresh_export_waits_for_no_torch(checkpoint: Path, repository: Path) -> None:
+    """Seconds of every start but the first; the control: a stale one does import it."""
+    program = (
+        "import sys; from pathlib import Path;"
+        "from tandem.modeling.fresh_export import export_if_stale;"
+        "export_if_stale(Path(sys.argv[1]), Path(sys.argv[2])); print('torch' in sys.modules)"
+    )
+
+    def imports_torch() -> str:
+        command = [sys.executable, "-c", program, str(checkpoint), str(repository)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert imports_torch() == "False"
+    (repository / "joint_encoder" / "manifest.json").unlink()
+    assert imports_torch() == "True"
