@@ -18,7 +18,7 @@ from rich.table import Table
 from tandem import __version__
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.ingest import ingest_items
 from tandem.client import AsyncClient, Client
 from tandem.corpus.records import Record
@@ -44,9 +44,7 @@ class _Offline:
 
 
 def evaluate(
-    corpus: Annotated[
-        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file")
-    ] = "scenes",
+    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
     gallery_count: Annotated[int, typer.Option(help="pictures in the gallery", min=1)] = 1_000,
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
@@ -159,9 +157,10 @@ def _galleries(
 def _distractors(name: str | None, seed: int) -> Sequence[Record]:
     if name is None:
         return []
-    corpus, separator, rest = name.partition(":")
-    split, _, count = rest.partition(":")
-    if not separator or not count.isdecimal():
+    # From the end, since a corpus's name may have a colon of its own.
+    rest, _, count = name.rpartition(":")
+    corpus, _, split = rest.rpartition(":")
+    if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
     # Another seed than the gallery's: scenes that are in neither twice.
     return list(open_corpus(corpus, split, seed + 1, int(count)))

@@ -8,7 +8,7 @@ import typer
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.client import Client
 from tandem.corpus.records import Record
 
@@ -16,9 +16,7 @@ _SHOWN_ERROR_COUNT = 10
 
 
 def ingest(
-    corpus: Annotated[
-        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file with images/ beside it")
-    ],
+    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
     index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
     count: Annotated[
