@@ -11,6 +11,12 @@ from tandem.cli.console import errors, out, progress_bar
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.client import Client
 from tandem.corpus.records import Record
+from tandem.model_io.readable_records import (
+    OnError,
+    SkippedRecords,
+    check_picture_there,
+    readable_records,
+)
 
 _SHOWN_ERROR_COUNT = 10
 
@@ -18,18 +24,33 @@ _SHOWN_ERROR_COUNT = 10
 def ingest(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
     index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
-    split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
+    split: Annotated[
+        str,
+        typer.Option(help="split of the corpus; of COCO, train_without_restval is less than train"),
+    ] = "test",
     count: Annotated[
         int | None, typer.Option(help="pictures; scenes take 2,000 unless told")
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            help="a picture that cannot be read from disk: stop at it, or skip its record and "
+            "count it; what the server refuses is told item by item either way"
+        ),
+    ] = OnError.STOP,
     captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Ingests a corpus: its pictures and, as items of their own, their captions."""
-    records = open_corpus(corpus, split, seed, count)
+    skipped = SkippedRecords()
+    records = readable_records(
+        open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
+    )
     with Client(address) as client:
         failure_count = ingest_items(client, index, record_items(records, captions), total=None)
+    for line in skipped.lines():
+        errors.print(line, markup=False, highlight=False)
     if failure_count:
         raise typer.Exit(1)
 
@@ -49,7 +70,9 @@ def ingest_items(
                 failure_count += 1
                 if failure_count <= _SHOWN_ERROR_COUNT:
                     name = outcome.item_id or "(no id)"
-                    errors.print(f"{name}: {outcome.error.reason}: {outcome.error.message}")
+                    told = f"{name}: {outcome.error.reason}: {outcome.error.message}"
+                    # An id may be a file's name, and that may look like markup.
+                    errors.print(told, markup=False)
             done = stored_count + failure_count
             bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
     seconds = time.monotonic() - start_time
