@@ -1,15 +1,14 @@
 """`tandem evaluate`: recall through the served path, or of a checkpoint without a server."""
 
-import asyncio
+from __future__ import annotations
+
 import platform
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -17,30 +16,25 @@ from rich.table import Table
 
 from tandem import __version__
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import errors, out, progress_bar
+from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
-from tandem.cli.ingest import ingest_items
-from tandem.client import AsyncClient, Client
+from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
+from tandem.evaluation.gallery import Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import Report, joined
 from tandem.evaluation.report_markdown import recall_cell, report_markdown
-from tandem.evaluation.served import POOL_K, served_report
+from tandem.evaluation.served import POOL_K
 from tandem.model_io.precision import Precision
+from tandem.model_io.readable_records import (
+    OnError,
+    RecordCheck,
+    SkippedRecords,
+    readable_records,
+)
 
-# Called with the direction and how many of its queries are done.
-OnProgress = Callable[[str, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Offline:
-    """What --checkpoint and its companions say."""
-
-    checkpoint: Path
-    retriever: Path | None
-    precision: Precision
-    fusion_pool_size: int | None
+if TYPE_CHECKING:
+    from tandem.cli.offline_measure import OfflineMeasure
 
 
 def evaluate(
@@ -77,6 +71,10 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="with --checkpoint: pool size over which BE and CE are fused"),
     ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
+    ] = OnError.STOP,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
@@ -95,15 +93,23 @@ def evaluate(
     pool_sizes = sorted(set(k or [POOL_K]))
     if checkpoint is not None and pool_sizes[0] == 0:
         raise typer.BadParameter("--checkpoint shows BE alone anyway: --k is 1 or more")
-    galleries = list(
-        _galleries(
-            list(open_corpus(corpus, split, seed, gallery_count)),
-            language,
-            captions,
-            fold_count,
-            _distractors(distractors, seed),
+    measure: OfflineMeasure | ServedMeasure
+    if checkpoint is not None:
+        # Imported here: torch takes seconds, and nothing of the served path needs it.
+        from tandem.cli.offline_measure import OfflineMeasure
+
+        measure = OfflineMeasure(checkpoint, retriever, precision or Precision.FP32, fusion)
+    else:
+        index_id = f"evaluation-{split.replace('_', '-')}-{seed}"
+        measure = ServedMeasure(address, index_id, query_count, concurrency, on_error)
+    skipped = SkippedRecords()
+    records = list(open_corpus(corpus, split, seed, gallery_count))
+    galleries = [
+        _readable(gallery, measure.check, on_error, skipped)
+        for gallery in _galleries(
+            records, language, captions, fold_count, list(_distractors(distractors, seed))
         )
-    )
+    ]
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
@@ -112,29 +118,15 @@ def evaluate(
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
         "distractors": distractors or "none",
+        "skipped": "; ".join(skipped.lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),
         "tandem": __version__,
         "machine": f"{platform.machine()}, {platform.system()}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
-    if checkpoint is not None:
-        chosen = _Offline(checkpoint, retriever, precision or Precision.FP32, fusion)
-        measured = [_measure_offline(chosen, each, pool_sizes, about) for each in galleries]
-    else:
-        index_id = f"evaluation-{split.replace('_', '-')}-{seed}"
-        measured = [
-            _measure_served(
-                address,
-                f"{index_id}-{len(each.chosen)}" + (f"-{number}" if fold_count > 1 else ""),
-                each,
-                pool_sizes,
-                about | {"concurrency": concurrency},
-                query_count,
-                concurrency,
-            )
-            for number, each in enumerate(galleries)
-        ]
-    whole = joined(measured)
+    for line in skipped.lines():
+        errors.print(line, markup=False, highlight=False)
+    whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     print_report(whole)
     if report is not None:
         _write(whole, report)
@@ -154,16 +146,28 @@ def _galleries(
         yield make_gallery(fold, languages, caption_count, distractors)
 
 
-def _distractors(name: str | None, seed: int) -> Sequence[Record]:
+def _readable(
+    gallery: Gallery, check: RecordCheck, on_error: OnError, skipped: SkippedRecords
+) -> Gallery:
+    """Returns the gallery less the records that cannot be read, by the captions it takes."""
+    taken = (replace(record, captions=captions) for record, captions in gallery.chosen)
+    readable = {each.record_id for each in readable_records(taken, check, on_error, skipped)}
+    rest = gallery.only(readable)
+    if not rest.asking_count:
+        raise ValueError(f"no record is left to ask with; {'; '.join(skipped.lines())}")
+    return rest
+
+
+def _distractors(name: str | None, seed: int) -> Iterator[Record]:
     if name is None:
-        return []
+        return iter(())
     # From the end, since a corpus's name may have a colon of its own.
     rest, _, count = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
     # Another seed than the gallery's: scenes that are in neither twice.
-    return list(open_corpus(corpus, split, seed + 1, int(count)))
+    return open_corpus(corpus, split, seed + 1, int(count))
 
 
 def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> str:
@@ -172,106 +176,6 @@ def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> 
     if behind := len(first.chosen) - first.asking_count:
         title += f", {behind:,} distractors"
     return title if len(galleries) == 1 else f"{title}, mean of {len(galleries)} folds"
-
-
-def _measure_served(
-    address: str,
-    index_id: str,
-    gallery: Gallery,
-    pool_sizes: Sequence[int],
-    about: dict[str, Any],
-    query_count: int | None,
-    concurrency: int,
-) -> Report:
-    with Client(address) as client:
-        total = len(gallery.chosen) + len(gallery.pairs)
-        if ingest_items(client, index_id, gallery.items(), total):
-            errors.print("the gallery is not whole, so its recall would be of another set")
-            raise typer.Exit(1)
-
-    async def measure() -> Report:
-        async with AsyncClient(address, timeout_seconds=60.0) as client:
-            totals = {
-                name: len(pool_sizes) * (query_count or len(gallery.languages(target)))
-                for name, target in DIRECTIONS.items()
-            }
-            with _progress(totals) as show:
-                done = dict.fromkeys(DIRECTIONS, 0)
-
-                def count_answer(name: str) -> None:
-                    done[name] += 1
-                    show(name, done[name])
-
-                return await served_report(
-                    client,
-                    index_id,
-                    gallery,
-                    pool_sizes,
-                    about,
-                    query_count=query_count,
-                    concurrency=concurrency,
-                    on_answer=count_answer,
-                )
-
-    return asyncio.run(measure())
-
-
-def _measure_offline(
-    options: _Offline, gallery: Gallery, pool_sizes: Sequence[int], about: dict[str, Any]
-) -> Report:
-    # Imported here: torch takes seconds, and nothing of the served path needs it.
-    from tandem.evaluation.offline_report import offline_report
-    from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-    from tandem.modeling.lowered import lowered
-
-    def load(folder: Path) -> Checkpoint:
-        loaded = load_checkpoint(folder)
-        return replace(loaded, model=lowered(loaded.model, options.precision))
-
-    checkpoint = load(options.checkpoint)
-    retriever = load(options.retriever) if options.retriever else None
-    made_by: dict[str, Any] = {
-        "checkpoint": _name(options.checkpoint, checkpoint),
-        "precision": options.precision,
-    }
-    if options.fusion_pool_size:
-        made_by["fusion"] = f"over pools of {options.fusion_pool_size}"
-    if options.retriever and retriever:
-        made_by["retriever"] = _name(options.retriever, retriever)
-    totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
-    with _progress(totals) as show:
-        return offline_report(
-            checkpoint,
-            gallery,
-            pool_sizes,
-            about | made_by | {"title": f"{about['title']}, {options.precision}"},
-            retriever=retriever,
-            fusion_pool_size=options.fusion_pool_size,
-            on_query=show,
-        )
-
-
-def _name(folder: Path, checkpoint: Any) -> str:  # noqa: ANN401 (torch, imported late)
-    recipe = checkpoint.training.get("recipe", {})
-    made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
-    return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"
-
-
-@contextmanager
-def _progress(totals: dict[str, int]) -> Iterator[OnProgress]:
-    """Gives a function that shows how many queries of a direction are done."""
-    with progress_bar("queries") as bar:
-        tasks, start_times = {}, {}
-
-        def show(name: str, done: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=totals[name], rate=0.0)
-                start_times[name] = time.monotonic()
-                return
-            rate = done / (time.monotonic() - start_times[name])
-            bar.update(tasks[name], completed=done, rate=rate)
-
-        yield show
 
 
 def print_report(report: Report) -> None:

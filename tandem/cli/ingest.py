@@ -48,39 +48,40 @@ def ingest(
         open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
     )
     with Client(address) as client:
-        failure_count = ingest_items(client, index, record_items(records, captions), total=None)
+        refused = ingest_items(client, index, record_items(records, captions), total=None)
     for line in skipped.lines():
         errors.print(line, markup=False, highlight=False)
-    if failure_count:
+    if refused:
         raise typer.Exit(1)
 
 
 def ingest_items(
     client: Client, index_id: str, items: Iterable[tuple[str, str | bytes]], total: int | None
-) -> int:
-    """Ingests with a progress bar; prints and returns how many items were refused."""
+) -> list[str]:
+    """Ingests with a progress bar; prints how many items were refused and returns their ids."""
     start_time = time.monotonic()
-    stored_count = failure_count = 0
+    stored_count = 0
+    refused = []
     with progress_bar("items") as bar:
         task = bar.add_task(f"ingest into {index_id}", total=total, rate=0.0)
         for outcome in client.ingest(items, index_id=index_id):
             if outcome.error is None:
                 stored_count += 1
             else:
-                failure_count += 1
-                if failure_count <= _SHOWN_ERROR_COUNT:
+                refused.append(outcome.item_id)
+                if len(refused) <= _SHOWN_ERROR_COUNT:
                     name = outcome.item_id or "(no id)"
                     told = f"{name}: {outcome.error.reason}: {outcome.error.message}"
                     # An id may be a file's name, and that may look like markup.
                     errors.print(told, markup=False)
-            done = stored_count + failure_count
+            done = stored_count + len(refused)
             bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
     seconds = time.monotonic() - start_time
     out.print(
-        f"{stored_count:,} items stored, {failure_count:,} refused, in {seconds:.1f} s "
+        f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
         f"({stored_count / seconds:.0f} items/s)"
     )
-    return failure_count
+    return refused
 
 
 def record_items(

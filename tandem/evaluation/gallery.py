@@ -1,6 +1,6 @@
 """What an evaluation searches and what it asks: pictures with captions, all of them both ways."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tandem.content import Modality
@@ -83,6 +83,16 @@ class Gallery:
             starts.append(starts[-1] + len(captions))
         return [set(range(starts[n], starts[n + 1])) for n in range(self.asking_count)]
 
+    def only(self, record_ids: Container[str]) -> "Gallery":
+        """Returns the gallery less all other records."""
+        kept = [
+            (number, each)
+            for number, each in enumerate(self.chosen)
+            if each[0].record_id in record_ids
+        ]
+        asking_count = sum(number < self.asking_count for number, _ in kept)
+        return Gallery(tuple(each for _, each in kept), asking_count)
+
 
 def make_gallery(
     records: Iterable[Record],
@@ -93,7 +103,7 @@ def make_gallery(
     """Returns a gallery of the records and, behind them, of `distractors`, which ask nothing.
 
     A picture comes with its first `captions_per_picture` captions of its family's language, or as
-    many as it has. Raises ValueError if one lacks its family's language.
+    many as it has. Raises ValueError if one has captions, and none in its family's language.
     """
     asking, behind = list(records), list(distractors)
     number_of_family: dict[str, int] = {}
@@ -102,21 +112,23 @@ def make_gallery(
         number = number_of_family.setdefault(record.family, len(number_of_family))
         language = languages[number % len(languages)]
         captions = tuple(each for each in record.captions if each.language == language)
-        if not captions:
+        if record.captions and not captions:
             raise ValueError(f"{record.record_id} has no caption in {language!r}")
         chosen.append((record, captions[:captions_per_picture]))
     return Gallery(tuple(chosen), len(asking))
 
 
 def languages_of(records: Sequence[Record]) -> list[str]:
-    """Returns the languages that every record has a caption in, in the first record's order.
+    """Returns the languages that every record with captions has one in, in the first's order.
 
     Raises ValueError if there is none.
     """
-    shared = set.intersection(*({each.language for each in record.captions} for record in records))
+    captioned = [record.captions for record in records if record.captions]
+    languages = [{each.language for each in captions} for captions in captioned]
+    shared = set.intersection(*languages) if languages else set()
     if not shared:
         raise ValueError("no language has a caption for every picture; evaluate one by one")
-    ordered = dict.fromkeys(caption.language for caption in records[0].captions)
+    ordered = dict.fromkeys(caption.language for caption in captioned[0])
     return [language for language in ordered if language in shared]
 
 

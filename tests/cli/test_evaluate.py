@@ -1,5 +1,6 @@
 """`tandem evaluate` of a checkpoint, which needs no server; the served path is tested in system."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.corpus.karpathy import write_karpathy
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.report import Report
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
@@ -149,6 +151,48 @@ def test_one_language_alone(checkpoint: Path, tmp_path: Path) -> None:
 
     languages = Report.read(tmp_path / "report.json").languages
     assert set(languages["text→image"]) == set(languages["image→text"]) == {"cs"}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Eight scenes on disk: a cut picture, an empty caption, a caption of 10,000 words, no file."""
+    json_path = write_karpathy(scene_records("test", 1, 8), tmp_path / "damaged")
+    document = json.loads(json_path.read_text(encoding="utf-8"))
+    pictures = [json_path.parent / "images" / each["filename"] for each in document["images"]]
+    pictures[1].write_bytes(pictures[1].read_bytes()[:100])
+    document["images"][2]["sentences"][0]["raw"] = " "
+    for sentence in document["images"][4]["sentences"]:  # whichever is asked with
+        sentence["raw"] = "dog " * 10_000
+    pictures[7].unlink()
+    json_path.write_text(json.dumps(document), encoding="utf-8")
+    return json_path
+
+
+def test_a_record_that_cannot_be_read_stops_it_by_name(checkpoint: Path, damaged: Path) -> None:
+    """With its file and the way past it."""
+    status, output = run(str(damaged), "--checkpoint", str(checkpoint))
+
+    assert status == 1
+    assert "record 'scenes-test-000000-1'" in output
+    assert "000001.png" in output
+    assert "picture not readable" in output
+    assert "--on-error skip" in output
+
+
+def test_records_that_cannot_be_read_are_left_out_and_counted(
+    checkpoint: Path, damaged: Path, tmp_path: Path
+) -> None:
+    """On the terminal and in the report, by what is wrong with them."""
+    arguments = ["--checkpoint", str(checkpoint), "--on-error", "skip", "--report", str(tmp_path)]
+    status, output = run(str(damaged), *arguments)
+
+    assert status == 0, output
+    report = Report.read(tmp_path / "report.json")
+    assert len(report.ranking("image→text", "BE").ranks) == 4
+    for told in (output, report.about["skipped"]):
+        assert "skipped records: 4" in told
+        for fault in ("not readable 1", "caption empty 1", "too long 1", "file not there 1"):
+            assert fault in told
 
 
 def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path) -> None:

@@ -90,12 +90,24 @@ def test_distractors_are_searched_and_never_ask() -> None:
         assert gallery.answers(target) == [{0}, {1}]
 
 
+def test_a_gallery_without_some_records_keeps_the_others_as_they_were() -> None:
+    """Languages do not shift, and distractors stay distractors."""
+    records = [_record(name, name) for name in "abc"]
+    gallery = make_gallery(records, ["en", "de"], distractors=[_record("d", "d")])
+
+    rest = gallery.only({"b", "c", "d"})
+
+    assert rest.chosen == gallery.chosen[1:]
+    assert rest.asking_count == 2
+    assert rest.languages(Modality.IMAGE) == ["de", "en"]
+
+
 def test_languages_are_those_that_every_record_has() -> None:
     """In the first one's order; none in common is refused, not guessed."""
     both, german = _record("a", "a"), _record("b", "b")
     german = Record("b", german.captions[1:], "test", "b", _NoImage())
 
-    assert languages_of([both]) == ["en", "de"]
+    assert languages_of([Record("none", (), "test", "n", _NoImage()), both]) == ["en", "de"]
     assert languages_of([both, german]) == ["de"]
     with pytest.raises(ValueError, match="no language has a caption for every picture"):
         languages_of([german, Record("c", both.captions[:1], "test", "c", _NoImage())])
