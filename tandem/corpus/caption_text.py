@@ -7,7 +7,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
+from tandem.corpus.errors import CorpusMalformed
+from tandem.corpus.plain_file import open_plain_file
 from tandem.corpus.records import Caption
 
 # A caption of 10,000 words has some 60,000 bytes; a line of more than this is no caption.
@@ -25,9 +26,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     like, which stand inside captions from the web. Raises CorpusFileMissing when there is no such
     file, CorpusMalformed where a line is over MAX_LINE_BYTES or not UTF-8.
     """
-    if not path.is_file():
-        raise CorpusFileMissing(f"no file {path}; correct the path")
-    with _opened(path) as file:
+    with open_plain_file(path) as packed:
+        file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
         number = 0
         while line := _read_line(file, f"{path}: line {number + 1}"):
             number += 1
@@ -56,10 +56,6 @@ def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tu
         Caption(f"{record_id}#{language}-{number}", text, language)
         for number, text in enumerate(texts)
     )
-
-
-def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _read_line(file: gzip.GzipFile | BufferedReader, place: str) -> bytes:

@@ -98,7 +98,7 @@ def _read_images(json_path: Path) -> list[tuple[str, dict[str, Any]]]:
         document = json.loads(json_path.read_bytes())
     except FileNotFoundError:
         raise CorpusFileMissing(f"no file {json_path}; give the path of the split file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
     images = document.get("images") if isinstance(document, dict) else None
     if not isinstance(images, list):

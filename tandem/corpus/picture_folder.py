@@ -16,6 +16,7 @@ from typing import Final
 from tandem.corpus.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, ImageFile, NoImage
+from tandem.corpus.plain_file import open_plain_file
 from tandem.corpus.records import ImageSource, Record
 
 WHOLE_SPLIT: Final = "all"
@@ -82,8 +83,11 @@ def _record_id(stem: Path, folder: Path) -> str:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(MAX_TEXT_BYTES + 1)
+    with open_plain_file(path) as file:
+        try:
+            return file.read(MAX_TEXT_BYTES + 1)
+        except OSError as error:
+            raise CorpusMalformed(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _grouped(paths: Iterator[Path]) -> dict[Path, list[Path]]:

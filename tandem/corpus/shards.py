@@ -1,7 +1,7 @@
 """Corpora that are spread over files of one kind: which file is of which split.
 
 000.tar  001.tar                         split "all"
-train-000.tar  train-00000-of-00002.tar  split "train"
+train-000.tar  train-00000-of-00002.tar  split "train"; a hash may stand behind the number
 train/000.tar                            split "train", whatever the file's name
 """
 
@@ -16,7 +16,7 @@ from tandem.corpus.errors import CorpusFileMissing
 WHOLE_SPLIT: Final = "all"
 """Of files whose names are numbers alone."""
 
-_NUMBERED = re.compile(r"(?:(?P<split>.+?)[-_.])?\d+(?:-of-\d+)?")
+_NUMBERED = re.compile(r"(?:(?P<split>.+?)[-_.])?\d+(?:-of-\d+(?:-[0-9a-f]+)?)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusFileMissing, CorpusMalformed
+from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusMalformed
+from tandem.corpus.plain_file import open_plain_file
 
 # What tarfile may read to come from one file to the next. It takes the size of a long name or of
 # extended fields from the archive and would read as much as that says; names have 4 KiB at most.
@@ -37,9 +38,7 @@ def tar_members(path: Path) -> Iterator[TarMember]:
     short or compressed, and ArchiveUnsafe for a file that is no plain file or folder, whose name
     leads out of the archive, or whose header is over MAX_HEADER_BYTES.
     """
-    if not path.is_file():
-        raise CorpusFileMissing(f"no archive {path}; correct the path")
-    with path.open("rb") as file:
+    with open_plain_file(path) as file:
         end_bytes = 0
         for info in _infos(file, path):
             _check(info, path)

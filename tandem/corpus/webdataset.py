@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from tandem.corpus.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
-from tandem.corpus.errors import CorpusMalformed, PictureFileMissing, SplitUnknown
+from tandem.corpus.errors import (
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    SplitUnknown,
+)
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, NoImage, check_size
+from tandem.corpus.plain_file import open_plain_file
 from tandem.corpus.records import ImageSource, Record
 from tandem.corpus.shards import ShardFile, shards_by_split
 from tandem.corpus.tar_members import TarMember, tar_members
@@ -51,10 +57,10 @@ class TarImage:
         """
         check_size(str(self), self.member.size_bytes)
         try:
-            with self.archive.open("rb") as file:
+            with open_plain_file(self.archive) as file:
                 return _read(file, self.member, str(self))
-        except OSError as error:
-            raise PictureFileMissing(f"{self} cannot be read: {error.strerror}") from error
+        except CorpusFileMissing as error:
+            raise PictureFileMissing(f"{self} cannot be read: {error}") from error
 
 
 def read_webdataset(path: Path, split: str, language: str = "en") -> Iterator[Record]:
@@ -75,7 +81,7 @@ def read_webdataset(path: Path, split: str, language: str = "en") -> Iterator[Re
 
 def _records(shard: ShardFile, split: str, language: str) -> Iterator[Record]:
     samples = _samples(shard.path)
-    with shard.path.open("rb") as file:
+    with open_plain_file(shard.path) as file:
         for key, members in samples.items():
             record_id = f"{shard.name}/{key}"
             texts, its_language = _texts(file, shard.path, members)
@@ -148,8 +154,11 @@ def _text_bytes(file: BufferedReader, archive: Path, member: TarMember) -> bytes
 
 
 def _read(file: BufferedReader, member: TarMember, place: str) -> bytes:
-    file.seek(member.offset_bytes)
-    member_bytes = file.read(member.size_bytes)
+    try:
+        file.seek(member.offset_bytes)
+        member_bytes = file.read(member.size_bytes)
+    except OSError as error:
+        raise PictureFileMissing(f"{place} cannot be read: {error.strerror}") from error
     if len(member_bytes) < member.size_bytes:
         raise PictureFileMissing(f"{place} is cut short; the archive changed while it was read")
     return member_bytes

@@ -82,6 +82,14 @@ def test_a_damaged_archive_is_named(tmp_path: Path, content: bytes) -> None:
         list(numbered_lines(path))
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """As on a disk that fails: Linux has a plain file whose first byte never comes."""
+    (tmp_path / "train.en").symlink_to("/proc/self/mem")
+
+    with pytest.raises(CorpusMalformed, match=r"train\.en: line 1 cannot be read"):
+        next(numbered_lines(tmp_path / "train.en"))
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """With the path that was tried."""
     with pytest.raises(CorpusFileMissing, match=r"no file .*train\.en"):

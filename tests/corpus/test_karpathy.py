@@ -141,7 +141,9 @@ def test_fewer_than_one_caption_is_refused(coco: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}']
+    "text",
+    ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}', "[" * 100_000],
+    ids=range(7),
 )
 def test_a_file_of_another_layout_is_refused_at_the_call(tmp_path: Path, text: str) -> None:
     """Whatever it is, the error is named and not a KeyError from within."""

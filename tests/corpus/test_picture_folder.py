@@ -139,6 +139,18 @@ def test_two_files_of_one_kind_and_name_are_refused(pets: Path, name: str, says:
         next(records)
 
 
+def test_what_cannot_be_read_is_named(pets: Path) -> None:
+    """As on a disk that fails: Linux has a plain file whose first byte never comes."""
+    (pets / "cow.jpg").symlink_to("/proc/self/mem")
+    _, cow, _ = read_picture_folder(pets, "all")
+    with pytest.raises(PictureFileMissing, match=r"cow\.jpg, which cannot be read: Input"):
+        cow.image.read()
+
+    (pets / "cow.txt").symlink_to("/proc/self/mem")
+    with pytest.raises(CorpusMalformed, match=r"cow\.txt cannot be read: Input"):
+        ids(pets, "all")
+
+
 def test_hostile_names_and_files_are_refused(pets: Path) -> None:
     """A pipe would be waited on for ever; what is not UTF-8 can be neither sent nor shown."""
     os.mkfifo(pets / "pipe.jpg")

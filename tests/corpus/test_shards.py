@@ -17,13 +17,16 @@ def names(path: Path) -> dict[str, list[str]]:
 
 def test_a_split_is_what_comes_before_the_number(tmp_path: Path) -> None:
     """Whichever way writers number; a number alone is of the whole, and a year is no number."""
-    for name in ("001", "000", "train-00000-of-00002", "train-00001-of-00002", "val_0", "coco2014"):
+    hashed = "test-00000-of-00001-a09b74b3ef9c3b56"
+    trains = ("train-00000-of-00002", "train-00001-of-00002")
+    for name in ("001", "000", *trains, "val_0", "coco2014", hashed):
         (tmp_path / f"{name}.tar").touch()
 
     assert names(tmp_path) == {
         "all": ["000", "001"],
-        "train": ["train-00000-of-00002", "train-00001-of-00002"],
+        "train": list(trains),
         "val": ["val_0"],
+        "test": [hashed],
         "coco2014": ["coco2014"],
     }
 

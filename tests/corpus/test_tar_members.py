@@ -178,7 +178,7 @@ def test_a_compressed_archive_is_refused_with_what_to_do(tmp_path: Path) -> None
 
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:
     """With the path that was tried."""
-    with pytest.raises(CorpusFileMissing, match=r"no archive .*000\.tar"):
+    with pytest.raises(CorpusFileMissing, match=r"no file .*000\.tar"):
         next(tar_members(tmp_path / "000.tar"))
 
 

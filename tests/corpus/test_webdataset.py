@@ -151,7 +151,10 @@ def test_an_archive_that_goes_away_shows_when_a_picture_is_read(tmp_path: Path) 
     with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg is cut short"):
         cat.image.read()
     path.unlink()
-    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read"):
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: no file"):
+        cat.image.read()
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: Input"):
         cat.image.read()
 
 
