@@ -86,7 +86,8 @@ class JointEncoder(nn.Module):
         weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
         mean_BD = (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
         # The first token alone, as in BERT, cannot count: attention averages over what it reads.
-        first_and_mean = torch.cat([hidden_BLD[:, 0], mean_BD], dim=-1)
+        first_BD = hidden_BLD[:, 0] * weights_BL1[:, 0]  # nothing, where it does not count
+        first_and_mean = torch.cat([first_BD, mean_BD], dim=-1)
         pooled = self.dropout(torch.tanh(self.pooler(first_and_mean)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
