@@ -19,6 +19,14 @@ _POOL_K = 20
 
 
 @dataclass(frozen=True, slots=True)
+class DevSet:
+    """Texts and images that match row by row; image tokens float16 [N, R, D]."""
+
+    texts: TextBatch
+    tokens: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class DevRecall:
     """Percentages; None of what the recipe does not train."""
 
@@ -43,10 +51,9 @@ class DevRecall:
         )
 
 
-def dev_recall(
-    model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: int, recipe: Recipe
-) -> DevRecall:
-    """Returns recalls for texts and images that match row by row."""
+def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> DevRecall:
+    """Returns the recalls of what the recipe trains."""
+    texts, tokens_NRD = dev.texts, dev.tokens
     retrieved_QN = _retrieve(model, texts, tokens_NRD, cls_id) if recipe.trains_be else None
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.training import run as run_module
 from tandem.training import run_state
-from tandem.training import train as train_module
 from tandem.training.recipes import tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
@@ -133,7 +133,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         (torch.nn.Module, "load_state_dict"),
         (torch.optim.AdamW, "load_state_dict"),
         (torch.optim.lr_scheduler.LambdaLR, "load_state_dict"),
-        (train_module, "restore_batch_rng"),
+        (run_module, "restore_batch_rng"),
     ],
 )
 def test_whatever_a_resumed_run_forgets_changes_its_weights(

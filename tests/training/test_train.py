@@ -9,9 +9,10 @@ import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.training.dev_recall import DevRecall
+from tandem.training.optimisation import warm_up_then_linear
 from tandem.training.recipes import tiny
 from tandem.training.scene_batches import tokenize
-from tandem.training.train import _warm_up_then_linear, train
+from tandem.training.train import train
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("train")
@@ -108,7 +109,7 @@ def test_training_moves_the_encoder_and_the_backbone(
 def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> None:
     """Of 2,000 steps at 1: 1/100 at first, then what is left of the steps, and 0 past the last."""
     optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule = _warm_up_then_linear(optimiser, 2_000)
+    schedule = warm_up_then_linear(optimiser, 2_000)
 
     rates = []
     for _ in range(2_001):
