@@ -5,7 +5,9 @@ Shapes: B rows, R image tokens, D width.
 
 import platform
 import random
+from contextlib import closing
 from dataclasses import asdict
+from statistics import fmean as mean
 
 import torch
 from tokenizers import Tokenizer
@@ -16,6 +18,7 @@ from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import CLS
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.loss_curve import CurvePoint, LossCurve
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
@@ -50,42 +53,52 @@ def train_rounds(
         restore(state, modules, optimiser, schedule, rng)
         done = state.step
         best = DevRecall(**state.best) if state.best else None
-    be_loss, ce_loss = torch.zeros(()), torch.zeros(())
-    for round_number in range(done + 1, recipe.round_count + 1):
-        model.train()
-        model.image_backbone.eval()
+    with closing(LossCurve(run.folder, done, run.seconds())) as curve:
+        for round_number in range(done + 1, recipe.round_count + 1):
+            model.train()
+            model.image_backbone.eval()
+            losses: dict[str, list[float]] = {}
 
-        for _ in range(recipe.be_steps_per_round):
-            texts, tokens_BRD = pool.be_batch(rng, recipe.be_batch_size)
-            with torch.autocast("cpu", torch.bfloat16):
-                texts_BD = model.embed_texts(texts.ids, texts.mask)
-                images_BD = model.embed_images(tokens_BRD, cls_id)
-            be_loss = _be_loss(texts_BD, images_BD, round_number, recipe)
-            step(be_loss, optimiser, None, recipe.gradient_clip_norm)
+            for _ in range(recipe.be_steps_per_round):
+                texts, tokens_BRD = pool.be_batch(rng, recipe.be_batch_size)
+                with torch.autocast("cpu", torch.bfloat16):
+                    texts_BD = model.embed_texts(texts.ids, texts.mask)
+                    images_BD = model.embed_images(tokens_BRD, cls_id)
+                be_loss = _be_loss(texts_BD, images_BD, round_number, recipe)
+                step(be_loss, optimiser, None, recipe.gradient_clip_norm)
+                losses.setdefault("be", []).append(be_loss.item())
 
-        is_warm = round_number > recipe.random_negative_round_count
-        sibling_share = recipe.sibling_negative_share if is_warm else 0.0
-        for _ in range(recipe.ce_steps_per_round):
-            pairs = pool.ce_batch(rng, recipe.ce_family_count, sibling_share)
-            with torch.autocast("cpu", torch.bfloat16):
-                logits_B = model.match_logits(pairs.texts.ids, pairs.texts.mask, pairs.tokens)
-            ce_loss = pair_classification_loss(logits_B, pairs.matches)
-            step(ce_loss, optimiser, None, recipe.gradient_clip_norm)
-        schedule.step()  # once a round, as the paper's code does
+            is_warm = round_number > recipe.random_negative_round_count
+            sibling_share = recipe.sibling_negative_share if is_warm else 0.0
+            for _ in range(recipe.ce_steps_per_round):
+                pairs = pool.ce_batch(rng, recipe.ce_family_count, sibling_share)
+                with torch.autocast("cpu", torch.bfloat16):
+                    logits_B = model.match_logits(pairs.texts.ids, pairs.texts.mask, pairs.tokens)
+                ce_loss = pair_classification_loss(logits_B, pairs.matches)
+                step(ce_loss, optimiser, None, recipe.gradient_clip_norm)
+                losses.setdefault("ce", []).append(ce_loss.item())
+            learning_rate = float(schedule.get_last_lr()[0])
+            schedule.step()  # once a round, as the paper's code does
 
-        if round_number % 10 == 0:
-            note = f"BE loss {be_loss.item():.3f}, CE loss {ce_loss.item():.3f}"
-            progress("encoder", round_number, recipe.round_count, note)
-        if round_number % recipe.dev_every_round_count == 0 or round_number == recipe.round_count:
-            model.eval()
-            with torch.autocast("cpu", torch.bfloat16):
-                recall = dev_recall(model, dev, cls_id, recipe)
-            progress("encoder", round_number, recipe.round_count, f"dev {recall}")
-            if best is None or recall.score > best.score:
-                best = recall
-                made_by = _made_by(recipe, round_number, recall, run.seconds())
-                save_checkpoint(run.folder, model, tokenizer, made_by)
-        run.keep("encoder", round_number, modules, optimiser, schedule, rng, best)
+            recall: DevRecall | None = None
+            if (
+                round_number % recipe.dev_every_round_count == 0
+                or round_number == recipe.round_count
+            ):
+                model.eval()
+                with torch.autocast("cpu", torch.bfloat16):
+                    recall = dev_recall(model, dev, cls_id, recipe)
+                progress("encoder", round_number, recipe.round_count, f"dev {recall}")
+                if best is None or recall.score > best.score:
+                    best = recall
+                    made_by = _made_by(recipe, round_number, recall, run.seconds())
+                    save_checkpoint(run.folder, model, tokenizer, made_by)
+            means = {use: mean(values) for use, values in losses.items()}
+            curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))
+            if round_number % 10 == 0:
+                note = ", ".join(f"{use.upper()} loss {loss:.3f}" for use, loss in means.items())
+                progress("encoder", round_number, recipe.round_count, note)
+            run.keep("encoder", round_number, modules, optimiser, schedule, rng, best)
     assert best is not None, "the last round is always scored"
     return best
 

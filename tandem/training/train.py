@@ -43,10 +43,11 @@ def train(
 ) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
-    `folder` gets the checkpoint and, until the run is over, its state every
-    `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
-    weights as if it had never stopped. The same recipe on the same machine gives the same weights.
-    Raises ValueError for a recipe that trains nothing, RunStateInvalid for another recipe's state.
+    `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its
+    state every `state_every_step_count` steps of a stage. With `resume` a run goes on from there,
+    to the same weights as if it had never stopped. The same recipe on the same machine gives the
+    same weights. Raises ValueError for a recipe that trains nothing, RunStateInvalid for another
+    recipe's state, LossCurveIncomplete where the curve does not reach the state.
     """
     run = Run(recipe, folder, progress, state_every_step_count, resume=resume)
     torch.manual_seed(recipe.seed)

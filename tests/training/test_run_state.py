@@ -1,6 +1,7 @@
 """A run that is killed goes on to the same weights."""
 
 import doctest
+import json
 import os
 import random
 import subprocess
@@ -8,13 +9,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.training import loss_curve, run_state
 from tandem.training import run as run_module
-from tandem.training import run_state
 from tandem.training.recipes import tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
@@ -83,6 +85,15 @@ def weights(folder: Path) -> str:
     return load_checkpoint(folder).weights_sha256
 
 
+def curve(folder: Path) -> list[dict[str, Any]]:
+    """Returns the loss curve, but for the seconds, which no two runs share."""
+    lines = (folder / loss_curve.FILE_NAME).read_text().splitlines()
+    return [
+        {name: value for name, value in json.loads(line).items() if name != "seconds"}
+        for line in lines
+    ]
+
+
 def test_doctests() -> None:
     """The examples in the docstrings are true."""
     result = doctest.testmod(run_state)
@@ -93,12 +104,16 @@ def test_doctests() -> None:
 
 @pytest.mark.timeout(300)
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
-    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights."""
+    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights.
+
+    And its loss curve, round by round.
+    """
     start_time = time.monotonic()
     with start(tmp_path / "whole") as child:
         assert has_ended(child, None)
     whole_seconds = time.monotonic() - start_time
-    expected = weights(tmp_path / "whole")
+    expected, expected_curve = weights(tmp_path / "whole"), curve(tmp_path / "whole")
+    assert [line["round"] for line in expected_curve] == list(range(1, RECIPE.round_count + 1))
     kill_count, finished_count, stages = 0, 0, set()
     while kill_count < KILL_COUNT or finished_count == 0:
         folder = tmp_path / f"killed-{finished_count}"
@@ -108,6 +123,7 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
             child.kill()
         if is_whole:
             assert weights(folder) == expected
+            assert curve(folder) == expected_curve
             assert not (folder / FILE_NAME).exists()
             finished_count += 1
         else:
@@ -157,10 +173,12 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
     """The state that lies there is not looked at."""
     stop_after(10, tmp_path)
     (tmp_path / FILE_NAME).write_bytes(b"not a state")
+    assert len(curve(tmp_path)) == 10
 
     train(ENCODER_ONLY, tmp_path, lambda *_: None)
 
     assert weights(tmp_path) == whole
+    assert len(curve(tmp_path)) == ENCODER_ONLY.round_count
 
 
 def test_another_recipes_state_is_refused(tmp_path: Path) -> None:

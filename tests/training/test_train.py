@@ -1,14 +1,17 @@
 """Training: a recipe and a seed give one checkpoint, in seconds for the tiny recipe."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.training import rounds
 from tandem.training.dev_recall import DevRecall
+from tandem.training.loss_curve import FILE_NAME
 from tandem.training.optimisation import warm_up_then_linear
 from tandem.training.recipes import tiny
 from tandem.training.scene_batches import tokenize
@@ -63,6 +66,37 @@ def test_what_made_a_checkpoint_is_written_beside_it(trained: Callable[..., Run]
         "ce_r1": recall.ce_r1,
     }
     assert made_by["torch"] == torch.__version__
+
+
+def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every round's losses and rate, and at its round the recall that the run returns."""
+    recipe = replace(tiny(1), ce_steps_per_round=2)
+    ce_losses: list[float] = []
+    own = rounds.pair_classification_loss
+
+    def seen(*arguments: torch.Tensor) -> torch.Tensor:
+        loss = own(*arguments)
+        ce_losses.append(loss.item())
+        return loss
+
+    monkeypatch.setattr(rounds, "pair_classification_loss", seen)
+    recall = train(recipe, tmp_path, lambda *_: None)
+
+    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    # Of 4 rounds at 5e-4, after no warm-up to speak of, 4, 3, 2 and 1 quarters are left.
+    rates = [line["learning_rate"] for line in lines]
+    assert rates == pytest.approx([5e-4, 3.75e-4, 2.5e-4, 1.25e-4])
+    assert [line["ce_loss"] for line in lines] == pytest.approx(
+        [
+            (first + second) / 2
+            for first, second in zip(ce_losses[::2], ce_losses[1::2], strict=True)
+        ]
+    )
+    assert all(line["be_loss"] > 0 for line in lines)
+    assert [line.get("dev_recall_percent") for line in lines] == [None] * 3 + [asdict(recall)]
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
 
 
 @torch.inference_mode()
