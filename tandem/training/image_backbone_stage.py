@@ -44,7 +44,10 @@ def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> 
         with torch.autocast("cpu", torch.bfloat16):
             logits_BRC = head(backbone.tokens(pixels_BHWC))
         loss = labelling_loss(logits_BRC, classes_BR)
-        step(loss, optimiser, schedule, recipe.gradient_clip_norm)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        step(optimiser, recipe.gradient_clip_norm)
+        schedule.step()
         if number % 10 == 0 or number == step_count:
             drawn = classes_BR > 0
             right = (logits_BRC.argmax(-1) == classes_BR)[drawn].float().mean().item()

@@ -46,6 +46,8 @@ class Recipe:
     dev_family_count: int
     dev_every_round_count: int
     be_steps_per_round: int = 1
+    accumulation_step_count: int = 1
+    """Micro-batches, each as large as said above, whose mean gradient makes one step."""
 
     @property
     def trains_be(self) -> bool:

@@ -1,17 +1,14 @@
-"""The second stage: BE and CE take turns on one encoder (Geigle et al. 2022, 3.3).
-
-Shapes: B rows, R image tokens, D width.
-"""
+"""The second stage: BE and CE take turns on one encoder (Geigle et al. 2022, 3.3)."""
 
 import platform
 import random
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean as mean
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
 from torch.optim import AdamW
 
 from tandem.modeling.checkpoint import save_checkpoint
@@ -19,12 +16,13 @@ from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import CLS
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.loss_curve import CurvePoint, LossCurve
-from tandem.training.losses import (
-    batch_hard_triplet_loss,
-    in_batch_softmax_loss,
-    pair_classification_loss,
+from tandem.training.objectives import Objectives
+from tandem.training.optimisation import (
+    accumulate_gradient,
+    decayed_groups,
+    step,
+    warm_up_then_linear,
 )
-from tandem.training.optimisation import decayed_groups, step, warm_up_then_linear
 from tandem.training.recipes import Recipe
 from tandem.training.run import Run, restore
 from tandem.training.scene_batches import ScenePool
@@ -53,30 +51,21 @@ def train_rounds(
         restore(state, modules, optimiser, schedule, rng)
         done = state.step
         best = DevRecall(**state.best) if state.best else None
+    objectives = Objectives(model, pool, rng, cls_id, recipe)
+    micro_batch_loss = {"be": objectives.be_loss, "ce": objectives.ce_loss}
     with closing(LossCurve(run.folder, done, run.seconds())) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
             model.train()
             model.image_backbone.eval()
             losses: dict[str, list[float]] = {}
 
-            for _ in range(recipe.be_steps_per_round):
-                texts, tokens_BRD = pool.be_batch(rng, recipe.be_batch_size)
-                with torch.autocast("cpu", torch.bfloat16):
-                    texts_BD = model.embed_texts(texts.ids, texts.mask)
-                    images_BD = model.embed_images(tokens_BRD, cls_id)
-                be_loss = _be_loss(texts_BD, images_BD, round_number, recipe)
-                step(be_loss, optimiser, None, recipe.gradient_clip_norm)
-                losses.setdefault("be", []).append(be_loss.item())
-
-            is_warm = round_number > recipe.random_negative_round_count
-            sibling_share = recipe.sibling_negative_share if is_warm else 0.0
-            for _ in range(recipe.ce_steps_per_round):
-                pairs = pool.ce_batch(rng, recipe.ce_family_count, sibling_share)
-                with torch.autocast("cpu", torch.bfloat16):
-                    logits_B = model.match_logits(pairs.texts.ids, pairs.texts.mask, pairs.tokens)
-                ce_loss = pair_classification_loss(logits_B, pairs.matches)
-                step(ce_loss, optimiser, None, recipe.gradient_clip_norm)
-                losses.setdefault("ce", []).append(ce_loss.item())
+            for use in ("be",) * recipe.be_steps_per_round + ("ce",) * recipe.ce_steps_per_round:
+                optimiser.zero_grad(set_to_none=True)
+                loss = accumulate_gradient(
+                    partial(micro_batch_loss[use], round_number), recipe.accumulation_step_count
+                )
+                step(optimiser, recipe.gradient_clip_norm)
+                losses.setdefault(use, []).append(loss)
             learning_rate = float(schedule.get_last_lr()[0])
             schedule.step()  # once a round, as the paper's code does
 
@@ -101,13 +90,6 @@ def train_rounds(
             run.keep("encoder", round_number, modules, optimiser, schedule, rng, best)
     assert best is not None, "the last round is always scored"
     return best
-
-
-def _be_loss(texts_BD: Tensor, images_BD: Tensor, round_number: int, recipe: Recipe) -> Tensor:
-    if round_number <= recipe.softmax_round_count:
-        return in_batch_softmax_loss(texts_BD, images_BD, recipe.softmax_temperature)
-    groups_B = torch.arange(len(texts_BD))  # every row is of another family
-    return batch_hard_triplet_loss(texts_BD, images_BD, groups_B, recipe.margin)
 
 
 def _made_by(

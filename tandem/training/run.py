@@ -38,6 +38,11 @@ class Run:
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
         if recipe.round_count < 1:
             raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
+        if recipe.accumulation_step_count < 1:
+            raise ValueError(
+                f"recipe {recipe.name} has accumulation_step_count "
+                f"{recipe.accumulation_step_count}; a step needs at least 1 micro-batch"
+            )
         self.recipe, self.folder, self.progress = recipe, folder, progress
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.training import rounds
+from tandem.training import objectives
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.optimisation import warm_up_then_linear
@@ -72,14 +72,14 @@ def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Every round's losses and rate, and at its round the recall that the run returns."""
     recipe = replace(tiny(1), ce_steps_per_round=2)
     ce_losses: list[float] = []
-    own = rounds.pair_classification_loss
+    own = objectives.pair_classification_loss
 
     def seen(*arguments: torch.Tensor) -> torch.Tensor:
         loss = own(*arguments)
         ce_losses.append(loss.item())
         return loss
 
-    monkeypatch.setattr(rounds, "pair_classification_loss", seen)
+    monkeypatch.setattr(objectives, "pair_classification_loss", seen)
     recall = train(recipe, tmp_path, lambda *_: None)
 
     lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
@@ -177,6 +177,21 @@ def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
         train(
             replace(tiny(1), be_steps_per_round=0, ce_steps_per_round=0), tmp_path, lambda *_: None
         )
+
+
+def test_a_recipe_whose_steps_have_no_micro_batch_is_refused(tmp_path: Path) -> None:
+    """It would step along no gradient, or divide by nothing."""
+    with pytest.raises(ValueError, match="accumulation_step_count 0; a step needs"):
+        train(replace(tiny(1), accumulation_step_count=0), tmp_path, lambda *_: None)
+
+
+def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[..., Run]) -> None:
+    """Twice as many micro-batches are drawn, and it is another model."""
+    checkpoint, _, _ = trained(1)
+
+    train(replace(tiny(1), accumulation_step_count=2), tmp_path, lambda *_: None)
+
+    assert load_checkpoint(tmp_path).weights_sha256 != checkpoint.weights_sha256
 
 
 def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
