@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
+from tandem.training.pair_pool import TextBatch
 from tandem.training.recipes import Recipe
-from tandem.training.scene_batches import TextBatch
 
 # The pool that the BE hands on: the paper's k (Geigle et al. 2022, section 6).
 _POOL_K = 20

@@ -16,8 +16,8 @@ from tandem.modeling.joint_model import ImageBackbone
 from tandem.training.losses import labelling_loss
 from tandem.training.optimisation import step, warm_up_then_linear
 from tandem.training.run import Progress, Run, restore
-from tandem.training.scene_batches import labelled_pixels
 from tandem.training.scene_labels import class_count
+from tandem.training.scene_pairs import labelled_pixels
 
 
 def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> None:

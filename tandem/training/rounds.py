@@ -16,6 +16,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import CLS
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.loss_curve import CurvePoint, LossCurve
+from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.objectives import Objectives
 from tandem.training.optimisation import (
     accumulate_gradient,
@@ -23,18 +24,18 @@ from tandem.training.optimisation import (
     step,
     warm_up_then_linear,
 )
+from tandem.training.pair_pool import PairPool
 from tandem.training.recipes import Recipe
 from tandem.training.run import Run, restore
-from tandem.training.scene_batches import ScenePool
 
 
 def train_rounds(
-    model: JointModel, pool: ScenePool, dev: DevSet, tokenizer: Tokenizer, run: Run
+    model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
     """Trains the joint encoder, keeps the best checkpoint by dev score, returns its recalls.
 
-    A round is a batch-hard triplet step for the BE and pair classification steps for the CE, on one
-    set of weights with one optimiser.
+    A round is a batch-hard triplet step for the BE and pair classification steps for the CE, and
+    whatever else the recipe has, on one set of weights with one optimiser.
     """
     recipe, progress = run.recipe, run.progress
     optimiser = AdamW(
@@ -44,6 +45,8 @@ def train_rounds(
     schedule = warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
     cls_id = tokenizer.get_vocab()[CLS]
+    objectives = Objectives(model, pool, rng, cls_id, recipe)
+    groups_N = pool.groups() if recipe.mined_refresh_round_count else None
     best: DevRecall | None = None
     modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}
     done = 0
@@ -51,18 +54,19 @@ def train_rounds(
         restore(state, modules, optimiser, schedule, rng)
         done = state.step
         best = DevRecall(**state.best) if state.best else None
-    objectives = Objectives(model, pool, rng, cls_id, recipe)
-    micro_batch_loss = {"be": objectives.be_loss, "ce": objectives.ce_loss}
+        objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
     with closing(LossCurve(run.folder, done, run.seconds())) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
             model.train()
             model.image_backbone.eval()
             losses: dict[str, list[float]] = {}
+            if groups_N is not None and recipe.mines_before(round_number):
+                objectives.mined = objectives.mine(groups_N, round_number)
 
-            for use in ("be",) * recipe.be_steps_per_round + ("ce",) * recipe.ce_steps_per_round:
+            for use in recipe.uses_in_order(is_mined=objectives.mined is not None):
                 optimiser.zero_grad(set_to_none=True)
                 loss = accumulate_gradient(
-                    partial(micro_batch_loss[use], round_number), recipe.accumulation_step_count
+                    partial(objectives.loss, use, round_number), recipe.accumulation_step_count
                 )
                 step(optimiser, recipe.gradient_clip_norm)
                 losses.setdefault(use, []).append(loss)
@@ -70,10 +74,7 @@ def train_rounds(
             schedule.step()  # once a round, as the paper's code does
 
             recall: DevRecall | None = None
-            if (
-                round_number % recipe.dev_every_round_count == 0
-                or round_number == recipe.round_count
-            ):
+            if recipe.measures_after(round_number):
                 model.eval()
                 with torch.autocast("cpu", torch.bfloat16):
                     recall = dev_recall(model, dev, cls_id, recipe)
@@ -87,7 +88,9 @@ def train_rounds(
             if round_number % 10 == 0:
                 note = ", ".join(f"{use.upper()} loss {loss:.3f}" for use, loss in means.items())
                 progress("encoder", round_number, recipe.round_count, note)
-            run.keep("encoder", round_number, modules, optimiser, schedule, rng, best)
+            run.keep(
+                "encoder", round_number, modules, optimiser, schedule, rng, best, objectives.mined
+            )
     assert best is not None, "the last round is always scored"
     return best
 

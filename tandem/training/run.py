@@ -12,6 +12,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from tandem.training.dev_recall import DevRecall
+from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.recipes import Recipe
 from tandem.training.run_state import (
     RunState,
@@ -66,6 +67,7 @@ class Run:
         schedule: LambdaLR,
         rng: random.Random | None = None,
         best: DevRecall | None = None,
+        mined: MinedNegatives | None = None,
     ) -> None:
         """Writes the state, unless it was written not long ago."""
         if step % self._state_every:
@@ -79,6 +81,7 @@ class Run:
                 schedule=schedule.state_dict(),
                 torch_rng=torch.get_rng_state(),
                 batch_rng=batch_rng_state(rng) if rng else torch.empty(0, dtype=torch.int64),
+                mined=mined.to_tensors() if mined else {},
                 best=asdict(best) if best else None,
                 seconds=self.seconds(),
             )

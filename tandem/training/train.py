@@ -23,10 +23,11 @@ from tandem.modeling.joint_model import ImageBackbone, JointModel
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.image_backbone_stage import image_tokens, train_image_backbone
+from tandem.training.pair_pool import PairPool, tokenize
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run
-from tandem.training.scene_batches import ScenePool, tokenize
+from tandem.training.scene_pairs import ScenePairs
 
 _TOKENIZER_FAMILY_COUNT = 2_000
 # Far from any that pools and demos count up from, so that the dev scenes are nobody else's.
@@ -63,7 +64,7 @@ def train(
     )
     train_image_backbone(model.image_backbone, model.config.image_size, run)
     tokens_NRD = image_tokens(model.image_backbone, train_families, progress, "image tokens")
-    pool = ScenePool(train_families, tokens_NRD, tokenizer)
+    pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer)
     dev = _dev_set(model.image_backbone, tokenizer, run)
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.state_file.delete()

@@ -7,8 +7,8 @@ import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.pair_pool import TextBatch
 from tandem.training.recipes import tiny
-from tandem.training.scene_batches import TextBatch
 from tests.modeling.tiny_checkpoint import tiny_model
 
 CLS_ID = 2

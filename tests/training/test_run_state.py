@@ -17,7 +17,7 @@ import torch
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.training import loss_curve, run_state
 from tandem.training import run as run_module
-from tandem.training.recipes import tiny
+from tandem.training.recipes import Recipe, tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
 
@@ -27,6 +27,18 @@ RECIPE = replace(
     tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
 )
 ENCODER_ONLY = replace(RECIPE, backbone_step_count=1)
+
+
+MINING = replace(
+    ENCODER_ONLY,
+    mined_from_round_count=2,
+    mined_refresh_round_count=12,
+    mined_neighbour_count=10,
+    mined_negative_share=0.5,
+    ance_steps_per_round=1,
+    ance_batch_size=4,
+    ance_negative_count=3,
+)
 
 
 class Stopped(Exception):
@@ -69,7 +81,7 @@ def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
         return False
 
 
-def stop_after(round_count: int, folder: Path) -> None:
+def stop_after(round_count: int, folder: Path, recipe: Recipe = ENCODER_ONLY) -> None:
     """Trains until a round of the encoder, then leaves as a crash would."""
 
     def progress(stage: str, step: int, *_: object) -> None:
@@ -77,7 +89,7 @@ def stop_after(round_count: int, folder: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(ENCODER_ONLY, folder, progress, state_every_step_count=5)
+        train(recipe, folder, progress, state_every_step_count=5)
 
 
 def weights(folder: Path) -> str:
@@ -167,6 +179,33 @@ def test_whatever_a_resumed_run_forgets_changes_its_weights(
         train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
 
     assert (weights(tmp_path) == whole) is (forgotten is None)
+
+
+@pytest.fixture(scope="module")
+def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of an uninterrupted run with mining."""
+    folder = tmp_path_factory.mktemp("whole-mined")
+    train(MINING, folder, lambda *_: None)
+    return weights(folder)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_resumed_run_goes_on_with_the_negatives_it_had(
+    tmp_path: Path, whole_mined: str, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """Mined before rounds 3 and 15, stopped in round 10; mined by later weights they are others."""
+    stop_after(10, tmp_path, MINING)
+    if forgets:
+        path = tmp_path / FILE_NAME
+        content = torch.load(path, weights_only=True)
+        mined = content["state"]["mined"]
+        assert mined
+        mined["texts"], mined["images"] = mined["texts"].flip(0), mined["images"].flip(0)
+        torch.save(content, path)
+
+    train(MINING, tmp_path, lambda *_: None, resume=True)
+
+    assert (weights(tmp_path) == whole_mined) is not forgets
 
 
 def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:

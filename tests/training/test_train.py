@@ -13,8 +13,8 @@ from tandem.training import objectives
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.optimisation import warm_up_then_linear
+from tandem.training.pair_pool import tokenize
 from tandem.training.recipes import tiny
-from tandem.training.scene_batches import tokenize
 from tandem.training.train import train
 
 # On one worker: its tests share what takes long to make.
