@@ -1,13 +1,12 @@
 """`tandem train`: a recipe into a checkpoint."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tandem.cli.console import out
+from tandem.cli.training_bar import TrainingBar
 from tandem.training.recipes import RECIPES, recipe_named
 
 
@@ -23,23 +22,6 @@ def train(
 
     chosen = recipe_named(recipe, seed)
     target = folder / recipe
-    start_time = time.monotonic()
-    with Progress(
-        TextColumn("{task.description:12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=out,
-    ) as bar:
-        tasks = {}
-
-        def show(stage: str, step: int, step_count: int, note: str) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=step_count, note="")
-            bar.update(tasks[stage], completed=step, note=note)
-            if "dev" in note:
-                bar.console.print(f"{time.monotonic() - start_time:8.0f} s  step {step:,}: {note}")
-
-        recall = run_training(chosen, target, show, resume=resume)
+    with TrainingBar(out) as bar:
+        recall = run_training(chosen, target, bar.show, resume=resume)
     out.print(f"{target}: dev {recall}")
