@@ -17,7 +17,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
-    # Here: torch takes seconds, which no other command need wait.
+    # Here: torch and matplotlib take seconds, which no other command need wait.
+    from tandem.training.curve_plot import plot_run
     from tandem.training.train import train as run_training
 
     chosen = recipe_named(recipe, seed)
@@ -25,3 +26,4 @@ def train(
     with TrainingBar(out) as bar:
         recall = run_training(chosen, target, bar.show, resume=resume)
     out.print(f"{target}: dev {recall}")
+    out.print(f"losses and recalls over time: {plot_run(target)}")

@@ -1,6 +1,5 @@
-"""Pictures of reports and of runs."""
+"""Pictures of reports."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -16,7 +15,7 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     axes = figure.add_subplot()
     # A direction's labels above its line, the other's below: at equal recalls both stay readable.
-    for direction, label_points in zip(report.languages, (7, -14), strict=True):
+    for direction, label_points in zip(report.languages, (7, -14), strict=False):
         ladder = [
             each
             for each in report.rankings
@@ -46,22 +45,9 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def plot_curves(
-    curves: Mapping[str, Sequence[tuple[float, float]]], path: Path, x_name: str, y_name: str
-) -> None:
-    """Draws lines of (x, y), each under its name."""
-    figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
-    axes = figure.add_subplot()
-    for name, points in curves.items():
-        axes.plot([x for x, _ in points], [y for _, y in points], marker=".", label=name)
-    _finish(axes, x_name, y_name)
-    figure.savefig(path, dpi=150)
-
-
 def _finish(axes: Axes, x_name: str, y_name: str) -> None:
     axes.set_xlabel(x_name)
     axes.set_ylabel(y_name)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+    axes.legend(frameon=False)

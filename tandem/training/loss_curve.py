@@ -80,6 +80,12 @@ class LossCurve:
         self._tensorboard.close()
 
 
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """Returns the lines of a run's curve; raises OSError where there is none."""
+    text = (folder / FILE_NAME).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
 class _Tensorboard:
     """Made anew from the curve when a run goes on, so that the two cannot disagree."""
 

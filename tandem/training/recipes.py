@@ -181,6 +181,28 @@ def ance(seed: int = 1) -> Recipe:
     )
 
 
+def small(seed: int = 1) -> Recipe:
+    """A smaller model, long enough to watch it learn: for `make train-demo`.
+
+    It stays with the in-batch softmax, and its later mismatches are siblings' as the default's are.
+    """
+    return replace(
+        default(seed),
+        name="small",
+        width=128,
+        layer_count=3,
+        backbone_step_count=220,
+        pool_family_count=2_000,
+        round_count=500,
+        ce_steps_per_round=1,
+        softmax_round_count=500,
+        random_negative_round_count=100,
+        learning_rate=1e-3,
+        dev_family_count=50,
+        dev_every_round_count=50,
+    )
+
+
 def tiny(seed: int = 1) -> Recipe:
     """A model that learns next to nothing, in seconds: for tests of everything around it."""
     return replace(
@@ -204,7 +226,8 @@ def tiny(seed: int = 1) -> Recipe:
 
 
 RECIPES: Mapping[str, Callable[[int], Recipe]] = {
-    recipe.__name__: recipe for recipe in (ance, default, bi_encoder, cross_encoder, half, tiny)
+    recipe.__name__: recipe
+    for recipe in (ance, default, bi_encoder, cross_encoder, half, small, tiny)
 }
 
 
