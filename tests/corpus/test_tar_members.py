@@ -96,6 +96,10 @@ UNSAFE = {
         + [bytes(504) + b"\1" + bytes(7)] * 2_000,
         "has a header of more than 16,384",
     ),
+    "overlap": (
+        [pax(b"13 size=5120\n", tarfile.XGLTYPE), a_header("a.jpg", 0), a_header("b.jpg")],
+        "'b.jpg' lies over the one before",
+    ),
     "negative by pax": ([pax(b"14 size=-5120\n"), a_header()], "claims -5,120 bytes"),
     "negative header": (
         [a_header("p", -1024, tarfile.XHDTYPE)],
@@ -144,16 +148,25 @@ def test_the_makers_of_hostile_archives_make_good_ones_too(tmp_path: Path) -> No
     assert [each.name for each in tar_members(path)] == ["a.jpg", "b.jpg", "c.jpg"]
 
 
-def test_a_damaged_header_is_not_taken_for_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", [[a_header("c.jpg")], []], ids=["between", "last"])
+def test_a_damaged_header_is_not_taken_for_the_end(tmp_path: Path, after: list[bytes]) -> None:
     """tarfile alone would stop there in silence: the positive control shows that it does."""
     second = bytearray(a_header("b.jpg"))
     second[0] ^= 1
-    path = an_archive(tmp_path, a_header("a.jpg"), bytes(second), a_header("c.jpg"))
+    path = an_archive(tmp_path, a_header("a.jpg"), bytes(second), *after)
 
     with tarfile.open(path) as archive:
         assert archive.getnames() == ["a.jpg"]
     with pytest.raises(CorpusMalformed, match=r"000\.tar is damaged or cut short at byte 512"):
         list(tar_members(path))
+
+
+def test_one_block_ends_an_archive(tmp_path: Path) -> None:
+    """The standard says two, and there are writers of one."""
+    path = tmp_path / "000.tar"
+    path.write_bytes(a_header("a.jpg") + bytes(BLOCK))
+
+    assert [each.name for each in tar_members(path)] == ["a.jpg"]
 
 
 def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
