@@ -117,6 +117,7 @@ def evaluate(
         "seed": seed,
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
+        "language": language or "all in turn",
         "distractors": distractors or "none",
         "skipped": "; ".join(skipped.lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),

@@ -7,7 +7,7 @@ from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Ranking, Report, Spread
 
 # What must be equal for two reports to have asked the same.
-_SAME = ("corpus", "split", "seed", "galleries", "distractors")
+_SAME = ("corpus", "split", "seed", "galleries", "language", "distractors")
 
 
 @dataclass(frozen=True, slots=True)
