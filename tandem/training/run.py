@@ -58,7 +58,12 @@ class Run:
                 f"recipe {recipe.name} has accumulation_step_count "
                 f"{recipe.accumulation_step_count}; a step needs at least 1 micro-batch"
             )
-        for size in (recipe.be_batch_size, 2 * recipe.ce_family_count, recipe.ance_batch_size):
+        sizes = (
+            recipe.be_batch_size if recipe.trains_be else 0,
+            2 * recipe.ce_family_count if recipe.trains_ce else 0,
+            recipe.ance_batch_size if recipe.ance_steps_per_round else 0,
+        )
+        for size in sizes:
             if size % processes.count:
                 raise ValueError(
                     f"recipe {recipe.name} has a batch of {size} rows, which {processes.count} "
