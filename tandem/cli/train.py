@@ -1,29 +1,127 @@
-"""`tandem train`: a recipe into a checkpoint."""
+"""`tandem train`: a recipe into a checkpoint, or a checkpoint and a corpus into another."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tandem.cli.console import out
+from tandem.cli.console import errors, out
+from tandem.cli.corpora import open_corpus
 from tandem.cli.training_bar import TrainingBar
-from tandem.training.recipes import RECIPES, recipe_named
+from tandem.model_io.readable_records import (
+    ModelCheck,
+    OnError,
+    SkippedRecords,
+    readable_records,
+)
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.training.recipes import RECIPES, finetune, recipe_named
+
+FINETUNE = "finetune"
+_FINETUNE_ROUND_COUNT = 300
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}")],
+    recipe: Annotated[
+        str,
+        typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
+    ],
     folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:n; cuda where there is one, else cpu")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
+    corpus: Annotated[
+        str | None, typer.Option(help=f"what {FINETUNE} trains on: scenes, emoji or a path")
+    ] = None,
+    init: Annotated[
+        Path | None, typer.Option(help=f"the checkpoint {FINETUNE} begins with; else the shipped")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help=f"of {FINETUNE}; {_FINETUNE_ROUND_COUNT} unless told")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(help=f"of training records of {FINETUNE}; else all")
+    ] = None,
+    drop_long_captions: Annotated[
+        bool, typer.Option("--drop-long-captions", help=f"go on without those, in {FINETUNE}")
+    ] = False,
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(
+            help=f"a record that cannot be read: {FINETUNE} stops at it unless told to skip"
+        ),
+    ] = None,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
     # Here: torch and matplotlib take seconds, which no other command need wait.
+    from tandem.training.compute import device_named
     from tandem.training.curve_plot import plot_run
+    from tandem.training.finetune import finetune as run_finetuning
+    from tandem.training.fitting_captions import FittingCaptions
+    from tandem.training.processes import torchrun_local_rank, torchrun_processes
     from tandem.training.train import train as run_training
 
-    chosen = recipe_named(recipe, seed)
-    target = folder / recipe
-    with TrainingBar(out) as bar:
-        recall = run_training(chosen, target, bar.show, resume=resume)
-    out.print(f"{target}: dev {recall}")
-    out.print(f"losses and recalls over time: {plot_run(target)}")
+    target, place = folder / recipe, device_named(device, torchrun_local_rank())
+    if recipe != FINETUNE:
+        ignored = {
+            "corpus": corpus,
+            "init": init,
+            "rounds": rounds,
+            "count": count,
+            "on-error": on_error,
+        }
+        given = [f"--{name}" for name, value in ignored.items() if value is not None]
+        if given := [*given, *["--drop-long-captions"] * drop_long_captions]:
+            raise ValueError(
+                f"{', '.join(given)} would be ignored: recipe {recipe} says it all; "
+                f"leave it out, or train {FINETUNE}"
+            )
+        chosen = recipe_named(recipe, seed)
+        with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+            recall = run_training(
+                chosen, target, bar.show, resume=resume, device=place, processes=processes
+            )
+        if processes.is_first:
+            out.print(f"{target}: dev {recall}")
+            out.print(f"losses and recalls over time: {plot_run(target)}")
+        return
+    if corpus is None:
+        raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
+    beginning = init or default_checkpoint()
+    records = open_corpus(corpus, "train", seed, count), open_corpus(corpus, "val", seed, None)
+    check = _model_check(beginning)
+    captions, skipped = FittingCaptions(check.texts), SkippedRecords()
+    fitting = map(captions.of, records) if drop_long_captions else records
+    train_records, dev_records = (
+        readable_records(each, check, on_error or OnError.STOP, skipped) for each in fitting
+    )
+    with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+        done = run_finetuning(
+            finetune(corpus, _FINETUNE_ROUND_COUNT if rounds is None else rounds, seed),
+            beginning,
+            train_records,
+            dev_records,
+            target,
+            bar.show,
+            resume=resume,
+            device=place,
+            processes=processes,
+        )
+    if processes.is_first:
+        for line in skipped.lines():
+            errors.print(line, markup=False, highlight=False)
+        if captions.dropped_count:
+            whole_count = captions.kept_count + captions.dropped_count
+            out.print(f"{captions.dropped_count:,} of {whole_count:,} captions were too long")
+        out.print(f"{target}: dev {done.best}; before: {done.before}")
+        out.print(f"losses and recalls over time: {plot_run(target)}")
+
+
+def _model_check(checkpoint: Path) -> ModelCheck:
+    files = CheckpointFiles.read(checkpoint)
+    texts = TextPreprocessor(files.tokenizer, files.config.max_text_tokens)
+    return ModelCheck(files.config.image_size, texts)

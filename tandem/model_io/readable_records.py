@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tandem.corpus.errors import PictureFileMissing, PictureMissing, PictureTooLarge
 from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
@@ -105,10 +108,14 @@ class ModelCheck:
 
     def __call__(self, record: Record) -> None:
         """Raises RecordUnreadable for the first thing that is wrong."""
-        _check_captions(record, self.texts)
+        self.pixels(record)
+
+    def pixels(self, record: Record) -> NDArray[np.uint8]:
+        """Returns the picture, uint8 [image_size, image_size, 3], of a record that passes."""
+        check_captions(record, self.texts)
         image_bytes = _image_bytes(record)
         try:
-            decode_image(image_bytes, self.image_size)
+            return decode_image(image_bytes, self.image_size)
         except (ImageUnreadable, ImageTooLarge) as error:
             raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
 
@@ -141,7 +148,8 @@ def readable_records(
             yield record
 
 
-def _check_captions(record: Record, texts: TextPreprocessor) -> None:
+def check_captions(record: Record, texts: TextPreprocessor) -> None:
+    """Raises RecordUnreadable unless there is a caption and all of them fit."""
     if not record.captions:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
     for caption in record.captions:

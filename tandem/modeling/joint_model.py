@@ -104,7 +104,7 @@ class JointModel(nn.Module):
 
     def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
         """Returns the bi-encoder's embeddings, float32 [B, D]."""
-        nothing_B1D, absent_B1 = self._no_image(input_ids_BT.shape[0])
+        nothing_B1D, absent_B1 = self._no_image(input_ids_BT)
         return self.joint_encoder(input_ids_BT, text_mask_BT, nothing_B1D, absent_B1)[0]
 
     def embed_images(self, tokens_BRD: Tensor, cls_id: int) -> Tensor:
@@ -112,20 +112,25 @@ class JointModel(nn.Module):
 
         The text side is [CLS] alone, as in the paper's code: no [SEP].
         """
-        ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id)
-        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
+        ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id, device=tokens_BRD.device)
+        present_BR = _all_present(tokens_BRD)
         return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, present_BR)[0]
 
     def match_logits(
         self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor
     ) -> Tensor:
         """Returns the cross-encoder's logits, float32 [B]."""
-        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
+        present_BR = _all_present(tokens_BRD)
         return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, present_BR)[1][:, 0]
 
-    def _no_image(self, batch: int) -> tuple[Tensor, Tensor]:
-        width = self.config.width
-        return torch.zeros(batch, 1, width), torch.zeros(batch, 1, dtype=torch.int64)
+    def _no_image(self, input_ids_BT: Tensor) -> tuple[Tensor, Tensor]:
+        batch, device = len(input_ids_BT), input_ids_BT.device
+        nothing_B1D = torch.zeros(batch, 1, self.config.width, device=device)
+        return nothing_B1D, torch.zeros(batch, 1, dtype=torch.int64, device=device)
+
+
+def _all_present(tokens_BRD: Tensor) -> Tensor:
+    return torch.ones(tokens_BRD.shape[:2], dtype=torch.int64, device=tokens_BRD.device)
 
 
 class _ConvNorm(nn.Sequential):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
-from tandem.training.pair_pool import TextBatch
+from tandem.training.batches import TextBatch
 from tandem.training.recipes import Recipe
 
 # The pool that the BE hands on: the paper's k (Geigle et al. 2022, section 6).
@@ -58,7 +58,8 @@ def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> D
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []
     if recipe.trains_ce:
-        every_QN = torch.arange(len(tokens_NRD)).expand(len(tokens_NRD), -1)
+        every_N = torch.arange(len(tokens_NRD), device=tokens_NRD.device)
+        every_QN = every_N.expand(len(tokens_NRD), -1)
         pool_QK = every_QN if retrieved_QN is None else retrieved_QN[:, :_POOL_K]
         ce_ranks = _ranks(_rerank(model, texts, tokens_NRD, pool_QK))
     return DevRecall(

@@ -3,28 +3,34 @@
 Shapes: B rows, H W pixels, R image tokens, D width, C classes.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW
 
-from tandem.corpus.scene import Scene
-from tandem.corpus.scene_drawing import scene_pixels
 from tandem.modeling.joint_model import ImageBackbone
 from tandem.training.losses import labelling_loss
 from tandem.training.optimisation import step, warm_up_then_linear
-from tandem.training.run import Progress, Run, restore
+from tandem.training.run import Run, restore
 from tandem.training.scene_labels import class_count
 from tandem.training.scene_pairs import labelled_pixels
 
 
 def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> None:
-    """Trains it to label drawings, then freezes it: what follows never pays for a convolution."""
-    recipe, step_count = run.recipe, run.recipe.backbone_step_count
-    head = nn.Linear(recipe.width, class_count())
-    backbone.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    """Trains it to label drawings, then freezes it: what follows never pays for a convolution.
+
+    One process does, and gives it to the others: batch norm reads whole batches.
+    """
+    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if run.processes.is_first:
+        _train(backbone, image_size, run)
+    run.processes.take_from_first(backbone)
+    backbone.eval().requires_grad_(False)
+
+
+def _train(backbone: ImageBackbone, image_size: int, run: Run) -> None:
+    recipe, step_count, compute = run.recipe, run.recipe.backbone_step_count, run.compute
+    head = nn.Linear(recipe.width, class_count()).to(compute.device)
+    backbone.train()
     optimiser = AdamW(
         [*backbone.parameters(), *head.parameters()], lr=recipe.backbone_learning_rate
     )
@@ -41,7 +47,8 @@ def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> 
         recipe.seed, recipe.backbone_batch_size, step_count, image_size, start=done
     )
     for number, (pixels_BHWC, classes_BR) in enumerate(batches, start=done + 1):
-        with torch.autocast("cpu", torch.bfloat16):
+        pixels_BHWC, classes_BR = compute.put(pixels_BHWC), compute.put(classes_BR)
+        with compute.autocast():
             logits_BRC = head(backbone.tokens(pixels_BHWC))
         loss = labelling_loss(logits_BRC, classes_BR)
         optimiser.zero_grad(set_to_none=True)
@@ -54,20 +61,3 @@ def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> 
             note = f"loss {loss.item():.3f}, drawings named right {right:.1%}"
             run.progress("backbone", number, step_count, note)
         run.keep("backbone", number, modules, optimiser, schedule)
-    backbone.eval().requires_grad_(False)
-
-
-@torch.inference_mode()
-def image_tokens(
-    backbone: ImageBackbone, families: Sequence[tuple[Scene, ...]], progress: Progress, stage: str
-) -> Tensor:
-    """Returns the image tokens of every scene, family after family, float16 [N, R, D]."""
-    rows = []
-    for number in range(0, len(families), 16):
-        scenes = [scene for family in families[number : number + 16] for scene in family]
-        pixels_BHWC = torch.from_numpy(np.stack([scene_pixels(scene) for scene in scenes]))
-        with torch.autocast("cpu", torch.bfloat16):
-            rows.append(backbone(pixels_BHWC))
-        if number % 160 == 0:
-            progress(stage, number, len(families), "")
-    return torch.cat(rows)

@@ -58,7 +58,7 @@ def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: floa
     triplet loss rests at twice the margin for good. Every row must be of another group.
     """
     logits_BB = texts_BD @ images_BD.T / temperature
-    target_B = torch.arange(len(logits_BB))
+    target_B = torch.arange(len(logits_BB), device=logits_BB.device)
     return (F.cross_entropy(logits_BB, target_B) + F.cross_entropy(logits_BB.T, target_B)) / 2
 
 
@@ -77,6 +77,6 @@ def labelling_loss(class_logits_BRC: Tensor, classes_BR: Tensor) -> Tensor:
     Class 0 is "no drawing's centre lies here", which most tokens are; it is weighed down so that
     the drawings count for about as much.
     """
-    weight_C = torch.ones(class_logits_BRC.shape[-1])
+    weight_C = torch.ones(class_logits_BRC.shape[-1], device=class_logits_BRC.device)
     weight_C[0] = 0.2
     return F.cross_entropy(class_logits_BRC.flatten(0, 1).float(), classes_BR.flatten(), weight_C)

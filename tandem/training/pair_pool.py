@@ -1,56 +1,19 @@
 """Batches of texts and images for every objective, drawn from captioned pictures of any kind.
 
-Shapes: N pictures, B rows, K negatives a pair, T text tokens, R image tokens, D width.
+Shapes: N pictures, B rows, R image tokens, D width.
 """
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tandem.training.batches import MatchBatch, PairBatch, TextBatch, TripletBatch, tokenize
 from tandem.training.caption_groups import caption_groups
 from tandem.training.mined_negatives import MinedNegatives
-
-
-@dataclass(frozen=True, slots=True)
-class TextBatch:
-    """Padded texts: int64 [B, T] each."""
-
-    ids: Tensor
-    mask: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class MatchBatch:
-    """Texts and images that match row by row.
-
-    `groups` int64 [B] is equal where one row's text also describes the other's image.
-    """
-
-    texts: TextBatch
-    tokens: Tensor
-    groups: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class PairBatch:
-    """Texts beside images; `matches` float [B] is 1 where they belong together."""
-
-    texts: TextBatch
-    tokens: Tensor
-    matches: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class TripletBatch:
-    """B times 1 + K rows: of each pair its own text and image, then K wrong texts and images."""
-
-    texts: TextBatch
-    tokens: Tensor
 
 
 class PairSource(Protocol):
@@ -77,16 +40,6 @@ class PairSource(Protocol):
     def caption(self, number: int, rng: random.Random) -> str:
         """Returns one of a picture's captions, drawn."""
         ...
-
-
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TextBatch:
-    """Returns the texts padded with id 0 to the longest of them."""
-    encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
-    longest = max(map(len, encoded))
-    ids = torch.zeros(len(encoded), longest, dtype=torch.int64)
-    for row, row_ids in zip(ids, encoded, strict=True):
-        row[: len(row_ids)] = torch.tensor(row_ids)
-    return TextBatch(ids, (ids != 0).long())
 
 
 class PairPool:

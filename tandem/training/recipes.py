@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a joint model is trained on scenes."""
+    """How a joint model is trained."""
 
     name: str
     seed: int
@@ -63,7 +63,16 @@ class Recipe:
     ance_negative_count: int = 7
     """Mined texts and as many mined images for each pair."""
 
+    corpus: str = "scenes"
+    """Its name or path."""
+    init_weights_sha256: str = ""
+    """Of the checkpoint that training began with; empty for random weights."""
+    precision: str = "bf16"
+    """Of products of matrices: bf16, or fp32 to compare runs closely."""
+
     def __post_init__(self) -> None:
+        if self.precision not in ("bf16", "fp32"):
+            raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
         uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
         if uses_mined and not self.mined_refresh_round_count:
             raise ValueError(
@@ -222,6 +231,28 @@ def tiny(seed: int = 1) -> Recipe:
         random_negative_round_count=2,
         dev_family_count=4,
         dev_every_round_count=4,
+    )
+
+
+def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
+    """A checkpoint trained further on a corpus; its shape is the checkpoint's.
+
+    No softmax, no easier negatives first, and a fifth of the learning rate: the weights are no
+    longer random. Siblings share captions, so each family gives the CE one match and one mismatch.
+    """
+    return replace(
+        default(seed),
+        name="finetune",
+        corpus=corpus,
+        backbone_step_count=0,
+        round_count=round_count,
+        ce_family_count=64,
+        softmax_round_count=0,
+        random_negative_round_count=0,
+        sibling_negative_share=0.0,
+        learning_rate=1e-4,
+        dev_family_count=100,
+        dev_every_round_count=20,
     )
 
 

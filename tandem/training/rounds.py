@@ -2,7 +2,7 @@
 
 import platform
 import random
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from statistics import fmean as mean
@@ -25,7 +25,6 @@ from tandem.training.optimisation import (
     warm_up_then_linear,
 )
 from tandem.training.pair_pool import PairPool
-from tandem.training.recipes import Recipe
 from tandem.training.run import Run, restore
 
 
@@ -38,6 +37,7 @@ def train_rounds(
     whatever else the recipe has, on one set of weights with one optimiser.
     """
     recipe, progress = run.recipe, run.progress
+    dev = run.compute.put(dev)
     optimiser = AdamW(
         decayed_groups(model.joint_encoder, recipe.weight_decay),
         recipe.learning_rate,
@@ -45,7 +45,7 @@ def train_rounds(
     schedule = warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
     cls_id = tokenizer.get_vocab()[CLS]
-    objectives = Objectives(model, pool, rng, cls_id, recipe)
+    objectives = Objectives(model, pool, rng, cls_id, run)
     groups_N = pool.groups() if recipe.mined_refresh_round_count else None
     best: DevRecall | None = None
     modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}
@@ -55,7 +55,7 @@ def train_rounds(
         done = state.step
         best = DevRecall(**state.best) if state.best else None
         objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
-    with closing(LossCurve(run.folder, done, run.seconds())) as curve:
+    with _curve(run, done) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
             model.train()
             model.image_backbone.eval()
@@ -68,23 +68,26 @@ def train_rounds(
                 loss = accumulate_gradient(
                     partial(objectives.loss, use, round_number), recipe.accumulation_step_count
                 )
+                run.processes.average_gradients(model.joint_encoder.parameters())
                 step(optimiser, recipe.gradient_clip_norm)
-                losses.setdefault(use, []).append(loss)
+                losses.setdefault(use, []).append(run.processes.mean(loss))
             learning_rate = float(schedule.get_last_lr()[0])
             schedule.step()  # once a round, as the paper's code does
 
             recall: DevRecall | None = None
             if recipe.measures_after(round_number):
                 model.eval()
-                with torch.autocast("cpu", torch.bfloat16):
+                with run.compute.autocast():
                     recall = dev_recall(model, dev, cls_id, recipe)
                 progress("encoder", round_number, recipe.round_count, f"dev {recall}")
                 if best is None or recall.score > best.score:
                     best = recall
-                    made_by = _made_by(recipe, round_number, recall, run.seconds())
-                    save_checkpoint(run.folder, model, tokenizer, made_by)
+                    if run.processes.is_first:
+                        made_by = _made_by(run, round_number, recall)
+                        save_checkpoint(run.folder, model, tokenizer, made_by)
             means = {use: mean(values) for use, values in losses.items()}
-            curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))
+            if curve:
+                curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))
             if round_number % 10 == 0:
                 note = ", ".join(f"{use.upper()} loss {loss:.3f}" for use, loss in means.items())
                 progress("encoder", round_number, recipe.round_count, note)
@@ -95,14 +98,20 @@ def train_rounds(
     return best
 
 
-def _made_by(
-    recipe: Recipe, round_number: int, recall: DevRecall, seconds: float
-) -> dict[str, object]:
+def _curve(run: Run, done_round_count: int) -> AbstractContextManager[LossCurve | None]:
+    if not run.processes.is_first:
+        return nullcontext()
+    return closing(LossCurve(run.folder, done_round_count, run.seconds()))
+
+
+def _made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object]:
     return {
-        "recipe": recipe.to_dict(),
+        "recipe": run.recipe.to_dict(),
         "round": round_number,
         "dev_recall_percent": asdict(recall),
-        "training_seconds": round(seconds),
+        "training_seconds": round(run.seconds()),
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "device": str(run.compute.device),
+        "process_count": run.processes.count,
     }

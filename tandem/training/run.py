@@ -11,8 +11,10 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from tandem.training.compute import Compute
 from tandem.training.dev_recall import DevRecall
 from tandem.training.mined_negatives import MinedNegatives
+from tandem.training.processes import Processes
 from tandem.training.recipes import Recipe
 from tandem.training.run_state import (
     RunState,
@@ -25,11 +27,23 @@ from tandem.training.run_state import (
 Progress = Callable[[str, int, int, str], None]
 
 
+def _tell_nobody(*_: object) -> None:
+    pass
+
+
 class Run:
     """What the stages share: the recipe, where things go, and the state that was found."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, progress: Progress, state_every: int, *, resume: bool
+        self,
+        recipe: Recipe,
+        folder: Path,
+        progress: Progress,
+        *,
+        state_every: int,
+        resume: bool,
+        device: torch.device,
+        processes: Processes,
     ) -> None:
         """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
 
@@ -44,9 +58,23 @@ class Run:
                 f"recipe {recipe.name} has accumulation_step_count "
                 f"{recipe.accumulation_step_count}; a step needs at least 1 micro-batch"
             )
-        self.recipe, self.folder, self.progress = recipe, folder, progress
+        sizes = (
+            recipe.be_batch_size if recipe.trains_be else 0,
+            2 * recipe.ce_family_count if recipe.trains_ce else 0,
+            recipe.ance_batch_size if recipe.ance_steps_per_round else 0,
+        )
+        for size in sizes:
+            if size % processes.count:
+                raise ValueError(
+                    f"recipe {recipe.name} has a batch of {size} rows, which {processes.count} "
+                    "processes cannot divide; start as many as divide it"
+                )
+        self.recipe, self.folder = recipe, folder
+        self.compute, self.processes = Compute(device, recipe.precision), processes
+        self.progress: Progress = progress if processes.is_first else _tell_nobody
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None
+        processes.wait()  # the first may write a later state as soon as it goes on
         self._state_every = state_every
         self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)
 
@@ -57,6 +85,12 @@ class Run:
     def found(self, stage: str) -> RunState | None:
         """Returns the state to go on from, if it is of this stage."""
         return self._found if self._found and self._found.stage == stage else None
+
+    def end(self, note: str) -> None:
+        """Removes the state: the run is over."""
+        if self.processes.is_first:
+            self.state_file.delete()
+        self.progress("done", 1, 1, note)
 
     def keep(
         self,
@@ -69,8 +103,8 @@ class Run:
         best: DevRecall | None = None,
         mined: MinedNegatives | None = None,
     ) -> None:
-        """Writes the state, unless it was written not long ago."""
-        if step % self._state_every:
+        """Writes the state, unless it was written not long ago or another process writes."""
+        if step % self._state_every or not self.processes.is_first:
             return
         self.state_file.save(
             RunState(

@@ -67,7 +67,7 @@ class RunStateFile:
             return None
         try:
             # Tensors and plain values only: a file that someone sends may run nothing.
-            content = torch.load(self._path, weights_only=True)
+            content = torch.load(self._path, map_location="cpu", weights_only=True)
             recipe, state = content["recipe"], RunState(**content["state"])
         except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError, TypeError) as error:
             raise RunStateInvalid(

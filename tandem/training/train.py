@@ -17,18 +17,23 @@ from tokenizers import Tokenizer
 from tandem.corpus.nouns import LANGUAGES
 from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
+from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import Split, scene_families
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import ImageBackbone, JointModel
+from tandem.training.batches import tokenize
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.dev_recall import DevRecall, DevSet
-from tandem.training.image_backbone_stage import image_tokens, train_image_backbone
-from tandem.training.pair_pool import PairPool, tokenize
+from tandem.training.image_backbone_stage import train_image_backbone
+from tandem.training.image_tokens import image_tokens
+from tandem.training.pair_pool import PairPool
+from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run
 from tandem.training.scene_pairs import ScenePairs
 
+_CPU = torch.device("cpu")
 _TOKENIZER_FAMILY_COUNT = 2_000
 # Far from any that pools and demos count up from, so that the dev scenes are nobody else's.
 _DEV_FAMILY_START = 1_000_000
@@ -41,16 +46,27 @@ def train(
     *,
     resume: bool = False,
     state_every_step_count: int = 50,
+    device: torch.device = _CPU,
+    processes: Processes = ALONE,
 ) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
     `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its
     state every `state_every_step_count` steps of a stage. With `resume` a run goes on from there,
-    to the same weights as if it had never stopped. The same recipe on the same machine gives the
-    same weights. Raises ValueError for a recipe that trains nothing, RunStateInvalid for another
-    recipe's state, LossCurveIncomplete where the curve does not reach the state.
+    to the same weights as if it had never stopped. The same recipe on the same machine's CPU gives
+    the same weights. Of several processes only the first writes and tells. Raises ValueError for a
+    recipe that trains nothing, RunStateInvalid for another recipe's state, LossCurveIncomplete
+    where the curve does not reach the state.
     """
-    run = Run(recipe, folder, progress, state_every_step_count, resume=resume)
+    run = Run(
+        recipe,
+        folder,
+        progress,
+        state_every=state_every_step_count,
+        resume=resume,
+        device=device,
+        processes=processes,
+    )
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
     tokenizer = _learn_vocabulary(train_families, recipe)
@@ -61,14 +77,14 @@ def train(
             layer_count=recipe.layer_count,
             head_count=recipe.head_count,
         )
-    )
+    ).to(device)
     train_image_backbone(model.image_backbone, model.config.image_size, run)
-    tokens_NRD = image_tokens(model.image_backbone, train_families, progress, "image tokens")
+    scenes = [scene for family in train_families for scene in family]
+    tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")
     pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer)
     dev = _dev_set(model.image_backbone, tokenizer, run)
     best = train_rounds(model, pool, dev, tokenizer, run)
-    run.state_file.delete()
-    progress("done", 1, 1, f"{best} in {run.seconds():,.0f} s")
+    run.end(f"{best} in {run.seconds():,.0f} s")
     return best
 
 
@@ -94,5 +110,5 @@ def _dev_set(backbone: ImageBackbone, tokenizer: Tokenizer, run: Run) -> DevSet:
         captions_of(scene, LANGUAGES[number % len(LANGUAGES)])[0]
         for number, scene in enumerate(scenes)
     ]
-    tokens_NRD = image_tokens(backbone, families, run.progress, "dev tokens")
+    tokens_NRD = image_tokens(backbone, scenes, scene_pixels, run, "dev tokens")
     return DevSet(tokenize(tokenizer, texts), tokens_NRD)

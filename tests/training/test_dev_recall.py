@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tandem.modeling.joint_model import JointModel
+from tandem.training.batches import TextBatch
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
-from tandem.training.pair_pool import TextBatch
 from tandem.training.recipes import tiny
 from tests.modeling.tiny_checkpoint import tiny_model
 

@@ -21,9 +21,10 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import FAMILY_SIZE, scene_families
+from tandem.training.batches import PairBatch, TextBatch, tokenize
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
-from tandem.training.pair_pool import PairBatch, PairPool, TextBatch, tokenize
+from tandem.training.pair_pool import PairPool
 from tandem.training.scene_labels import token_classes
 from tandem.training.scene_pairs import ScenePairs, labelled_pixels
 

@@ -10,10 +10,10 @@ import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.training import objectives
+from tandem.training.batches import tokenize
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.optimisation import warm_up_then_linear
-from tandem.training.pair_pool import tokenize
 from tandem.training.recipes import tiny
 from tandem.training.train import train
 

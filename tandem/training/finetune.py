@@ -1,0 +1,117 @@
+"""Trains a checkpoint further, on a corpus of one's own.
+
+Tokenizer, shape, weights and the frozen image backbone are the checkpoint's; what learns is the
+joint encoder, in the rounds by which it was trained (rounds.py).
+
+Shapes: N records, R image tokens, D width.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from tandem.corpus.records import Record
+from tandem.model_io.readable_records import ModelCheck
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.training.batches import tokenize
+from tandem.training.caption_tokenizer import CLS
+from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.image_tokens import image_tokens
+from tandem.training.pair_pool import PairPool
+from tandem.training.processes import ALONE, Processes
+from tandem.training.recipes import Recipe
+from tandem.training.record_pairs import RecordPairs
+from tandem.training.rounds import train_rounds
+from tandem.training.run import Progress, Run
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Finetuned:
+    """Dev recalls of the checkpoint that was begun with, and of the best that was kept."""
+
+    before: DevRecall
+    best: DevRecall
+
+
+def finetune(
+    recipe: Recipe,
+    checkpoint_folder: Path,
+    train_records: Iterable[Record],
+    dev_records: Iterable[Record],
+    folder: Path,
+    progress: Progress,
+    *,
+    resume: bool = False,
+    state_every_step_count: int = 50,
+    device: torch.device = _CPU,
+    processes: Processes = ALONE,
+) -> Finetuned:
+    """Trains on records by the recipe, keeps the best checkpoint by dev score.
+
+    The recipe's shape is the checkpoint's, whatever it says. Dev is one record of each of the first
+    `recipe.dev_family_count` families, so that a text has one right image. What `folder` gets, and
+    what `resume` does, is as with train(). Raises RecordUnreadable, naming the record, ValueError
+    for no records or fewer families than a batch takes, and what train() raises.
+    """
+    checkpoint = load_checkpoint(checkpoint_folder)
+    tokenizer, config = checkpoint.tokenizer, checkpoint.model.config
+    tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
+    records, dev_pairs = list(train_records), list(dev_records)
+    source = RecordPairs(records)
+    run = Run(
+        _of_checkpoint(recipe, checkpoint, len(source.families)),
+        folder,
+        progress,
+        state_every=state_every_step_count,
+        resume=resume,
+        device=device,
+        processes=processes,
+    )
+    torch.manual_seed(recipe.seed)
+    model = checkpoint.model.to(device)
+    model.image_backbone.requires_grad_(False)
+    check = ModelCheck(config.image_size, TextPreprocessor(tokenizer, config.max_text_tokens))
+
+    tokens_NRD = image_tokens(model.image_backbone, records, check.pixels, run, "image tokens")
+    pool = PairPool(source, tokens_NRD, tokenizer)
+    dev_records_kept, dev_captions = _dev_pairs(dev_pairs, recipe)
+    dev_tokens_NRD = image_tokens(
+        model.image_backbone, dev_records_kept, check.pixels, run, "dev tokens"
+    )
+    dev = DevSet(tokenize(tokenizer, dev_captions), dev_tokens_NRD)
+    with run.compute.autocast():
+        before = dev_recall(model, run.compute.put(dev), tokenizer.get_vocab()[CLS], run.recipe)
+    run.progress("encoder", 0, recipe.round_count, f"dev {before}")
+    best = train_rounds(model, pool, dev, tokenizer, run)
+    run.end(f"{before} before, {best} after {run.seconds():,.0f} s")
+    return Finetuned(before, best)
+
+
+def _of_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) -> Recipe:
+    config = checkpoint.model.config
+    return replace(
+        recipe,
+        width=config.width,
+        layer_count=config.layer_count,
+        head_count=config.head_count,
+        vocabulary_size=config.vocabulary_size,
+        pool_family_count=family_count,
+        init_weights_sha256=checkpoint.weights_sha256,
+    )
+
+
+def _dev_pairs(records: list[Record], recipe: Recipe) -> tuple[list[Record], list[str]]:
+    """Returns one record of each family, and one of its captions."""
+    if not records:
+        raise ValueError("there are no dev records; without them no checkpoint can be picked")
+    source, rng = RecordPairs(records), random.Random(f"dev/{recipe.seed}")
+    numbers = [members[0] for members in source.families[: recipe.dev_family_count]]
+    return [records[number] for number in numbers], [
+        source.caption(number, rng) for number in numbers
+    ]

@@ -1,0 +1,135 @@
+"""Several processes that train one model, each on its part of every batch.
+
+A recipe's batch is the whole one, drawn alike by all; so a run by two processes follows the run by
+one, but for the order in which floats are added. torchrun starts them:
+
+    python -m torch.distributed.run --nproc-per-node 2 -m tandem.cli train default
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tandem.training.batches import Batch, with_tensors
+
+Result = TypeVar("Result")
+
+# The others wait while the first learns the image backbone.
+_TIMEOUT = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process among those of the run. Every method but `part` is called by all of them."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and tells."""
+        return self.rank == 0
+
+    def part(self, batch: Batch) -> Batch:
+        """Returns this process's rows of a batch: the first of `count` equal parts, or the next.
+
+        Raises ValueError where it does not divide.
+        """
+        return batch if self.count == 1 else with_tensors(batch, self._rows)
+
+    def gathered(self, rows_BD: Tensor) -> Tensor:
+        """Returns the rows of all processes in the order of the whole batch, for one same loss.
+
+        Gradient flows to this process's rows: times `count`, because all of them compute the loss
+        that counts once, and `average_gradients` divides.
+        """
+        if self.count == 1:
+            return rows_BD
+        parts = [torch.empty_like(rows_BD) for _ in range(self.count)]
+        dist.all_gather(parts, rows_BD.detach().contiguous())
+        parts[self.rank] = rows_BD.clone()
+        if rows_BD.requires_grad:
+            parts[self.rank].register_hook(lambda gradient: gradient * self.count)
+        return torch.cat(parts)
+
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Makes every gradient the mean over the processes: that of the whole batch."""
+        if self.count == 1:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = (flat / self.count).split([gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def mean(self, value: float) -> float:
+        """Returns the mean of the processes' values."""
+        values = self.each(value)
+        return sum(values) / len(values)
+
+    def each(self, value: Result) -> list[Result]:
+        """Returns the processes' values by rank; whatever can be pickled."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+    def shared(self, count: int, make: Callable[[int], Result]) -> list[Result]:
+        """Returns `make` of 0 to `count` - 1, each made by one of the processes."""
+        made = self.each([make(number) for number in range(self.rank, count, self.count)])
+        return [made[number % self.count][number // self.count] for number in range(count)]
+
+    def take_from_first(self, module: nn.Module) -> None:
+        """Makes weights and buffers those of the first process."""
+        if self.count > 1:
+            for tensor in module.state_dict().values():
+                dist.broadcast(tensor, src=0)
+
+    def wait(self) -> None:
+        """Returns when all have come here."""
+        if self.count > 1:
+            dist.barrier()
+
+    def _rows(self, tensor: Tensor) -> Tensor:
+        if len(tensor) % self.count:
+            raise ValueError(
+                f"{len(tensor)} rows do not divide among {self.count} processes; "
+                "give the recipe batches that do"
+            )
+        return tensor.chunk(self.count)[self.rank]
+
+
+ALONE = Processes()
+
+
+def torchrun_local_rank() -> int:
+    """Returns this process's number on its machine; 0 without torchrun."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+@contextmanager
+def torchrun_processes(device: torch.device) -> Iterator[Processes]:
+    """Gives the processes that torchrun started, connected; without torchrun, this one alone.
+
+    gloo on the CPU, NCCL on CUDA, which has not been run.
+    """
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield ALONE
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    try:
+        yield Processes(dist.get_rank(), count)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,93 @@
+"""`tandem train`: what it takes, what it refuses, and a corpus of one's own from end to end."""
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.corpus.emoji import emoji_records
+from tandem.corpus.karpathy import write_karpathy
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Returns the exit status, what was printed, and the error."""
+    result = CliRunner().invoke(app, ["train", *arguments])
+    return result.exit_code, result.output, str(result.exception or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["huge"], "no recipe 'huge'"),
+        (["finetune"], "finetune needs --corpus"),
+        (["tiny", "--corpus", "emoji"], "--corpus would be ignored"),
+        (["tiny", "--rounds", "3", "--count", "4"], "--rounds, --count would be ignored"),
+        (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
+        (["tiny", "--on-error", "skip"], "--on-error would be ignored"),
+        (["tiny", "--device", "tpu"], "no device 'tpu'"),
+        (["finetune", "--corpus", "nowhere"], "no corpus 'nowhere'"),
+        (["finetune", "--corpus", "emoji", "--init", "/nowhere"], "/nowhere is no checkpoint"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
+    """By name, and nothing is written."""
+    status, _, error = run(*arguments, "--folder", str(tmp_path))
+
+    assert status != 0
+    assert why in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
+    """A Karpathy file of two splits, with a checkpoint of one's own; recalls before and after."""
+    records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 40)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    words = tuple(caption.text for each in records for caption in each.captions)
+    save_tiny_checkpoint(tmp_path / "init", texts=words)
+
+    status, printed, error = run(
+        *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
+        *("--device", "cpu", "--folder", str(tmp_path / "out"), "--drop-long-captions"),
+    )
+
+    assert (status, error) == (0, "")
+    assert re.search(r"[\d,]+ of [\d,]+ captions were too long", printed)
+    assert "before: BE R@1" in printed.replace("\n", " ")
+    folder = tmp_path / "out" / "finetune"
+    training = json.loads((folder / "training.json").read_text())
+    assert training["recipe"]["corpus"] == str(corpus)
+    assert training["recipe"]["round_count"] == 2
+    assert len((folder / "loss_curve.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_error: str) -> None:
+    """A cut picture and a picture without its file, by name; what is left is trained on."""
+    records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 40)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    words = tuple(caption.text for each in records for caption in each.captions)
+    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    pictures = sorted((tmp_path / "corpus" / "images").iterdir())
+    pictures[3].write_bytes(pictures[3].read_bytes()[:60])
+    pictures[320].unlink()
+
+    status, printed, error = run(
+        *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "1"),
+        *("--folder", str(tmp_path / "out"), "--drop-long-captions", "--on-error", on_error),
+    )
+
+    if on_error == "stop":
+        assert status == 1
+        assert records[3].record_id in error
+        assert "000003.webp" in error
+    else:
+        assert (status, error) == (0, "")
+        told = " ".join(printed.split())
+        assert "skipped records: 2" in told
+        assert "picture not readable 1" in told
+        assert "picture file not there 1" in told

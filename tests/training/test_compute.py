@@ -1,0 +1,85 @@
+"""Where a run computes. There is no GPU here: torch's "meta" device, which computes shapes alone,
+stands for one, and refuses tensors of the CPU as a GPU does."""
+
+import pytest
+import torch
+
+from tandem.training.batches import PairBatch, TextBatch
+from tandem.training.compute import Compute, device_named
+from tandem.training.losses import (
+    batch_hard_triplet_loss,
+    in_batch_softmax_loss,
+    labelling_loss,
+    pair_classification_loss,
+    sampled_triplet_loss,
+)
+from tests.modeling.tiny_checkpoint import tiny_model
+
+META = Compute(torch.device("meta"), "fp32")
+
+
+def test_a_device_is_found_by_its_name() -> None:
+    """Without a name it is CUDA where torch sees one, else the CPU."""
+    assert device_named("cpu") == torch.device("cpu")
+    expected = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    assert device_named(None) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("tpu", "no device 'tpu'; there are cpu, cuda"),
+        ("meta", "no device 'meta'"),
+        ("cuda:x", "no device 'cuda:x'"),
+        ("cuda:99", "no device cuda:99: torch sees"),
+    ],
+)
+def test_an_unknown_device_is_refused(name: str, why: str) -> None:
+    """By name, with what there is."""
+    with pytest.raises(ValueError, match=why):
+        device_named(name)
+
+
+def test_a_batch_moves_whole() -> None:
+    """Every tensor of it, at any depth."""
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    batch = PairBatch(TextBatch(ids, ids), torch.zeros(2, 4, 8), torch.ones(2))
+
+    moved = META.put(batch)
+
+    tensors = (moved.texts.ids, moved.texts.mask, moved.tokens, moved.matches)
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert batch.tokens.device.type == "cpu"
+
+
+def test_the_model_and_the_losses_make_no_tensor_on_another_device() -> None:
+    """All run on the meta device; one tensor left on the CPU stops them, as in the last line."""
+    model = tiny_model().to("meta")
+    ids = META.put(torch.ones(4, 6, dtype=torch.int64))
+    tokens = META.put(torch.zeros(4, 49, 16))
+
+    texts, images = model.embed_texts(ids, ids), model.embed_images(tokens, 2)
+    logits = model.match_logits(ids, ids, tokens)
+    groups = META.put(torch.arange(4))
+    values = [
+        in_batch_softmax_loss(texts, images, 0.1),
+        batch_hard_triplet_loss(texts, images, groups, 0.1),
+        sampled_triplet_loss(texts.view(2, 2, -1), images.view(2, 2, -1), 0.1),
+        pair_classification_loss(logits, groups),
+        labelling_loss(META.put(torch.zeros(4, 49, 7)), META.put(torch.zeros(4, 49).long())),
+    ]
+
+    assert {value.device.type for value in values} == {"meta"}
+    with pytest.raises(RuntimeError, match="device"):
+        model.match_logits(ids, ids, torch.zeros(4, 49, 16))
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)]
+)
+def test_products_are_taken_in_the_precision_asked_for(precision: str, dtype: torch.dtype) -> None:
+    """Of float32 matrices."""
+    ones = torch.ones(2, 2)
+
+    with Compute(torch.device("cpu"), precision).autocast():
+        assert (ones @ ones).dtype is dtype

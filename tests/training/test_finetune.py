@@ -1,0 +1,167 @@
+"""Training further: on records of any corpus, from a checkpoint, with its frozen backbone."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.corpus.emoji import emoji_records
+from tandem.corpus.records import Record
+from tandem.model_io.readable_records import RecordUnreadable
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.finetune import Finetuned, finetune
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.recipes import Recipe
+from tandem.training.recipes import finetune as finetune_recipe
+from tests.modeling.tiny_checkpoint import tiny_model
+
+RECIPE = replace(
+    finetune_recipe("emoji", round_count=12),
+    be_batch_size=8,
+    ce_family_count=8,
+    ce_steps_per_round=1,
+    dev_family_count=10,
+    dev_every_round_count=4,
+)
+
+
+class Stopped(Exception):
+    """Raised in the middle of a run."""
+
+
+def records(split: str, count: int) -> list[Record]:
+    """Returns the first emoji of a split, with their names alone: keywords can be too long."""
+    found = islice(emoji_records(split), count)  # type: ignore[arg-type]
+    return [
+        replace(each, captions=tuple(c for c in each.captions if c.caption_id.endswith("-name")))
+        for each in found
+    ]
+
+
+@pytest.fixture(name="init", scope="module")
+def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained checkpoint that knows the words."""
+    folder = tmp_path_factory.mktemp("init")
+    everything = records("train", 100) + records("val", 60)
+    texts = [caption.text for each in everything for caption in each.captions]
+    tokenizer = train_tokenizer(texts, 800)
+    model = tiny_model(vocabulary_size=tokenizer.get_vocab_size())
+    save_checkpoint(folder, model, tokenizer, {})
+    return folder
+
+
+Tune = Callable[..., Finetuned]
+
+
+@pytest.fixture(name="tune")
+def _tune(init: Path) -> Tune:
+    """Trains further on the first emoji."""
+
+    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> Finetuned:
+        progress = options.pop("progress", lambda *_: None)
+        train_records = options.pop("train_records", records("train", 100))
+        return finetune(
+            recipe, init, train_records, records("val", 60), folder, progress, **options
+        )  # type: ignore[arg-type]
+
+    return tune
+
+
+def test_the_encoder_learns_and_the_rest_stays(tmp_path: Path, init: Path, tune: Tune) -> None:
+    """Tokenizer, shape and backbone are the checkpoint's to the bit; the encoder's are not."""
+    tune(tmp_path)
+
+    before, after = load_checkpoint(init), load_checkpoint(tmp_path)
+    assert after.tokenizer.to_str() == before.tokenizer.to_str()
+    assert after.model.config == before.model.config
+    for name, weight in after.model.image_backbone.state_dict().items():
+        assert torch.equal(weight, before.model.image_backbone.state_dict()[name]), name
+    moved = [
+        name
+        for name, weight in after.model.joint_encoder.state_dict().items()
+        if not torch.equal(weight, before.model.joint_encoder.state_dict()[name])
+    ]
+    assert len(moved) >= 0.9 * len(after.model.joint_encoder.state_dict())
+
+
+def test_what_shaped_it_is_written_beside_it(tmp_path: Path, init: Path, tune: Tune) -> None:
+    """Corpus, beginning and shape, and the best dev recall, which the curve has too."""
+    done = tune(tmp_path)
+
+    training = load_checkpoint(tmp_path).training
+    assert training["recipe"]["corpus"] == "emoji"
+    assert training["recipe"]["init_weights_sha256"] == load_checkpoint(init).weights_sha256
+    assert training["recipe"]["width"] == 16
+    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    assert [line["round"] for line in lines] == list(range(1, 13))
+    recalls = [line["dev_recall_percent"] for line in lines if "dev_recall_percent" in line]
+    assert len(recalls) == 3
+    assert training["dev_recall_percent"] in recalls
+    assert done.best.be_r1 == training["dev_recall_percent"]["be_r1"]
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, tune: Tune) -> None:
+    """As training from nothing does."""
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == ("encoder", 10):
+            raise Stopped
+
+    tune(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        tune(tmp_path / "stopped", progress=stop, state_every_step_count=3)
+    tune(tmp_path / "stopped", resume=True)
+
+    whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
+    assert stopped.weights_sha256 == whole.weights_sha256
+
+
+def test_it_learns_what_it_is_shown(tmp_path: Path, tune: Tune) -> None:
+    """The BE's loss on few families falls; at thirty times the usual rate, as weights are random.
+
+    Positive control: at no rate it stays.
+    """
+    few = records("train", 60)
+
+    def last_loss(name: str, rate: float) -> float:
+        recipe = replace(
+            RECIPE,
+            round_count=100,
+            softmax_round_count=100,
+            learning_rate=rate,
+            dev_every_round_count=100,
+        )
+        tune(tmp_path / name, recipe, train_records=few)
+        lines = (tmp_path / name / FILE_NAME).read_text().splitlines()[-20:]
+        return sum(json.loads(line)["be_loss"] for line in lines) / 20
+
+    assert last_loss("learns", 3e-3) < 0.75 * last_loss("stays", 0.0)
+
+
+def test_too_few_records_are_refused(tmp_path: Path, tune: Tune) -> None:
+    """Saying how many a batch takes and how many there are."""
+    with pytest.raises(ValueError, match="takes 8 families and the corpus has"):
+        tune(tmp_path, train_records=records("train", 5))
+
+
+def test_no_dev_records_are_refused(tmp_path: Path, init: Path) -> None:
+    """No checkpoint could be picked."""
+    with pytest.raises(ValueError, match="no dev records"):
+        finetune(RECIPE, init, records("train", 60), [], tmp_path, lambda *_: None)
+
+
+def test_a_caption_of_ten_thousand_words_is_named(tmp_path: Path, tune: Tune) -> None:
+    """By its record, before the first round; nothing is written."""
+    good = records("train", 100)
+    caption = replace(good[77].captions[0], text="dog " * 10_000)
+    long = replace(good[77], captions=(caption,))
+
+    with pytest.raises(RecordUnreadable, match=f"{long.record_id}.*40,000 bytes"):
+        tune(tmp_path, train_records=[*good[:77], long, *good[78:]])
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,126 @@
+"""Two processes train what one trains: the same losses, round by round, written once."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.processes import ALONE, Processes
+from tandem.training.train import train
+from tests.training.run_of_several import RECIPE
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("processes")
+
+# The two runs add the same float32 numbers in another order.
+TOLERANCE = 1e-4
+
+Curve = list[dict[str, float]]
+
+
+def free_port() -> int:
+    """Returns a port that nothing listens on just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def train_by_two(folder: Path, left_out: str = "") -> str:
+    """Trains RECIPE by two processes and returns what they told."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    ran = subprocess.run(
+        [*torchrun, *place, "-m", "tests.training.run_of_several", str(folder), left_out],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def losses(folder: Path) -> Curve:
+    """Returns each round's losses."""
+    lines = [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+    return [{name: line[name] for name in line if name.endswith("_loss")} for line in lines]
+
+
+def difference(one: Curve, other: Curve) -> float:
+    """Returns the largest difference between the losses of two runs."""
+    assert [line.keys() for line in one] == [line.keys() for line in other]
+    return max(
+        abs(line[name] - fellow[name])
+        for line, fellow in zip(one, other, strict=True)
+        for name in line
+    )
+
+
+@pytest.fixture(name="alone", scope="module")
+def _alone(tmp_path_factory: pytest.TempPathFactory) -> Curve:
+    """The losses of one process, whose batches are twice as large as a part of two."""
+    folder = tmp_path_factory.mktemp("alone")
+    train(RECIPE, folder, lambda *_: None)
+    return losses(folder)
+
+
+def test_two_processes_follow_the_curve_of_one(tmp_path: Path, alone: Curve) -> None:
+    """All five rounds, BE by softmax and by triplet, CE, and ANCE after the first mining."""
+    told = train_by_two(tmp_path)
+
+    together = losses(tmp_path / "rank-0")
+    assert len(together) == 5
+    assert together[-1].keys() == {"be_loss", "ce_loss", "ance_loss"}
+    assert difference(together, alone) <= TOLERANCE
+    # Positive control of the tolerance: one round later the losses are others.
+    assert difference(together[:2], alone[1:3]) > 10 * TOLERANCE
+
+    # Only the first wrote, and told.
+    assert (tmp_path / "rank-0" / "model.safetensors").is_file()
+    assert not (tmp_path / "rank-1").exists()
+    assert told.count("done 1 1") == 1
+
+
+@pytest.mark.parametrize("left_out", ["gradient_of_gathered", "average_gradients"])
+def test_whatever_two_processes_leave_out_bends_their_curve(
+    tmp_path: Path, alone: Curve, left_out: str
+) -> None:
+    """Positive controls of the test above."""
+    train_by_two(tmp_path, left_out)
+
+    assert difference(losses(tmp_path / "rank-0"), alone) > TOLERANCE
+
+
+def test_each_process_takes_its_own_rows() -> None:
+    """In the order of the batch; what does not divide is refused."""
+    rows = torch.arange(6)
+
+    parts = [Processes(rank, 3).part(rows).tolist() for rank in range(3)]
+
+    assert parts == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match="6 rows do not divide among 4 processes"):
+        Processes(0, 4).part(rows)
+
+
+def test_one_process_alone_does_as_if_there_were_none() -> None:
+    """Nothing is copied, and nothing waits for others."""
+    rows = torch.arange(6)
+
+    assert ALONE.part(rows) is rows
+    assert ALONE.gathered(rows) is rows
+    assert ALONE.shared(3, lambda number: number * 2) == [0, 2, 4]
+    assert ALONE.mean(0.5) == 0.5
+
+
+def test_a_recipe_that_the_processes_cannot_divide_is_refused(tmp_path: Path) -> None:
+    """Before anything is trained."""
+    with pytest.raises(ValueError, match="batch of 16 rows, which 3 processes cannot divide"):
+        train(RECIPE, tmp_path, lambda *_: None, processes=Processes(0, 3))
