@@ -40,7 +40,7 @@ def shards_by_split(path: Path, suffix: str) -> dict[str, list[ShardFile]]:
     elif path.is_dir():
         for file in _files(path, suffix):
             splits[_split_of(file.stem)].append(ShardFile(file, file.stem))
-        for folder in sorted(path.iterdir()):
+        for folder in path.iterdir():
             if folder.is_dir():
                 for file in _files(folder, suffix):
                     splits[folder.name].append(ShardFile(file, f"{folder.name}/{file.stem}"))

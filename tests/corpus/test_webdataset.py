@@ -79,7 +79,13 @@ def test_what_is_packed_is_what_is_read(
 
 def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
     """In the order of their first files, other kinds and hidden files passed over."""
-    others = [("cat.cls", b"3"), ("._cat.jpg", b"what macOS leaves"), ("dog.mask.png", b"a mask")]
+    others = [
+        ("cat.cls", b"3"),
+        ("cat.id", b"3"),
+        ("bird.cls", b"4"),
+        ("._cat.jpg", b"what macOS leaves"),
+        ("dog.mask.png", b"a mask"),
+    ]
     path = pack(tmp_path / "000.tar", [CAT[0], *DOG, *others, CAT[1], ("README", b"none")])
 
     cat, dog = read(path)
@@ -99,6 +105,18 @@ def test_a_text_file_goes_before_json_which_may_say_its_language(tmp_path: Path)
     path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
 
     assert said(read(path)[0]) == [("a cat", "fr"), ("one cat", "fr")]
+
+
+def test_json_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    """One byte decides: an archive may claim any size."""
+    for extra in (0, 1):
+        fields = b'{"caption": "a dog"}'.ljust(MAX_TEXT_BYTES + extra)
+        path = pack(tmp_path / f"{extra}.tar", [("dog.json", fields)])
+        if not extra:
+            assert said(read(path)[0]) == [("a dog", "en")]
+
+    with pytest.raises(CorpusMalformed, match=r"1\.tar: dog\.json has more than 1,048,576 bytes"):
+        read(path)
 
 
 def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
