@@ -100,8 +100,7 @@ def evaluate(
 
         measure = OfflineMeasure(checkpoint, retriever, precision or Precision.FP32, fusion)
     else:
-        index_id = f"evaluation-{split.replace('_', '-')}-{seed}"
-        measure = ServedMeasure(address, index_id, query_count, concurrency, on_error)
+        measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
     galleries = [
