@@ -68,9 +68,10 @@ async def test_skipping_goes_on_and_counts(pets: str) -> None:
 
     assert result.exit_code == 0, result.output
     assert sent == ["a", "a#en-0", "c", "c#en-0", "d[red]", "d[red]#en-0"]
-    assert "6 items stored, 0 refused" in result.output
-    assert "skipped records: 1 (no picture 1)" in result.output
-    assert "'b' (" in result.output
+    told = " ".join(result.output.split())  # a long path wraps lines anywhere
+    assert "6 items stored, 0 refused" in told
+    assert "skipped records: 1 (no picture 1)" in told
+    assert "'b' (" in told
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
