@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.modeling.config import TOKEN_SIZE, JointConfig
+from tandem.modeling.pooling import first_and_mean, mean_of_counted
+from tandem.modeling.pretrained_encoder import PretrainedEncoder
 
 
 class ImageBackbone(nn.Module):
@@ -69,9 +71,8 @@ class JointEncoder(nn.Module):
 
         input_ids, text_mask: int64 [B, T]; image_tokens: float [B, R, D]; image_mask: int64
         [B, R], 1 where a token counts. Returns float32 [B, D] of unit length, the mean over all
-        positions that count (methods: mean pooling beats CLS), and float32 [B, 1], z1 - z0 of the
-        two-class head: the log odds of a match, which ranks as its probability does but does not
-        saturate.
+        positions that count, and float32 [B, 1], z1 - z0 of the two-class head: the log odds of a
+        match, which ranks as its probability does but does not saturate.
         """
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
         image = self.image_project(image_tokens.to(text.dtype))
@@ -83,11 +84,8 @@ class JointEncoder(nn.Module):
         for layer in self.layers:
             hidden_BLD = layer(hidden_BLD, attends)
         hidden_BLD = self.final_norm(hidden_BLD).float()
-        weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
-        mean_BD = (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
-        # The first token alone, as in BERT, cannot count: attention averages over what it reads.
-        first_and_mean = torch.cat([hidden_BLD[:, 0], mean_BD], dim=-1)
-        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean)))
+        mean_BD = mean_of_counted(hidden_BLD, mask_BL)
+        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean(hidden_BLD, mean_BD))))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
@@ -99,7 +97,9 @@ class JointModel(nn.Module):
         super().__init__()
         self.config = config
         self.image_backbone = ImageBackbone(config)
-        self.joint_encoder = JointEncoder(config)
+        self.joint_encoder: JointEncoder | PretrainedEncoder = (
+            PretrainedEncoder(config) if config.encoder == "post_norm" else JointEncoder(config)
+        )
 
     def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
         """Returns the bi-encoder's embeddings, float32 [B, D]."""
