@@ -21,6 +21,7 @@ from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
 from tandem.model_io.buckets import pad_texts
 from tandem.model_io.image import decode_image
+from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint
 
@@ -60,8 +61,8 @@ class OfflineGallery:
     def __init__(self, checkpoint: Checkpoint, gallery: Gallery) -> None:
         """Encodes it; raises the TandemError of a picture or caption that cannot be read."""
         self._model = checkpoint.model
-        vocabulary = checkpoint.tokenizer.get_vocab()
-        self._pad_id = vocabulary["[PAD]"]
+        special = special_tokens(checkpoint.tokenizer)
+        self._pad_id = special.pad_id
         preprocessor = TextPreprocessor(
             checkpoint.tokenizer, checkpoint.model.config.max_text_tokens
         )
@@ -72,7 +73,7 @@ class OfflineGallery:
             )
             images_ND = torch.cat(
                 [
-                    self._model.embed_images(torch.stack(batch), vocabulary["[CLS]"])
+                    self._model.embed_images(torch.stack(batch), special.cls_id)
                     for batch in _batches(self._tokens_NRD)
                 ]
             )

@@ -20,6 +20,8 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import FAMILY_SIZE, Split, scene_families
+from tandem.model_io.buckets import pad_texts
+from tandem.model_io.special_tokens import special_tokens
 from tandem.training.scene_labels import token_classes
 
 # English is what most queries of the demo are in.
@@ -44,13 +46,12 @@ class PairBatch:
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TextBatch:
-    """Returns the texts padded with id 0 to the longest of them."""
-    encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
-    longest = max(map(len, encoded))
-    ids = torch.zeros(len(encoded), longest, dtype=torch.int64)
-    for row, row_ids in zip(ids, encoded, strict=True):
-        row[: len(row_ids)] = torch.tensor(row_ids)
-    return TextBatch(ids, (ids != 0).long())
+    """Returns the texts padded to the longest of them, with the tokenizer's own padding."""
+    encoded = [
+        np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(list(texts))
+    ]
+    ids, mask = pad_texts(encoded, max(map(len, encoded)), special_tokens(tokenizer).pad_id)
+    return TextBatch(torch.from_numpy(ids), torch.from_numpy(mask))
 
 
 def labelled_pixels(

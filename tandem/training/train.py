@@ -27,10 +27,11 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import Split, scene_families
+from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import ImageBackbone, JointModel
-from tandem.training.caption_tokenizer import CLS, train_tokenizer
+from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.dev_recall import DevRecall, dev_recall
 from tandem.training.losses import (
     batch_hard_triplet_loss,
@@ -237,7 +238,7 @@ def _train_encoder(
     )
     schedule = _warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
-    cls_id = tokenizer.get_vocab()[CLS]
+    cls_id = special_tokens(tokenizer).cls_id
     dev_texts, dev_tokens_NRD = _dev_set(model.image_backbone, tokenizer, recipe, progress)
     best: DevRecall | None = None
     modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}

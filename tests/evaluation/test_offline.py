@@ -13,10 +13,13 @@ from tandem.corpus.scenes import scene_records
 from tandem.evaluation.fusion import add, norm_add
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.metrics import recall_at
-from tandem.evaluation.offline import Fusion, OfflineGallery
+from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import first_answer_ranks
 from tandem.model_io.image import decode_image
-from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tests.modeling.published_folders import published_xlm_r
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 SCENE_COUNT = 12
@@ -49,11 +52,33 @@ def test_scores_are_the_models_own(
     offline: OfflineGallery, checkpoint: Checkpoint, gallery: Gallery, target: Modality
 ) -> None:
     """Each similarity and logit as the model gives it for one pair alone, without padding."""
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    cls_id = tokenizer.get_vocab()["[CLS]"]
-
     pools = offline.score(target, SCENE_COUNT)
 
+    assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=2)
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_scores_of_a_published_encoder_are_its_own(
+    tmp_path: Path, gallery: Gallery, target: Modality
+) -> None:
+    """XLM-R's texts begin with 0 and are padded with 1; so does the text side of an image."""
+    published_xlm_r(tmp_path / "published")
+    published = PublishedCheckpoint.open(str(tmp_path / "published"))
+    model = JointModel(published.config)
+    published.start(model.joint_encoder)
+    save_checkpoint(tmp_path / "ours", model, published.tokenizer, {})
+    checkpoint = load_checkpoint(tmp_path / "ours")
+
+    pools = OfflineGallery(checkpoint, gallery).score(target, SCENE_COUNT)
+
+    assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=0)
+
+
+def assert_pairs_are_the_models_own(
+    pools: ScoredPools, checkpoint: Checkpoint, gallery: Gallery, target: Modality, cls_id: int
+) -> None:
+    """Asserts that a few pairs, each alone and without padding, are scored alike."""
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
     with torch.inference_mode():
         for query, item in [(0, 0), (0, 5), (7, 2), (11, 11)]:
             text, image = (query, item) if target is Modality.IMAGE else (item, query)

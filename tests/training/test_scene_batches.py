@@ -27,6 +27,7 @@ from tandem.training.scene_batches import (
     tokenize,
 )
 from tandem.training.scene_labels import token_classes
+from tests.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60
 
@@ -98,6 +99,14 @@ def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
         padding = [0] * (len(own[1]) - len(expected))
         assert ids.tolist() == expected + padding
         assert mask.tolist() == [1] * len(expected) + padding
+
+
+def test_a_first_token_of_id_0_counts() -> None:
+    """XLM-R's texts begin with 0 and are padded with 1."""
+    batch = tokenize(xlm_r_tokenizer(), ["two dogs", "cat"])
+
+    assert batch.ids.tolist() == [[0, 5, 6, 2], [0, 11, 2, 1]]
+    assert batch.mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
 
 
 def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
