@@ -61,15 +61,18 @@ def evaluate(
     precision: Annotated[
         Precision | None, typer.Option(help="with --checkpoint: to compute in; unset is fp32")
     ] = None,
+    regions: Annotated[
+        Path | None, typer.Option(help="with --checkpoint: a file of regions to read for pixels")
+    ] = None,
 ) -> None:
     """Ingests a gallery of whole families into an index of its own and measures R@1, 5, 10.
 
     Each picture comes with one caption; families take turns through the languages. With
     --checkpoint nothing is ingested, and all of the gallery asks.
     """
-    if checkpoint is None and (k or retriever or precision):
+    if checkpoint is None and (k or retriever or precision or regions):
         raise typer.BadParameter(
-            "--k, --retriever and --precision need --checkpoint; a server has its own"
+            "--k, --retriever, --precision and --regions need --checkpoint; a server has its own"
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
@@ -78,7 +81,9 @@ def evaluate(
     if checkpoint is not None:
         folders = [checkpoint, retriever] if retriever else [checkpoint]
         chosen = precision or Precision.FP32
-        print_rows(_offline_rows(folders, chosen, gallery, k or [POOL_K]), f"{title}, {chosen}")
+        print_rows(
+            _offline_rows(folders, chosen, gallery, k or [POOL_K], regions), f"{title}, {chosen}"
+        )
         return
     index_id = f"evaluation-{split.replace('_', '-')}-{seed}-{len(gallery.pairs)}"
     with Client(address) as client:
@@ -124,14 +129,20 @@ def _served_rows(reports: dict[str, DirectionReport]) -> Iterator[Row]:
 
 
 def _offline_rows(
-    folders: Sequence[Path], precision: Precision, gallery: Gallery, pool_sizes: Sequence[int]
+    folders: Sequence[Path],
+    precision: Precision,
+    gallery: Gallery,
+    pool_sizes: Sequence[int],
+    regions: Path | None,
 ) -> Iterator[Row]:
     """`folders` are one checkpoint, or two of which the second retrieves for the first."""
     # Imported here: torch takes seconds, and nothing of the served path needs it.
     from tandem.evaluation.offline import OfflineGallery
     from tandem.modeling.checkpoint import load_checkpoint
     from tandem.modeling.lowered import lowered
+    from tandem.modeling.region_tokens import RegionFile
 
+    images = RegionFile(regions) if regions else None
     count = len(gallery.pairs)
     answers = [{number} for number in range(count)]
 
@@ -144,6 +155,7 @@ def _offline_rows(
             OfflineGallery(
                 replace(loaded, model=lowered(loaded.model, precision)),
                 gallery,
+                images,
             )
             for loaded in map(load_checkpoint, folders)
         )

@@ -3,43 +3,18 @@
 A single-stream transformer reads a text, an image, or both. One side alone gives the bi-encoder's
 embedding, both sides give the cross-encoder's match logit; only the masks differ.
 
-Shapes: B batch, H W pixels, T text tokens, R image tokens, L = T + R, D width.
+Shapes: B batch, T text tokens, R image tokens, L = T + R, D width, which image tokens may have
+another of until they are projected.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.config import TOKEN_SIZE, JointConfig
+from tandem.modeling.config import JointConfig
+from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
-
-
-class ImageBackbone(nn.Module):
-    """Turns pixels into a grid of image tokens, one for each 16 x 16 pixels."""
-
-    def __init__(self, config: JointConfig) -> None:
-        super().__init__()
-        self.stem = _ConvNorm(3, 64, kernel_size=4, stride=4)
-        self.stages = nn.Sequential(
-            _Residual(64),
-            _ConvNorm(64, 128, kernel_size=3, stride=2),
-            _Residual(128),
-            _ConvNorm(128, 256, kernel_size=3, stride=2),
-            _Residual(256),
-        )
-        self.project = nn.Linear(256, config.width)
-        self.norm = nn.LayerNorm(config.width)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, H, W, 3] -> float16 [B, R, D], the precision in which the index stores them."""
-        return self.tokens(pixels).half()
-
-    def tokens(self, pixels: Tensor) -> Tensor:
-        """As forward, but in the weights' own precision: what training differentiates."""
-        scaled = pixels.permute(0, 3, 1, 2).to(self.norm.weight.dtype) / 127.5 - 1.0
-        grid_BCHW = self.stages(self.stem(scaled))
-        return self.norm(self.project(grid_BCHW.flatten(2).transpose(1, 2)))
 
 
 class JointEncoder(nn.Module):
@@ -52,13 +27,14 @@ class JointEncoder(nn.Module):
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
         # As large as what they are added to: at the usual 0.02 a token's place drowned in its
         # content, and after 1,000 rounds left and right were still told apart by chance.
-        side = config.image_size // TOKEN_SIZE
+        side = config.grid_side
+        self.has_places = side > 0  # a region says itself where it is
         self.image_row = nn.Parameter(torch.randn(side, 1, width) * 0.5)
         self.image_column = nn.Parameter(torch.randn(1, side, width) * 0.5)
-        self.image_project = nn.Linear(width, width)
-        self.embedding_norm = nn.LayerNorm(width)
+        self.image_project = nn.Linear(config.token_width, width)
+        self.embedding_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layer_count))
-        self.final_norm = nn.LayerNorm(width)
+        self.final_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.pooler = nn.Linear(2 * width, width)
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(width, 2)  # no match, match
@@ -76,8 +52,9 @@ class JointEncoder(nn.Module):
         """
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
         image = self.image_project(image_tokens.to(text.dtype))
-        places_RD = (self.image_row + self.image_column).flatten(0, 1)
-        image = image + places_RD[: image_tokens.shape[1]]
+        if self.has_places:
+            places_RD = (self.image_row + self.image_column).flatten(0, 1)
+            image = image + places_RD[: image_tokens.shape[1]]
         hidden_BLD = self.embedding_norm(torch.cat([text, image], dim=1))
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
         attends = mask_BL.bool()[:, None, None, :]
@@ -96,7 +73,7 @@ class JointModel(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config = config
-        self.image_backbone = ImageBackbone(config)
+        self.image_backbone = image_backbone_of(config)
         self.joint_encoder: JointEncoder | PretrainedEncoder = (
             PretrainedEncoder(config) if config.encoder == "post_norm" else JointEncoder(config)
         )
@@ -106,45 +83,35 @@ class JointModel(nn.Module):
         nothing_B1D, absent_B1 = self._no_image(input_ids_BT.shape[0])
         return self.joint_encoder(input_ids_BT, text_mask_BT, nothing_B1D, absent_B1)[0]
 
-    def embed_images(self, tokens_BRD: Tensor, cls_id: int) -> Tensor:
-        """Returns the bi-encoder's embeddings, float32 [B, D].
+    def embed_images(
+        self, tokens_BRD: Tensor, cls_id: int, image_mask_BR: Tensor | None = None
+    ) -> Tensor:
+        """Returns the bi-encoder's embeddings, float32 [B, D]; without a mask, all tokens count.
 
         The text side is [CLS] alone, as in the paper's code: no [SEP].
         """
         ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id)
-        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
-        return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, present_BR)[0]
+        mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
+        return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, mask_BR)[0]
 
     def match_logits(
-        self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor
+        self,
+        input_ids_BT: Tensor,
+        text_mask_BT: Tensor,
+        tokens_BRD: Tensor,
+        image_mask_BR: Tensor | None = None,
     ) -> Tensor:
-        """Returns the cross-encoder's logits, float32 [B]."""
-        present_BR = torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
-        return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, present_BR)[1][:, 0]
+        """Returns the cross-encoder's logits, float32 [B]; without a mask, all tokens count."""
+        mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
+        return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, mask_BR)[1][:, 0]
 
     def _no_image(self, batch: int) -> tuple[Tensor, Tensor]:
-        width = self.config.width
+        width = self.config.token_width
         return torch.zeros(batch, 1, width), torch.zeros(batch, 1, dtype=torch.int64)
 
 
-class _ConvNorm(nn.Sequential):
-    def __init__(self, into: int, out: int, kernel_size: int, stride: int) -> None:
-        padding = kernel_size // 2 if kernel_size % 2 else 0
-        super().__init__(
-            nn.Conv2d(into, out, kernel_size, stride, padding, bias=False),
-            nn.BatchNorm2d(out),
-            nn.ReLU(),
-        )
-
-
-class _Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first = _ConvNorm(channels, channels, kernel_size=3, stride=1)
-        self.second = _ConvNorm(channels, channels, kernel_size=3, stride=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.second(self.first(x))
+def _all_count(tokens_BRD: Tensor) -> Tensor:
+    return torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
 
 
 class _Layer(nn.Module):
@@ -152,15 +119,16 @@ class _Layer(nn.Module):
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
+        width, inner_width = config.width, config.feed_forward_width or 4 * config.width
         self.head_count = config.head_count
-        self.attention_norm = nn.LayerNorm(config.width)
-        self.query_key_value = nn.Linear(config.width, 3 * config.width)
-        self.attention_out = nn.Linear(config.width, config.width)
-        self.feed_forward_norm = nn.LayerNorm(config.width)
+        self.attention_norm = nn.LayerNorm(width, config.norm_epsilon)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.feed_forward_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.feed_forward = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width),
+            nn.Linear(width, inner_width),
             nn.GELU(),
-            nn.Linear(4 * config.width, config.width),
+            nn.Linear(inner_width, width),
         )
         self.dropout = nn.Dropout(config.dropout)
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.config import TOKEN_SIZE, JointConfig
+from tandem.modeling.config import JointConfig
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 
 
@@ -28,10 +28,11 @@ class PretrainedEncoder(nn.Module):
         self.token_type = nn.Parameter(torch.randn(2, width) * 0.02)
         self.embedding_norm = nn.LayerNorm(width, config.norm_epsilon)
         # As large as in JointEncoder, for its reason: a smaller place drowns in its content.
-        side = config.image_size // TOKEN_SIZE
+        side = config.grid_side
+        self.has_places = side > 0  # a region says itself where it is
         self.image_row = nn.Parameter(torch.randn(side, 1, width) * 0.5)
         self.image_column = nn.Parameter(torch.randn(1, side, width) * 0.5)
-        self.image_project = nn.Linear(width, width)
+        self.image_project = nn.Linear(config.token_width, width)
         self.image_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.layers = nn.ModuleList(PostNormLayer(config) for _ in range(config.layer_count))
         self.pooler = nn.Linear(2 * width, width)
@@ -59,9 +60,10 @@ class PretrainedEncoder(nn.Module):
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]] + self.token_type[0]
         text = self.embedding_norm(text)
         image = self.image_project(image_tokens.to(text.dtype)) + self.token_type[1]
-        places_RD = (self.image_row + self.image_column).flatten(0, 1)
-        image = self.image_norm(image + places_RD[: image_tokens.shape[1]])
-        hidden_BLD = self.dropout(torch.cat([text, image], dim=1))
+        if self.has_places:
+            places_RD = (self.image_row + self.image_column).flatten(0, 1)
+            image = image + places_RD[: image_tokens.shape[1]]
+        hidden_BLD = self.dropout(torch.cat([text, self.image_norm(image)], dim=1))
         attends = torch.cat([text_mask, image_mask], dim=1).bool()[:, None, None, :]
         for layer in self.layers:
             hidden_BLD = layer(hidden_BLD, attends)

@@ -30,7 +30,8 @@ from tandem.corpus.scenes import Split, scene_families
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import JointConfig
-from tandem.modeling.joint_model import ImageBackbone, JointModel
+from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.dev_recall import DevRecall, dev_recall
 from tandem.training.losses import (

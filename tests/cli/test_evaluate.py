@@ -79,6 +79,7 @@ def rows(output: str, order_by: str) -> list[str]:
     [
         (["--k", "10"], "need --checkpoint"),
         (["--retriever", "folder"], "need --checkpoint"),
+        (["--regions", "file"], "need --checkpoint"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
         (["--checkpoint", "folder", "--k", "0"], "greater than or equal to 1"),
     ],
