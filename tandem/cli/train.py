@@ -1,6 +1,7 @@
 """`tandem train`: a recipe into a checkpoint."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,10 @@ def train(
     recipe: Annotated[str, typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}")],
     folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to begin from"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
@@ -22,6 +27,8 @@ def train(
     from tandem.training.train import train as run_training
 
     chosen = recipe_named(recipe, seed)
+    if pretrained is not None:
+        chosen = replace(chosen, pretrained=pretrained)
     target = folder / recipe
     start_time = time.monotonic()
     with Progress(

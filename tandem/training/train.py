@@ -29,7 +29,6 @@ from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import Split, scene_families
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
-from tandem.modeling.config import JointConfig
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import train_tokenizer
@@ -49,6 +48,7 @@ from tandem.training.run_state import (
 )
 from tandem.training.scene_batches import ScenePool, TextBatch, labelled_pixels, tokenize
 from tandem.training.scene_labels import class_count
+from tandem.training.starting_model import in_its_shape, starting_model
 
 # Called with the stage, the step reached, the steps there are, and what to show of it.
 Progress = Callable[[str, int, int, str], None]
@@ -72,25 +72,20 @@ def train(
     `folder` gets the checkpoint and, until the run is over, its state every
     `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
     weights as if it had never stopped. The same recipe on the same machine gives the same weights.
-    Raises ValueError for a recipe that trains nothing, RunStateInvalid for another recipe's state.
+    Raises ValueError for a recipe that trains nothing or reads regions, which scenes have none of,
+    RunStateInvalid for another recipe's state, and what `starting_model` raises.
     """
     if not (recipe.trains_be or recipe.trains_ce):
         raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
     if recipe.round_count < 1:
         raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
+    recipe = in_its_shape(recipe)
     run = _Run(recipe, folder, progress, state_every_step_count, resume=resume)
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
-    tokenizer = _learn_vocabulary(train_families, recipe)
-    model = JointModel(
-        JointConfig(
-            vocabulary_size=tokenizer.get_vocab_size(),
-            width=recipe.width,
-            layer_count=recipe.layer_count,
-            head_count=recipe.head_count,
-        )
-    )
-    _train_backbone(model.image_backbone, model.config.image_size, run)
+    model, tokenizer = starting_model(recipe, lambda: _learn_vocabulary(train_families, recipe))
+    if isinstance(model.image_backbone, ImageBackbone):
+        _train_backbone(model.image_backbone, model.config.image_size, run)
     pool = ScenePool(
         train_families,
         _image_tokens(model.image_backbone, train_families, progress, "image tokens"),
@@ -180,7 +175,7 @@ def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> 
 def _train_backbone(backbone: ImageBackbone, image_size: int, run: _Run) -> None:
     """Labelling drawings, then frozen: what follows never pays for a convolution again."""
     recipe, step_count = run.recipe, run.recipe.backbone_step_count
-    head = nn.Linear(recipe.width, class_count())
+    head = nn.Linear(backbone.project.out_features, class_count())
     backbone.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     optimiser = AdamW(
         [*backbone.parameters(), *head.parameters()], lr=recipe.backbone_learning_rate
@@ -213,7 +208,7 @@ def _train_backbone(backbone: ImageBackbone, image_size: int, run: _Run) -> None
 
 @torch.inference_mode()
 def _image_tokens(
-    backbone: ImageBackbone, families: Sequence[tuple[Scene, ...]], progress: Progress, stage: str
+    backbone: nn.Module, families: Sequence[tuple[Scene, ...]], progress: Progress, stage: str
 ) -> Tensor:
     rows = []
     for number in range(0, len(families), 16):
@@ -296,7 +291,7 @@ def _be_loss(texts_BD: Tensor, images_BD: Tensor, round_number: int, recipe: Rec
 
 
 def _dev_set(
-    backbone: ImageBackbone, tokenizer: Tokenizer, recipe: Recipe, progress: Progress
+    backbone: nn.Module, tokenizer: Tokenizer, recipe: Recipe, progress: Progress
 ) -> tuple[TextBatch, Tensor]:
     split: Split = "val"
     families = list(

@@ -41,7 +41,8 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
     with pytest.raises(
         ValueError,
-        match="no recipe 'huge'; there are bi_encoder, cross_encoder, default, half, tiny",
+        match="no recipe 'huge'; there are bi_encoder, cross_encoder, default, half, half_minilm, "
+        "minilm, tiny",
     ):
         recipe_named("huge", seed=1)
 
