@@ -75,7 +75,7 @@ def weight_files(folder: Path) -> list[Path]:
         return [folder / _WEIGHTS]
     if not (folder / _SHARDS).is_file():
         raise PublishedCheckpointInvalid(_why_no_weights(folder))
-    names = set(read_fields(folder / _SHARDS)["weight_map"].values())
+    names = set(read_fields(folder / _SHARDS).get("weight_map", {}).values())
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise PublishedCheckpointInvalid(f"{folder / _SHARDS} names {name!r}, no safetensors")

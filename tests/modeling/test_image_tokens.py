@@ -147,6 +147,48 @@ def test_efficientnet_makes_a_token_of_32_pixels(size: int) -> None:
     assert config.image_token_count == side * side
 
 
+@torch.inference_mode()
+def test_efficientnet_pads_behind_and_below_the_picture() -> None:
+    """As TensorFlow does where 3 pixels in steps of 2 lack one: 27 ones, and in the corner 12."""
+    backbone = model_of("efficientnet_lite0").image_backbone
+    nn.init.constant_(backbone.stem[0].weight, 0.1)
+
+    grid = backbone.stem(torch.ones(1, 3, 112, 112))[0, 0]
+
+    assert grid.shape == (56, 56)
+    assert grid[0, 0].item() == pytest.approx(2.7, rel=1e-3)
+    assert grid[55, 0].item() == grid[0, 55].item() == pytest.approx(1.8, rel=1e-3)
+    assert grid[55, 55].item() == pytest.approx(1.2, rel=1e-3)
+
+
+@torch.inference_mode()
+def test_efficientnet_sees_127_as_nothing_and_255_as_one() -> None:
+    """(pixel - 127) / 128, as its weights were trained."""
+    backbone = model_of("efficientnet_lite0").image_backbone
+    seen: list[torch.Tensor] = []
+    backbone.stem.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    pixels = torch.full((1, 112, 112, 3), 127, dtype=torch.uint8)
+    pixels[0, 2, 5] = torch.tensor([255, 127, 0], dtype=torch.uint8)
+
+    backbone(pixels)
+
+    assert seen[0][0, :, 2, 5].tolist() == [1.0, 0.0, -127 / 128]
+    assert seen[0][0, :, 0, 0].tolist() == [0.0, 0.0, 0.0]
+
+
+@torch.inference_mode()
+def test_efficientnets_blocks_add_where_nothing_shrinks() -> None:
+    """Nine of its sixteen: every block but the first of a stage."""
+    backbone = model_of("efficientnet_lite0").image_backbone
+    x = torch.rand(1, 24, 28, 28)
+    for block in backbone.blocks:
+        nn.init.zeros_(block.project[0].weight)
+
+    assert torch.equal(backbone.blocks[2](x), x)
+    assert backbone.blocks[3](x).abs().max() == 0
+    assert sum(block.adds for block in backbone.blocks) == 9
+
+
 def test_efficientnet_is_frozen() -> None:
     """No weight learns, and a model that is trained leaves the statistics of its norms alone."""
     model = model_of("efficientnet_lite0").train()
