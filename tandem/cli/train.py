@@ -9,6 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tandem.cli.console import out
+from tandem.modeling.config import ImageSource
 from tandem.training.recipes import RECIPES, recipe_named
 
 
@@ -20,6 +21,9 @@ def train(
         str | None,
         typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to begin from"),
     ] = None,
+    image_source: Annotated[
+        ImageSource | None, typer.Option(help="of image tokens; unset is the recipe's")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
@@ -29,6 +33,8 @@ def train(
     chosen = recipe_named(recipe, seed)
     if pretrained is not None:
         chosen = replace(chosen, pretrained=pretrained)
+    if image_source is not None:
+        chosen = replace(chosen, image_source=image_source)
     target = folder / recipe
     start_time = time.monotonic()
     with Progress(

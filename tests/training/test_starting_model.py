@@ -122,6 +122,22 @@ def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name
     assert not (tmp_path / "ours").exists()
 
 
+def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
+    """`tandem train --image-source`; regions are refused, since scenes have none."""
+    published_bert(tmp_path / "published")
+    arguments = ["train", "tiny", "--pretrained", str(tmp_path / "published")]
+    arguments += ["--folder", str(tmp_path), "--image-source"]
+
+    patches = CliRunner().invoke(app, [*arguments, "patches"])
+    regions = CliRunner().invoke(app, [*arguments, "regions"])
+    unknown = CliRunner().invoke(app, [*arguments, "sound"])
+
+    assert patches.exit_code == 0, patches.output
+    assert load_checkpoint(tmp_path / "tiny").model.config.image_source == "patches"
+    assert "reads a detector's regions" in str(regions.exception)
+    assert unknown.exit_code == 2
+
+
 def test_a_published_tokenizer_splits_the_captions(tmp_path: Path) -> None:
     """The words that it was trained with, not those of the scenes."""
     published_bert(tmp_path)
