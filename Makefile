@@ -12,15 +12,19 @@ BIN    := .venv/bin
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check protos lock
+.PHONY: help install demo train-demo test check protos lock
 
 help: ## Says what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.ok ## Makes .venv with everything in it, by hashes
 
 demo: .venv/.ok ## Starts the whole system with its demo corpus and searches it
 	$(BIN)/tandem demo
+
+train-demo: .venv/.ok ## Trains a small model from nothing and draws how it learns
+	MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000 \
+		$(BIN)/tandem train small --folder .tandem/train
 
 test: .venv/.ok ## Runs the whole test suite
 	$(BIN)/pytest -n 2 --dist loadgroup

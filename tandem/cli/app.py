@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from tandem.cli import demo, evaluate, ingest, models, search, train, up
+from tandem.cli import compare, demo, evaluate, ingest, models, search, train, up
 from tandem.cli.console import errors
 from tandem.cli.stack import StackFailed
 from tandem.errors import TandemError
@@ -21,6 +21,7 @@ app.command("up")(up.up)
 app.command("ingest")(ingest.ingest)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("train")(train.train)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")

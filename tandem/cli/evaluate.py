@@ -1,52 +1,61 @@
 """`tandem evaluate`: recall through the served path, or of a checkpoint without a server."""
 
-import asyncio
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.progress import TaskID
 from rich.table import Table
 
+from tandem import __version__
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import errors, out, progress_bar
-from tandem.cli.corpora import open_corpus
-from tandem.cli.ingest import ingest_items
-from tandem.client import AsyncClient, Client
-from tandem.content import Modality
-from tandem.corpus.nouns import LANGUAGES
-from tandem.evaluation.gallery import Gallery, make_gallery
-from tandem.evaluation.metrics import Recall, recall_at
-from tandem.evaluation.ranking import Order, first_answer_ranks
-from tandem.evaluation.served import POOL_K, RECALL_AT, DirectionReport, answer_ranks, report
+from tandem.cli.console import errors, out
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.served_measure import ServedMeasure
+from tandem.corpus.records import Record
+from tandem.evaluation.gallery import Gallery, folds, languages_of, make_gallery
+from tandem.evaluation.metrics import RECALL_AT
+from tandem.evaluation.report import Report, joined
+from tandem.evaluation.report_markdown import recall_cell, report_markdown
+from tandem.evaluation.served import POOL_K
 from tandem.model_io.precision import Precision
+from tandem.model_io.readable_records import (
+    OnError,
+    RecordCheck,
+    SkippedRecords,
+    readable_records,
+)
 
-DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One order of one direction."""
-
-    direction: str
-    order_by: str
-    recalls: tuple[Recall, ...]
+if TYPE_CHECKING:
+    from tandem.cli.offline_measure import OfflineMeasure
 
 
 def evaluate(
-    corpus: Annotated[
-        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file")
-    ] = "scenes",
+    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
-    gallery_count: Annotated[int, typer.Option(help="pictures in the gallery")] = 1_000,
+    gallery_count: Annotated[int, typer.Option(help="pictures in the gallery", min=1)] = 1_000,
+    captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
+    language: Annotated[
+        str | None, typer.Option(help="ask in this one alone; unset takes turns through all")
+    ] = None,
+    fold_count: Annotated[
+        int, typer.Option("--folds", help="galleries to divide the pictures into", min=1)
+    ] = 1,
+    distractors: Annotated[
+        str | None, typer.Option(help="CORPUS:SPLIT:COUNT to search among as well, never asking")
+    ] = None,
     query_count: Annotated[
-        int | None, typer.Option(help="queries each way; unset asks with the whole gallery")
+        int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    k: Annotated[list[int] | None, typer.Option(min=0, help="pool sizes to rerank")] = None,
     concurrency: Annotated[int, typer.Option(help="searches at once")] = 8,
     address: ADDRESS = "127.0.0.1:7400",
     checkpoint: Annotated[
@@ -55,141 +64,150 @@ def evaluate(
     retriever: Annotated[
         Path | None, typer.Option(help="with --checkpoint: another one, whose BE retrieves for it")
     ] = None,
-    k: Annotated[
-        list[int] | None, typer.Option(min=1, help="with --checkpoint: pool sizes to rerank")
-    ] = None,
     precision: Annotated[
         Precision | None, typer.Option(help="with --checkpoint: to compute in; unset is fp32")
     ] = None,
+    fusion: Annotated[
+        int | None,
+        typer.Option(min=1, help="with --checkpoint: pool size over which BE and CE are fused"),
+    ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
+    ] = OnError.STOP,
     regions: Annotated[
         Path | None, typer.Option(help="with --checkpoint: a file of regions to read for pixels")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="folder for report.json, report.md and a plot")
+    ] = None,
 ) -> None:
-    """Ingests a gallery of whole families into an index of its own and measures R@1, 5, 10.
+    """Measures R@1, 5 and 10 both ways in a gallery of whole families.
 
-    Each picture comes with one caption; families take turns through the languages. With
-    --checkpoint nothing is ingested, and all of the gallery asks.
+    Each picture comes with one caption; families take turns through the languages. Without
+    --checkpoint the gallery is ingested into an index of its own and asked through the services.
     """
-    if checkpoint is None and (k or retriever or precision or regions):
+    if checkpoint is None and (retriever or precision or fusion or regions):
         raise typer.BadParameter(
-            "--k, --retriever, --precision and --regions need --checkpoint; a server has its own"
+            "--retriever, --precision, --fusion and --regions need --checkpoint; "
+            "a server has its own"
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
-    gallery = make_gallery(open_corpus(corpus, split, seed, gallery_count), LANGUAGES)
-    title = f"{corpus} {split}, gallery of {len(gallery.pairs):,}, seed {seed}"
+    pool_sizes = sorted(set(k or [POOL_K]))
+    if checkpoint is not None and pool_sizes[0] == 0:
+        raise typer.BadParameter("--checkpoint shows BE alone anyway: --k is 1 or more")
+    measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:
-        folders = [checkpoint, retriever] if retriever else [checkpoint]
+        # Imported here: torch takes seconds, and nothing of the served path needs it.
+        from tandem.cli.offline_measure import OfflineMeasure
+
         chosen = precision or Precision.FP32
-        print_rows(
-            _offline_rows(folders, chosen, gallery, k or [POOL_K], regions), f"{title}, {chosen}"
+        measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
+    else:
+        index_id = f"evaluation-{split.replace('_', '-')}-{seed}"
+        measure = ServedMeasure(address, index_id, query_count, concurrency, on_error)
+    skipped = SkippedRecords()
+    records = list(open_corpus(corpus, split, seed, gallery_count))
+    galleries = [
+        _readable(gallery, measure.check, on_error, skipped)
+        for gallery in _galleries(
+            records, language, captions, fold_count, list(_distractors(distractors, seed))
         )
-        return
-    index_id = f"evaluation-{split.replace('_', '-')}-{seed}-{len(gallery.pairs)}"
-    with Client(address) as client:
-        total = 2 * len(gallery.pairs)
-        if ingest_items(client, index_id, gallery.items(), total):
-            errors.print("the gallery is not whole, so its recall would be of another set")
-            raise typer.Exit(1)
-    reports = asyncio.run(_measure(address, index_id, gallery, query_count, concurrency))
-    print_rows(_served_rows(reports), title)
+    ]
+    about = {
+        "title": _title(corpus, split, seed, galleries),
+        "corpus": corpus,
+        "split": split,
+        "seed": seed,
+        "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
+        f"{captions} caption(s) each",
+        "language": language or "all in turn",
+        "distractors": distractors or "none",
+        "skipped": "; ".join(skipped.lines()) or "none",
+        "command": " ".join(["tandem", *sys.argv[1:]]),
+        "tandem": __version__,
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+    for line in skipped.lines():
+        errors.print(line, markup=False, highlight=False)
+    whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
+    print_report(whole)
+    if report is not None:
+        _write(whole, report)
 
 
-async def _measure(
-    address: str, index_id: str, gallery: Gallery, query_count: int | None, concurrency: int
-) -> dict[str, DirectionReport]:
-    count = len(gallery.pairs) if query_count is None else query_count
-    # Spread over the gallery, so that fewer queries are still of every language.
-    step = max(1, len(gallery.pairs) // count)
-    queries_for = {Modality.IMAGE: gallery.text_queries, Modality.TEXT: gallery.image_queries}
-    reports = {}
-    async with AsyncClient(address, timeout_seconds=60.0) as client:
-        with progress_bar("queries") as bar:
-            for name, target in DIRECTIONS.items():
-                queries = list(queries_for[target]())[::step][:count]
-                task = bar.add_task(name, total=len(queries), rate=0.0)
-                start_time = time.monotonic()
-                done = 0
-
-                def count_answer(task: object = task, start_time: float = start_time) -> None:
-                    nonlocal done
-                    done += 1
-                    rate = done / (time.monotonic() - start_time)
-                    bar.update(task, completed=done, rate=rate)  # type: ignore[arg-type]
-
-                ranks = await answer_ranks(client, index_id, queries, concurrency, count_answer)
-                reports[name] = report(ranks)
-    return reports
+def _galleries(
+    records: Sequence[Record],
+    language: str | None,
+    caption_count: int,
+    fold_count: int,
+    distractors: Sequence[Record],
+) -> Iterator[Gallery]:
+    if not records:
+        raise ValueError("the corpus has no records to evaluate on")
+    languages = [language] if language else languages_of([*records, *distractors])
+    for fold in folds(records, fold_count):
+        yield make_gallery(fold, languages, caption_count, distractors)
 
 
-def _served_rows(reports: dict[str, DirectionReport]) -> Iterator[Row]:
-    for name, each in reports.items():
-        yield Row(name, "BE", each.retrieved)
-        yield Row(name, f"BE + CE {POOL_K}", each.reranked)
+def _readable(
+    gallery: Gallery, check: RecordCheck, on_error: OnError, skipped: SkippedRecords
+) -> Gallery:
+    """Returns the gallery less the records that cannot be read, by the captions it takes."""
+    taken = (replace(record, captions=captions) for record, captions in gallery.chosen)
+    readable = {each.record_id for each in readable_records(taken, check, on_error, skipped)}
+    rest = gallery.only(readable)
+    if not rest.asking_count:
+        raise ValueError(f"no record is left to ask with; {'; '.join(skipped.lines())}")
+    return rest
 
 
-def _offline_rows(
-    folders: Sequence[Path],
-    precision: Precision,
-    gallery: Gallery,
-    pool_sizes: Sequence[int],
-    regions: Path | None,
-) -> Iterator[Row]:
-    """`folders` are one checkpoint, or two of which the second retrieves for the first."""
-    # Imported here: torch takes seconds, and nothing of the served path needs it.
-    from tandem.evaluation.offline import OfflineGallery
-    from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.modeling.lowered import lowered
-    from tandem.modeling.region_tokens import RegionFile
-
-    images = RegionFile(regions) if regions else None
-    count = len(gallery.pairs)
-    answers = [{number} for number in range(count)]
-
-    def recalls(order: Order) -> tuple[Recall, ...]:
-        ranks = first_answer_ranks(order, answers)
-        return tuple(recall_at(ranks, k) for k in RECALL_AT)
-
-    with progress_bar("queries") as bar:
-        offline, *rest = (
-            OfflineGallery(
-                replace(loaded, model=lowered(loaded.model, precision)),
-                gallery,
-                images,
-            )
-            for loaded in map(load_checkpoint, folders)
-        )
-        retriever = rest[0] if rest else None
-        for name, target in DIRECTIONS.items():
-            task = bar.add_task(name, total=count, rate=0.0)
-            start_time = time.monotonic()
-
-            def show(done: int, task: TaskID = task, start_time: float = start_time) -> None:
-                bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
-
-            pools = offline.score(target, max(pool_sizes), show, retriever)
-            yield Row(name, "BE", recalls(pools.retrieved))
-            for k in sorted(pool_sizes):
-                yield Row(name, f"BE + CE {k}", recalls(pools.reranked(k)))
+def _distractors(name: str | None, seed: int) -> Iterator[Record]:
+    if name is None:
+        return iter(())
+    # From the end, since a corpus's name may have a colon of its own.
+    rest, _, count = name.rpartition(":")
+    corpus, _, split = rest.rpartition(":")
+    if not corpus or not count.isdecimal():
+        raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
+    # Another seed than the gallery's: scenes that are in neither twice.
+    return open_corpus(corpus, split, seed + 1, int(count))
 
 
-def print_rows(rows: Iterable[Row], title: str) -> None:
+def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> str:
+    first = galleries[0]
+    title = f"{corpus} {split}, gallery of {first.asking_count:,}, seed {seed}"
+    if behind := len(first.chosen) - first.asking_count:
+        title += f", {behind:,} distractors"
+    return title if len(galleries) == 1 else f"{title}, mean of {len(galleries)} folds"
+
+
+def print_report(report: Report) -> None:
     """Prints R@k with their 95 % intervals, a row a direction and order."""
     # Fits 80 columns, whatever the numbers.
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=report.about["title"], title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("direction")
     table.add_column("order by")
     for k in RECALL_AT:
         table.add_column(f"R@{k}   95 % CI", justify="right")
     last = ""
-    for row in rows:
-        table.add_row(
-            "" if row.direction == last else row.direction, row.order_by, *map(_cell, row.recalls)
-        )
-        last = row.direction
+    for each in report.rankings:
+        shown = "" if each.direction == last else each.direction
+        table.add_row(shown, each.order_by, *map(recall_cell, each.recalls))
+        last = each.direction
     out.print(table)
 
 
-def _cell(recall: Recall) -> str:
-    low, high = recall.interval_percent
-    return f"{recall.percent:.1f}  {low:.1f}–{high:.1f}"
+def _write(report: Report, folder: Path) -> None:
+    # Imported here: drawing takes half a second, which most evaluations need not wait.
+    from tandem.evaluation.plots import plot_recall_against_time
+
+    plot_name = "recall_against_time.png"
+    report.write(folder / "report.json")
+    plot_recall_against_time(report, folder / plot_name)
+    (folder / "report.md").write_text(report_markdown(report, plot_name), encoding="utf-8")
+    out.print(f"written: {folder / 'report.md'}, report.json, {plot_name}")

@@ -8,58 +8,80 @@ import typer
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.client import Client
 from tandem.corpus.records import Record
+from tandem.model_io.readable_records import (
+    OnError,
+    SkippedRecords,
+    check_picture_there,
+    readable_records,
+)
 
 _SHOWN_ERROR_COUNT = 10
 
 
 def ingest(
-    corpus: Annotated[
-        str, typer.Argument(help="scenes, emoji, or a Karpathy JSON file with images/ beside it")
-    ],
+    corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)],
     index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
-    split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
+    split: Annotated[
+        str,
+        typer.Option(help="split of the corpus; of COCO, train_without_restval is less than train"),
+    ] = "test",
     count: Annotated[
         int | None, typer.Option(help="pictures; scenes take 2,000 unless told")
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            help="a picture that cannot be read from disk: stop at it, or skip its record and "
+            "count it; what the server refuses is told item by item either way"
+        ),
+    ] = OnError.STOP,
     captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Ingests a corpus: its pictures and, as items of their own, their captions."""
-    records = open_corpus(corpus, split, seed, count)
+    skipped = SkippedRecords()
+    records = readable_records(
+        open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
+    )
     with Client(address) as client:
-        failure_count = ingest_items(client, index, record_items(records, captions), total=None)
-    if failure_count:
+        refused = ingest_items(client, index, record_items(records, captions), total=None)
+    for line in skipped.lines():
+        errors.print(line, markup=False, highlight=False)
+    if refused:
         raise typer.Exit(1)
 
 
 def ingest_items(
     client: Client, index_id: str, items: Iterable[tuple[str, str | bytes]], total: int | None
-) -> int:
-    """Ingests with a progress bar; prints and returns how many items were refused."""
+) -> list[str]:
+    """Ingests with a progress bar; prints how many items were refused and returns their ids."""
     start_time = time.monotonic()
-    stored_count = failure_count = 0
+    stored_count = 0
+    refused = []
     with progress_bar("items") as bar:
         task = bar.add_task(f"ingest into {index_id}", total=total, rate=0.0)
         for outcome in client.ingest(items, index_id=index_id):
             if outcome.error is None:
                 stored_count += 1
             else:
-                failure_count += 1
-                if failure_count <= _SHOWN_ERROR_COUNT:
+                refused.append(outcome.item_id)
+                if len(refused) <= _SHOWN_ERROR_COUNT:
                     name = outcome.item_id or "(no id)"
-                    errors.print(f"{name}: {outcome.error.reason}: {outcome.error.message}")
-            done = stored_count + failure_count
+                    told = f"{name}: {outcome.error.reason}: {outcome.error.message}"
+                    # An id may be a file's name, and that may look like markup.
+                    errors.print(told, markup=False)
+            done = stored_count + len(refused)
             bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
     seconds = time.monotonic() - start_time
     out.print(
-        f"{stored_count:,} items stored, {failure_count:,} refused, in {seconds:.1f} s "
+        f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
         f"({stored_count / seconds:.0f} items/s)"
     )
-    return failure_count
+    return refused
 
 
 def record_items(

@@ -4,27 +4,32 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from tandem.cli.console import out
+from tandem.model_io.model_repository import (
+    StoredModel,
+    our_manifest,
+    remove_model,
+    stored_models,
+)
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 
-app = typer.Typer(help="Makes the models that Triton loads.", no_args_is_help=True)
+app = typer.Typer(
+    help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
+)
+
+REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
+DEFAULT_REPOSITORY = Path("model_repository")
 
 
-@app.callback()
-def models() -> None:
-    """Makes the models that Triton loads."""
-
-
-@app.command("export")
-def export(
+@app.command("add")
+def add(
     checkpoint: Annotated[
         Path | None, typer.Argument(help="a checkpoint's folder; the shipped one unless given")
     ] = None,
-    repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
-        "model_repository"
-    ),
+    repository: REPOSITORY = DEFAULT_REPOSITORY,
     precision: Annotated[
         Precision | None,
         typer.Option(help="of the matrix products; unset takes bf16 where this CPU has it"),
@@ -37,3 +42,66 @@ def export(
     chosen = precision or native_precision()
     manifest = export_model(checkpoint or default_checkpoint(), repository, chosen)
     out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
+
+
+@app.command("list")
+def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
+    """Prints a row for each model of the repository, ours and others."""
+    # Fits 80 columns; a longer name of somebody's folds.
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("name", overflow="fold")
+    for heading in ("family", "precision", "fingerprint"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("dim", justify="right", no_wrap=True)
+    table.add_column("checkpoint", no_wrap=True)
+    table.add_column("MB", justify="right", no_wrap=True)
+    table.add_column("config", no_wrap=True)
+    for model in stored_models(repository):
+        table.add_row(*_cells(model))
+    out.print(table)
+
+
+@app.command("verify")
+def verify(
+    repository: REPOSITORY = DEFAULT_REPOSITORY,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="a checkpoint whose answers the models must give")
+    ] = None,
+) -> None:
+    """Checks the files against the manifest, loads them and tries them; exit 1 with the cause."""
+    from tandem.modeling.verification import verify_repository
+
+    manifest = verify_repository(repository, checkpoint)
+    against = "" if checkpoint is None else f", gives what {checkpoint} gives"
+    out.print(f"{repository}: model {manifest.fingerprint[:12]} is whole and answers{against}")
+
+
+@app.command("remove")
+def remove(
+    repository: REPOSITORY = DEFAULT_REPOSITORY,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Deletes our model's files; config.pbtxt and whatever is not ours stay."""
+    manifest = our_manifest(repository)
+    what = f"model {manifest.fingerprint[:12]}, {manifest.precision}"
+    if not yes:
+        typer.confirm(f"Delete {what} from {repository}?", abort=True)
+    deleted = remove_model(repository)
+    out.print(f"{repository}: deleted {what}, {len(deleted)} files; tandem models add restores it")
+
+
+def _cells(model: StoredModel) -> list[str]:
+    size = "none" if model.file_bytes is None else f"{model.file_bytes / 1e6:.1f}"
+    manifest = model.manifest
+    if manifest is None:
+        return [model.name, "not ours", "", "", "", "", size, ""]
+    return [
+        model.name,
+        manifest.family,
+        manifest.precision,
+        manifest.fingerprint[:12],
+        str(manifest.embedding_dim),
+        str(manifest.checkpoint.get("weights_sha256", ""))[:12],
+        size,
+        "own" if model.is_config_ours else "edited",
+    ]

@@ -1,14 +1,13 @@
 """`tandem train`: a recipe into a checkpoint."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tandem.cli.console import out
+from tandem.cli.training_bar import TrainingBar
 from tandem.modeling.config import ImageSource
 from tandem.training.recipes import RECIPES, recipe_named
 
@@ -27,7 +26,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
-    # Here: torch takes seconds, which no other command need wait.
+    # Here: torch and matplotlib take seconds, which no other command need wait.
+    from tandem.training.curve_plot import plot_run
     from tandem.training.train import train as run_training
 
     chosen = recipe_named(recipe, seed)
@@ -36,23 +36,7 @@ def train(
     if image_source is not None:
         chosen = replace(chosen, image_source=image_source)
     target = folder / recipe
-    start_time = time.monotonic()
-    with Progress(
-        TextColumn("{task.description:12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=out,
-    ) as bar:
-        tasks = {}
-
-        def show(stage: str, step: int, step_count: int, note: str) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=step_count, note="")
-            bar.update(tasks[stage], completed=step, note=note)
-            if "dev" in note:
-                bar.console.print(f"{time.monotonic() - start_time:8.0f} s  step {step:,}: {note}")
-
-        recall = run_training(chosen, target, show, resume=resume)
+    with TrainingBar(out) as bar:
+        recall = run_training(chosen, target, bar.show, resume=resume)
     out.print(f"{target}: dev {recall}")
+    out.print(f"losses and recalls over time: {plot_run(target)}")

@@ -74,6 +74,9 @@ class DrawingImage:
     codepoints: str
     style: str
 
+    def __str__(self) -> str:
+        return f"drawing {self.codepoints} by {self.style}"
+
     def read(self) -> bytes:
         """Returns the drawing as a WebP file."""
         return open_drawings().webp_bytes(self.codepoints, self.style)

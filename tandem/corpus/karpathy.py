@@ -10,43 +10,23 @@ What the layout has no place for goes into keys of our own, which other readers 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from tandem.corpus.errors import (
+    CorpusError,
+    CorpusExists,
+    CorpusFileMissing,
+    CorpusMalformed,
+    SplitUnknown,
+)
+from tandem.corpus.image_sources import ImageFile, image_file
 from tandem.corpus.records import Caption, Record
 
 DATASET_FILE = "dataset.json"
 IMAGES_FOLDER = "images"
 
 T = TypeVar("T")
-
-
-class KarpathyError(ValueError):
-    """A corpus in Karpathy's layout cannot be read or written; the message says what to do."""
-
-
-class CorpusFileMissing(KarpathyError):
-    """The JSON file or an image that it names is not there."""
-
-
-class CorpusMalformed(KarpathyError):
-    """The JSON file says something else than the layout allows."""
-
-
-class CorpusExists(KarpathyError):
-    """A corpus would be written over another."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageFile:
-    """An image source that is a file."""
-
-    path: Path
-
-    def read(self) -> bytes:
-        """Returns the file's bytes."""
-        return self.path.read_bytes()
 
 
 def read_karpathy(
@@ -63,18 +43,19 @@ def read_karpathy(
     data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
 
     The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
-    that no image is in, KarpathyError. An image is checked when its record is due: the same errors.
+    that no image is in, SplitUnknown. An entry is checked when its record is due, and whether its
+    picture is there when that is read: a record is no worse for the one before it.
     """
     if captions_per_image is not None and captions_per_image < 1:
-        raise KarpathyError(
+        raise CorpusError(
             f"captions_per_image is {captions_per_image}; give at least 1, or None for all"
         )
     images = _read_images(json_path)
     splits = {split, "restval"} if split == "train" and restval_in_train else {split}
     chosen = [(place, image) for place, image in images if image["split"] in splits]
     if not chosen:
-        known = ", ".join(sorted({image["split"] for _, image in images})) or "none"
-        raise KarpathyError(f"{json_path} has no image of split {split!r}; its splits are: {known}")
+        known = (image["split"] for _, image in images)
+        raise SplitUnknown(place=json_path, split=split, known=known)
     return _records(chosen, image_root, split, captions_per_image)
 
 
@@ -83,7 +64,7 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
 
     read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
     last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
-    KarpathyError for a second record of the same id or for bytes that are no JPEG, PNG or WebP.
+    CorpusError for a second record of the same id or for bytes that are no JPEG, PNG or WebP.
     """
     json_path = folder / DATASET_FILE
     if json_path.exists():
@@ -96,7 +77,7 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
     next_sentid = 0
     for imgid, record in enumerate(records):
         if record.record_id in seen:
-            raise KarpathyError(
+            raise CorpusError(
                 f"two records are called {record.record_id!r}; give each its own record_id"
             )
         seen.add(record.record_id)
@@ -117,7 +98,7 @@ def _read_images(json_path: Path) -> list[tuple[str, dict[str, Any]]]:
         document = json.loads(json_path.read_bytes())
     except FileNotFoundError:
         raise CorpusFileMissing(f"no file {json_path}; give the path of the split file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
     images = document.get("images") if isinstance(document, dict) else None
     if not isinstance(images, list):
@@ -133,34 +114,21 @@ def _records(
 ) -> Iterator[Record]:
     seen: set[str] = set()
     for place, image in images:
-        path = _image_path(image, image_root, place)
-        record_id = str(image.get("record_id", path.stem))
+        source = _image_file(image, image_root, place)
+        record_id = str(image.get("record_id", source.path.stem))
         if record_id in seen:
             raise CorpusMalformed(
                 f"{place} is a second {record_id!r}; remove one or give it a record_id"
             )
         seen.add(record_id)
         captions = tuple(_captions(image, place)[:limit])
-        yield Record(
-            record_id, captions, split, str(image.get("family", record_id)), ImageFile(path)
-        )
+        yield Record(record_id, captions, split, str(image.get("family", record_id)), source)
 
 
-def _image_path(image: dict[str, Any], image_root: Path, place: str) -> Path:
+def _image_file(image: dict[str, Any], image_root: Path, place: str) -> ImageFile:
     folder = _field(image, "filepath", str, place) if "filepath" in image else ""
     named = PurePosixPath(folder) / _field(image, "filename", str, place)
-    # A split file from elsewhere must not choose which other files of this machine are read.
-    if named.is_absolute() or ".." in named.parts:
-        raise CorpusMalformed(
-            f"{place} names {named}, outside the image folder; correct its filename"
-        )
-    path = image_root / named
-    if not path.is_file():
-        raise CorpusFileMissing(
-            f"{place} names {named}, which is not in {image_root}; "
-            "fetch the images, or give the folder that this path starts from"
-        )
-    return path
+    return image_file(image_root, str(named), place)
 
 
 def _captions(image: dict[str, Any], place: str) -> list[Caption]:
@@ -223,4 +191,4 @@ def _extension(image_bytes: bytes, record_id: str) -> str:
         return ".png"
     if image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP":
         return ".webp"
-    raise KarpathyError(f"the image of {record_id!r} is no JPEG, PNG or WebP; convert it first")
+    raise CorpusError(f"the image of {record_id!r} is no JPEG, PNG or WebP; convert it first")

@@ -58,6 +58,9 @@ class ScenePng:
 
     scene: Scene
 
+    def __str__(self) -> str:
+        return "drawn when it is read"
+
     def read(self) -> bytes:
         """Returns the picture as a PNG file."""
         file = io.BytesIO()

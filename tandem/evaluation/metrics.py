@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+RECALL_AT = (1, 5, 10)
+
 
 @dataclass(frozen=True, slots=True)
 class Recall:
@@ -64,22 +66,24 @@ def recall_sum(recalls: Sequence[Recall]) -> float:
     return sum(recall.percent for recall in recalls)
 
 
-def mean_reciprocal_rank(ranks: Sequence[int]) -> float:
-    """Returns MRR, 0 to 1, of answers that stand at `ranks`, from 1.
+def mean_reciprocal_rank(ranks: Sequence[int | None]) -> float:
+    """Returns MRR, 0 to 1, of answers that stand at `ranks`, from 1; None is absent and counts 0.
 
-    >>> mean_reciprocal_rank([1, 2, 4])
-    0.5833333333333334
+    >>> mean_reciprocal_rank([1, 2, 4, None])
+    0.4375
     """
-    return sum(1 / rank for rank in _some(ranks)) / len(ranks)
+    return sum(1 / rank for rank in _some(ranks) if rank is not None) / len(ranks)
 
 
-def median_rank(ranks: Sequence[int]) -> float:
+def median_rank(ranks: Sequence[int | None]) -> float:
     """Returns the median of `ranks`, from 1; between two of them, their mean.
 
-    >>> median_rank([1, 9, 2, 3])
-    2.5
+    An absent answer, None, stands behind all others: infinity where the median is one.
+
+    >>> median_rank([1, 9, 2, None])
+    5.5
     """
-    return statistics.median(_some(ranks))
+    return statistics.median(math.inf if rank is None else rank for rank in _some(ranks))
 
 
 def paired_p_value(hits_a: Sequence[bool], hits_b: Sequence[bool]) -> float:
@@ -100,7 +104,7 @@ def paired_p_value(hits_a: Sequence[bool], hits_b: Sequence[bool]) -> float:
     return min(1.0, float(Fraction(2 * tail, 2**apart)))
 
 
-def _some(ranks: Sequence[int]) -> Sequence[int]:
+def _some(ranks: Sequence[int | None]) -> Sequence[int | None]:
     if not ranks:
         raise ValueError("no queries were ranked")
     return ranks

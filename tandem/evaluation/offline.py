@@ -3,9 +3,11 @@
 A gallery is encoded once. Pools are nested, so one pass over the largest k gives every smaller one,
 and the cross-encoder on all pairs is a pool of everything.
 
-Shapes: N pictures and as many captions, K pool, P pairs, T text tokens, R image tokens, D width.
+Shapes: Q queries, N pictures, C captions, M items of the target modality, K pool, P pairs, T text
+tokens, R image tokens, D width.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -34,15 +36,34 @@ _BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
+class OfflineSeconds:
+    """What the scores took, in the terms of the papers' Tables 3 and 4 (methods 5.8)."""
+
+    encode: float
+    """Reading and encoding the whole gallery, both sides."""
+    retrieve: float
+    """All similarities and the orders of all queries."""
+    match: float
+    """The cross-encoder on all pairs."""
+    pair_count: int
+
+    @property
+    def per_pair(self) -> float:
+        """One pair's cost."""
+        return self.match / self.pair_count
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredPools:
     """One direction, a row a query."""
 
     retrieved: Order
-    """int64 [N, N], the bi-encoder's order."""
+    """int64 [Q, M], the bi-encoder's order."""
     similarity: Floats
-    """[N, N], of item n in column n."""
+    """[Q, M], of item m in column m."""
     logits: Floats
-    """[N, K], the match logit of the item in the same place of `retrieved`."""
+    """[Q, K], the match logit of the item in the same place of `retrieved`."""
+    seconds: OfflineSeconds
 
     def reranked(self, k: int) -> Order:
         """Returns the full orders with the first `k` reordered by the cross-encoder."""
@@ -50,13 +71,13 @@ class ScoredPools:
 
     def fused(self, k: int, fuse: Fusion, weight: float) -> Order:
         """Returns the full orders with the first `k` reordered by a fused score."""
-        similarity_NK = np.take_along_axis(self.similarity, self.retrieved[:, :k], axis=1)
-        probability_NK = 1 / (1 + np.exp(-self.logits[:, :k].astype(np.float64)))
-        return rerank_order(self.retrieved, fuse(similarity_NK, probability_NK, weight))
+        similarity_QK = np.take_along_axis(self.similarity, self.retrieved[:, :k], axis=1)
+        probability_QK = 1 / (1 + np.exp(-self.logits[:, :k].astype(np.float64)))
+        return rerank_order(self.retrieved, fuse(similarity_QK, probability_QK, weight))
 
 
 class OfflineGallery:
-    """A gallery as one checkpoint encodes it; caption n belongs to picture n."""
+    """A gallery as one checkpoint encodes it."""
 
     def __init__(
         self, checkpoint: Checkpoint, gallery: Gallery, images: ImageTokens | None = None
@@ -67,6 +88,7 @@ class OfflineGallery:
         tokens that the checkpoint does not read.
         """
         self._model = checkpoint.model
+        self._gallery = gallery
         special = special_tokens(checkpoint.tokenizer)
         self._pad_id = special.pad_id
         preprocessor = TextPreprocessor(
@@ -75,10 +97,10 @@ class OfflineGallery:
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
         source = images or PixelTokens(self._model.image_backbone, config.image_size)
+        start_time = time.monotonic()
         with torch.inference_mode():
             tokens, masks = zip(
-                *(source.of(batch) for batch in _batches(each for each, _ in gallery.pairs)),
-                strict=True,
+                *(source.of(batch) for batch in _batches(gallery.records)), strict=True
             )
             self._tokens_NRD, self._image_mask_NR = torch.cat(tokens), torch.cat(masks)
             if self._tokens_NRD.shape[2] != config.token_width:
@@ -86,7 +108,7 @@ class OfflineGallery:
                     f"image tokens are {self._tokens_NRD.shape[2]} wide and the checkpoint reads "
                     f"{config.image_source}, {config.token_width} wide"
                 )
-            images_ND = torch.cat(
+            self._images_ND = torch.cat(
                 [
                     self._model.embed_images(tokens_BRD, special.cls_id, mask_BR)
                     for tokens_BRD, mask_BR in zip(
@@ -96,15 +118,17 @@ class OfflineGallery:
                     )
                 ]
             )
-            texts_ND = torch.cat(
+            self._texts_CD = torch.cat(
                 [self._model.embed_texts(*self._padded(ids)) for ids in _batches(self._ids)]
             )
-            self._similarity_of_text_NN = (texts_ND @ images_ND.T).numpy()
+        self._encode_seconds = time.monotonic() - start_time
 
     def similarity(self, target: Modality) -> Floats:
-        """Returns [N, N]: each query's similarity to each item of the target modality."""
-        of_text_NN = self._similarity_of_text_NN
-        return of_text_NN if target is Modality.IMAGE else of_text_NN.T
+        """Returns [Q, M]: each asking content's similarity to each item of the target modality."""
+        query_count = len(self._gallery.languages(target))
+        if target is Modality.IMAGE:
+            return (self._texts_CD[:query_count] @ self._images_ND.T).numpy()
+        return (self._images_ND[:query_count] @ self._texts_CD.T).numpy()
 
     def score(
         self,
@@ -120,23 +144,38 @@ class OfflineGallery:
         encodes it, whose bi-encoder then makes the pools (Sep+Coop); unset, this one does.
         """
         finds_images = target is Modality.IMAGE
-        similarity_NN = (retriever or self).similarity(target)
-        retrieved_NN = retrieve_order(similarity_NN)
+        retriever = retriever or self
+        start_time = time.monotonic()
+        similarity_QM = retriever.similarity(target)
+        retrieved_QM = retrieve_order(similarity_QM)
+        match_start_time = time.monotonic()
         rows = []
-        for query, pool_K in enumerate(retrieved_NN[:, :k].tolist()):
+        for query, pool_K in enumerate(retrieved_QM[:, :k].tolist()):
             itself = [query] * len(pool_K)
             rows.append(
                 self._match_logits(*((itself, pool_K) if finds_images else (pool_K, itself)))
             )
             on_progress(query + 1)
-        return ScoredPools(retrieved_NN, similarity_NN, np.stack(rows))
+        logits_QK = np.stack(rows)
+        seconds = OfflineSeconds(
+            retriever.encode_seconds,
+            match_start_time - start_time,
+            time.monotonic() - match_start_time,
+            logits_QK.size,
+        )
+        return ScoredPools(retrieved_QM, similarity_QM, logits_QK, seconds)
+
+    @property
+    def encode_seconds(self) -> float:
+        """What encoding the gallery took."""
+        return self._encode_seconds
 
     @torch.inference_mode()
-    def _match_logits(self, texts: Sequence[int], images: Sequence[int]) -> Floats:
+    def _match_logits(self, captions: Sequence[int], images: Sequence[int]) -> Floats:
         logits = []
-        for pairs in _batches(zip(texts, images, strict=True)):
-            text_numbers, image_numbers = zip(*pairs, strict=True)
-            ids, mask = self._padded([self._ids[number] for number in text_numbers])
+        for pairs in _batches(zip(captions, images, strict=True)):
+            caption_numbers, image_numbers = zip(*pairs, strict=True)
+            ids, mask = self._padded([self._ids[number] for number in caption_numbers])
             rows = list(image_numbers)
             tokens_PRD, mask_PR = self._tokens_NRD[rows], self._image_mask_NR[rows]
             logits.append(self._model.match_logits(ids, mask, tokens_PRD, mask_PR))

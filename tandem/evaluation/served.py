@@ -1,64 +1,112 @@
 """Evaluation through the served path: what a user's own searches would find."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any
 
 from tandem.client import AsyncClient, SearchResult
-from tandem.evaluation.gallery import EvaluationQuery
-from tandem.evaluation.metrics import Recall, recall_at
-
-RECALL_AT = (1, 5, 10)
+from tandem.evaluation.gallery import DIRECTIONS, EvaluationQuery, Gallery
+from tandem.evaluation.metrics import RECALL_AT
+from tandem.evaluation.report import BE, Ranking, Report
 
 # The pool that the cross-encoder reorders: the paper's k (Geigle et al. 2022, section 6).
 POOL_K = 20
 
+# Called with the direction after each of its answers.
+OnAnswer = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRanks:
-    """Where one query's answer stood, from 1; None is outside the pool."""
+    """Where one query's best-placed answer stood, from 1; None is outside the pool."""
 
     retrieve_rank: int | None
     final_rank: int | None
-    language: str
+    seconds: float = field(compare=False)
+    """Of the whole search, as its asker waited."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectionReport:
-    """R@1, R@5 and R@10 of one direction, by the bi-encoder's order and by the final one."""
+async def served_report(
+    client: AsyncClient,
+    index_id: str,
+    gallery: Gallery,
+    pool_sizes: Sequence[int],
+    about: Mapping[str, Any],
+    *,
+    query_count: int | None = None,
+    concurrency: int = 8,
+    on_answer: OnAnswer = lambda _: None,
+) -> Report:
+    """Returns the report of a gallery that is in the index already.
 
-    retrieved: tuple[Recall, ...]
-    reranked: tuple[Recall, ...]
+    Every pool size asks all queries anew; 0 is a search without the cross-encoder. `query_count`
+    takes so many of each direction, spread over the gallery. A query's seconds are the median of
+    what its asker waited, `concurrency` of them at once. Errors as answer_ranks.
+    """
+    rankings: list[Ranking] = []
+    languages: dict[str, Sequence[str]] = {}
+    seconds: dict[str, dict[str, float]] = {}
+    for name, target in DIRECTIONS.items():
+        spread = _spread(len(gallery.languages(target)), query_count)
+        languages[name] = gallery.languages(target)[spread]
+        seconds[name] = {}
+        reranked = []
+        be_seconds = None
+        for k in sorted(pool_sizes):
+            # Drawn anew for each k, and one by one: a picture query reads its picture.
+            queries = islice(gallery.queries(target), spread.start, spread.stop, spread.step)
+            start_time = time.monotonic()
+            ranks = await answer_ranks(
+                client, index_id, queries, k, concurrency, partial(on_answer, name)
+            )
+            seconds[name][f"search_{k}"] = time.monotonic() - start_time
+            median_seconds = statistics.median(each.seconds for each in ranks)
+            if k == 0:
+                be_seconds = median_seconds
+            else:
+                final = tuple(each.final_rank for each in ranks)
+                reranked.append(Ranking(name, f"{BE} + CE {k}", k, final, median_seconds))
+        retrieved = tuple(each.retrieve_rank for each in ranks)
+        rankings += [Ranking(name, BE, 0, retrieved, be_seconds), *reranked]
+    return Report(about, languages, tuple(rankings), seconds)
 
 
 async def answer_ranks(
     client: AsyncClient,
     index_id: str,
     queries: Iterable[EvaluationQuery],
+    k: int,
     concurrency: int,
     on_answer: Callable[[], None],
 ) -> list[AnswerRanks]:
     """Returns each query's ranks, in the order of the queries.
 
-    One search gives both orders: retrieval alone, and reranking of the pool. Raises the TandemError
-    of a search that fails: a recall over the others would be of another set.
+    One search gives both orders: retrieval alone, and reranking of the best `k`. Raises the
+    TandemError of a search that fails: a recall over the others would be of another set.
     """
     free = asyncio.Semaphore(concurrency)
+    pool_size = max(k, *RECALL_AT)
 
     async def ask(query: EvaluationQuery) -> AnswerRanks:
+        start_time = time.monotonic()
         try:
             result = await client.search(
                 query.query,
                 index_id=index_id,
                 target_modality=query.target_modality,
-                retrieve_k=POOL_K,
-                rerank_k=POOL_K,
-                return_n=POOL_K,
+                retrieve_k=pool_size,
+                rerank_k=k,
+                return_n=pool_size,
             )
         finally:
             free.release()
         on_answer()
-        return _ranks(result, query)
+        return _ranks(result, query, time.monotonic() - start_time)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -72,19 +120,18 @@ async def answer_ranks(
     return [task.result() for task in tasks]
 
 
-def report(ranks: Iterable[AnswerRanks]) -> DirectionReport:
-    """Returns the recalls over these queries."""
-    ranks = list(ranks)
-    retrieved = [each.retrieve_rank for each in ranks]
-    reranked = [each.final_rank for each in ranks]
-    return DirectionReport(
-        tuple(recall_at(retrieved, k) for k in RECALL_AT),
-        tuple(recall_at(reranked, k) for k in RECALL_AT),
+def _spread(total: int, count: int | None) -> slice:
+    """Returns which of `total` queries to ask: `count` of them, from all over the gallery."""
+    if count is None or count >= total:
+        return slice(0, total, 1)
+    step = total // count
+    return slice(0, step * count, step)
+
+
+def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> AnswerRanks:
+    answers = [item for item in result.items if item.item_id in query.answer_ids]
+    return AnswerRanks(
+        min((item.retrieve_rank for item in answers), default=None),
+        min((item.final_rank for item in answers), default=None),
+        seconds,
     )
-
-
-def _ranks(result: SearchResult, query: EvaluationQuery) -> AnswerRanks:
-    for item in result.items:
-        if item.item_id == query.answer_id:
-            return AnswerRanks(item.retrieve_rank, item.final_rank, query.language)
-    return AnswerRanks(None, None, query.language)

@@ -105,7 +105,7 @@ def render(config: ModelConfig) -> str:
     """Returns config.pbtxt."""
     types = {spec.name: spec.data_type for spec in config.inputs}
     blocks = [
-        "# Written by the exporter (tandem models export); edits are lost at the next export.",
+        "# Written by the exporter (tandem models add); edits are lost at the next add.",
         f'name: "{config.name}"',
         'backend: "pytorch"',
         f"max_batch_size: {config.max_batch_size}",

@@ -203,7 +203,7 @@ def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> boo
 def _model_names(model_repository: Path) -> list[str]:
     names = [path.parent.name for path in model_repository.glob("*/config.pbtxt")]
     if not names:
-        raise TritonUnavailable(f"{model_repository} has no models; run tandem models export")
+        raise TritonUnavailable(f"{model_repository} has no models; run tandem models add")
     return names
 
 

@@ -62,7 +62,8 @@ class JointEncoder(nn.Module):
             hidden_BLD = layer(hidden_BLD, attends)
         hidden_BLD = self.final_norm(hidden_BLD).float()
         mean_BD = mean_of_counted(hidden_BLD, mask_BL)
-        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean(hidden_BLD, mean_BD))))
+        read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
+        pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 

@@ -16,9 +16,10 @@ def mean_of_counted(hidden_BLD: Tensor, mask_BL: Tensor) -> Tensor:
     return (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
 
 
-def first_and_mean(hidden_BLD: Tensor, mean_BD: Tensor) -> Tensor:
+def first_and_mean(hidden_BLD: Tensor, mean_BD: Tensor, mask_BL: Tensor) -> Tensor:
     """Returns [B, 2 D], what the match head reads.
 
     The first token alone, as in BERT, cannot count: attention averages over what it reads.
     """
-    return torch.cat([hidden_BLD[:, 0], mean_BD], dim=-1)
+    first_BD = hidden_BLD[:, 0] * mask_BL[:, :1]  # nothing, where it does not count
+    return torch.cat([first_BD, mean_BD], dim=-1)

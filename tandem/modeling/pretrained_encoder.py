@@ -45,8 +45,10 @@ class PretrainedEncoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Returns the embedding and the match logit of each row, as JointEncoder.forward does."""
         hidden_BLD = self.hidden_states(input_ids, text_mask, image_tokens, image_mask).float()
-        mean_BD = mean_of_counted(hidden_BLD, torch.cat([text_mask, image_mask], dim=1))
-        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean(hidden_BLD, mean_BD))))
+        mask_BL = torch.cat([text_mask, image_mask], dim=1)
+        mean_BD = mean_of_counted(hidden_BLD, mask_BL)
+        read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
+        pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 

@@ -11,11 +11,19 @@ from torch import Tensor
 
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
+from tandem.training.pair_pool import TextBatch
 from tandem.training.recipes import Recipe
-from tandem.training.scene_batches import TextBatch
 
 # The pool that the BE hands on: the paper's k (Geigle et al. 2022, section 6).
 _POOL_K = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DevSet:
+    """Texts and images that match row by row; image tokens float16 [N, R, D]."""
+
+    texts: TextBatch
+    tokens: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,9 @@ class DevRecall:
         )
 
 
-def dev_recall(
-    model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: int, recipe: Recipe
-) -> DevRecall:
-    """Returns recalls for texts and images that match row by row."""
+def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> DevRecall:
+    """Returns the recalls of what the recipe trains."""
+    texts, tokens_NRD = dev.texts, dev.tokens
     retrieved_QN = _retrieve(model, texts, tokens_NRD, cls_id) if recipe.trains_be else None
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []

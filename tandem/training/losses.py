@@ -1,4 +1,4 @@
-"""The two objectives of the joint model (Geigle et al. 2022, 3.2 and 3.1).
+"""The objectives of the joint model (Geigle et al. 2022, 3.2 and 3.1).
 
 Shapes: B batch.
 """
@@ -33,6 +33,21 @@ def batch_hard_triplet_loss(
         positive_B - hardest_image_B + margin
     )
     return hinge_B.mean()
+
+
+def sampled_triplet_loss(texts_BSD: Tensor, images_BSD: Tensor, margin: float) -> Tensor:
+    """Returns the bidirectional triplet loss with every sampled negative, a scalar.
+
+    texts_BSD, images_BSD: unit-length embeddings; of each pair its own text and image stand first
+    of S, and its negatives after them. Distance is 1 - cosine. Mean over all 2 B (S - 1) hinges,
+    not the hardest (Geigle et al., arXiv v1, appendix A.3).
+    """
+    text_BD, image_BD = texts_BSD[:, 0], images_BSD[:, 0]
+    positive_B1 = 1.0 - (text_BD * image_BD).sum(-1, keepdim=True)
+    to_wrong_images_BK = 1.0 - torch.einsum("bd,bkd->bk", text_BD, images_BSD[:, 1:])
+    to_wrong_texts_BK = 1.0 - torch.einsum("bd,bkd->bk", image_BD, texts_BSD[:, 1:])
+    wrong_B2K = torch.cat([to_wrong_images_BK, to_wrong_texts_BK], dim=1)
+    return F.relu(positive_B1 - wrong_B2K + margin).mean()
 
 
 def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: float) -> Tensor:

@@ -56,6 +56,32 @@ class Recipe:
     has_half_the_layers: bool = False
     """Of the published encoder, every second layer from the first."""
     image_source: ImageSource = "grid"
+    accumulation_step_count: int = 1
+    """Micro-batches, each as large as said above, whose mean gradient makes one step."""
+    mined_from_round_count: int = 0
+    """Rounds before the first mining; at random weights the nearest wrong ones are anyone."""
+    mined_refresh_round_count: int = 0
+    """Rounds from one mining to the next; 0 mines nothing."""
+    mined_neighbour_count: int = 50
+    """Nearest wrong texts of each image, and images of each text, to draw negatives from."""
+    mined_negative_share: float = 0.0
+    """Of the CE's mismatches after the first mining, how many are mined."""
+    ance_steps_per_round: int = 0
+    """Steps of the triplet loss over mined negatives, after the first mining."""
+    ance_batch_size: int = 16
+    """Pairs a step."""
+    ance_negative_count: int = 7
+    """Mined texts and as many mined images for each pair."""
+
+    def __post_init__(self) -> None:
+        uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
+        if uses_mined and not self.mined_refresh_round_count:
+            raise ValueError(
+                f"recipe {self.name} draws mined negatives and never mines: "
+                "set mined_refresh_round_count"
+            )
+        if uses_mined and not self.trains_be:
+            raise ValueError(f"recipe {self.name} mines by the BE, which it does not train")
 
     @property
     def trains_be(self) -> bool:
@@ -66,6 +92,25 @@ class Recipe:
     def trains_ce(self) -> bool:
         """Whether the model learns to match."""
         return self.ce_steps_per_round > 0
+
+    def mines_before(self, round_number: int) -> bool:
+        """Returns whether negatives are mined, first or anew, before this round."""
+        late = round_number - 1 - self.mined_from_round_count
+        period = self.mined_refresh_round_count
+        return period > 0 and late >= 0 and late % period == 0
+
+    def measures_after(self, round_number: int) -> bool:
+        """Returns whether dev recall is measured after this round, as it is after the last."""
+        return round_number % self.dev_every_round_count == 0 or round_number == self.round_count
+
+    def uses_in_order(self, *, is_mined: bool) -> tuple[str, ...]:
+        """Returns what each step of a round trains: "be", "ce" or "ance".
+
+        The ANCE step comes between the CE's, as in Geigle et al.: BE, CE, ANCE, CE.
+        """
+        be, ce = ("be",) * self.be_steps_per_round, ("ce",) * self.ce_steps_per_round
+        ance = ("ance",) * self.ance_steps_per_round if is_mined else ()
+        return be + ce[:1] + ance + ce[1:]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""
@@ -130,6 +175,44 @@ def half(seed: int = 1) -> Recipe:
     return replace(default(seed), name="half", layer_count=2)
 
 
+def ance(seed: int = 1) -> Recipe:
+    """Joint, with mined negatives for BE and CE in the later rounds (arXiv v1, appendix A.3).
+
+    The paper saw no gain. The share, the batch and the negatives are its own; when mining begins
+    and how often are ours, as we begin from random weights. Not trained by us so far.
+    """
+    return replace(
+        default(seed),
+        name="ance",
+        mined_from_round_count=1_000,
+        mined_refresh_round_count=500,
+        mined_negative_share=0.05,
+        ance_steps_per_round=1,
+    )
+
+
+def small(seed: int = 1) -> Recipe:
+    """A smaller model, long enough to watch it learn: for `make train-demo`.
+
+    It stays with the in-batch softmax, and its later mismatches are siblings' as the default's are.
+    """
+    return replace(
+        default(seed),
+        name="small",
+        width=128,
+        layer_count=3,
+        backbone_step_count=220,
+        pool_family_count=2_000,
+        round_count=500,
+        ce_steps_per_round=1,
+        softmax_round_count=500,
+        random_negative_round_count=100,
+        learning_rate=1e-3,
+        dev_family_count=50,
+        dev_every_round_count=50,
+    )
+
+
 def minilm(seed: int = 1) -> Recipe:
     """From a published sentence encoder, whose words have their meanings before the first round.
 
@@ -177,7 +260,7 @@ def tiny(seed: int = 1) -> Recipe:
 
 RECIPES: Mapping[str, Callable[[int], Recipe]] = {
     recipe.__name__: recipe
-    for recipe in (default, bi_encoder, cross_encoder, half, minilm, half_minilm, tiny)
+    for recipe in (ance, default, bi_encoder, cross_encoder, half, minilm, half_minilm, small, tiny)
 }
 
 

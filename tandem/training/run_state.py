@@ -33,6 +33,8 @@ class RunState:
     torch_rng: Tensor
     batch_rng: Tensor
     """Of the generator that draws batches, as int64; empty in a stage that draws by number."""
+    mined: dict[str, Tensor]
+    """The negatives in use, by MinedNegatives.to_tensors; empty before the first mining."""
     best: dict[str, float | None] | None
     seconds: float
     """That the run has taken so far."""

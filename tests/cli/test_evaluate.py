@@ -1,20 +1,23 @@
 """`tandem evaluate` of a checkpoint, which needs no server; the served path is tested in system."""
 
+import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.corpus.karpathy import write_karpathy
 from tandem.corpus.scenes import scene_records
+from tandem.evaluation.report import Report
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
 def untrained(folder: Path, seed: int) -> Path:
-    """Writes an untrained model that knows the words of the gallery below."""
-    captions = (
-        caption.text for record in scene_records("test", 1, 8) for caption in record.captions
-    )
+    """Writes an untrained model that knows the words of the galleries below."""
+    records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
+    captions = (caption.text for record in records for caption in record.captions)
     save_tiny_checkpoint(folder, seed=seed, texts=tuple(captions))
     return folder
 
@@ -22,19 +25,19 @@ def untrained(folder: Path, seed: int) -> Path:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One model."""
-    return untrained(tmp_path_factory.mktemp("checkpoint"), seed=0)
+    return untrained(tmp_path_factory.mktemp("checkpoint"), seed=4)
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One that retrieves in another order, as the test of it shows."""
-    return untrained(tmp_path_factory.mktemp("other"), seed=7)
+    return untrained(tmp_path_factory.mktemp("other"), seed=2)
 
 
 def run(*arguments: str) -> tuple[int, str]:
     """Returns the exit status and what was printed, both streams."""
     result = CliRunner().invoke(app, ["evaluate", "--gallery-count", "8", *arguments])
-    return result.exit_code, result.output
+    return result.exit_code, result.output or str(result.exception)
 
 
 def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
@@ -77,11 +80,13 @@ def rows(output: str, order_by: str) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--k", "10"], "need --checkpoint"),
+        (["--precision", "bf16"], "need --checkpoint"),
+        (["--fusion", "20"], "need --checkpoint"),
         (["--retriever", "folder"], "need --checkpoint"),
         (["--regions", "file"], "need --checkpoint"),
+        (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
-        (["--checkpoint", "folder", "--k", "0"], "greater than or equal to 1"),
+        (["--checkpoint", "folder", "--k", "0"], "--k is 1 or more"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], says: str) -> None:
@@ -90,6 +95,118 @@ def test_options_that_do_not_go_together_are_refused(arguments: list[str], says:
 
     assert status == 2
     assert says in " ".join(output.replace("│", " ").split())
+
+
+def test_a_report_is_a_file_a_page_and_a_plot(checkpoint: Path, tmp_path: Path) -> None:
+    """With every order that was asked for, and what made it."""
+    arguments = ["--checkpoint", str(checkpoint), "--k", "4", "--fusion", "4", "--captions", "2"]
+
+    status, output = run(*arguments, "--report", str(tmp_path))
+
+    assert status == 0, output
+    report = Report.read(tmp_path / "report.json")
+    assert report.orders()[:2] == ["BE", "BE + CE 4"]
+    assert {"add 0.1", "norm_add 0.9"} <= set(report.orders())
+    assert report.about["fusion"] == "over pools of 4"
+    assert len(report.ranking("text→image", "BE").ranks) == 16  # two captions each of eight
+    assert len(report.ranking("image→text", "BE").ranks) == 8
+    assert "recall_against_time.png" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    with Image.open(tmp_path / "recall_against_time.png") as plot:
+        assert plot.width > 500
+
+
+def test_folds_are_smaller_galleries(checkpoint: Path, tmp_path: Path) -> None:
+    """Two of four: never worse than one of eight, and as many queries."""
+    run("--checkpoint", str(checkpoint), "--report", str(tmp_path / "whole"))
+    status, output = run(
+        "--checkpoint", str(checkpoint), "--folds", "2", "--report", str(tmp_path / "folds")
+    )
+
+    assert status == 0, output
+    whole, halves = (Report.read(tmp_path / name / "report.json") for name in ("whole", "folds"))
+    assert "mean of 2 folds" in halves.about["title"]
+    for one, two in zip(whole.rankings, halves.rankings, strict=True):
+        assert len(one.ranks) == len(two.ranks) == 8
+        assert sum(filter(None, one.ranks)) > sum(filter(None, two.ranks))
+
+
+def test_distractors_push_answers_down(checkpoint: Path, tmp_path: Path) -> None:
+    """The same queries in a larger collection find their answers no sooner."""
+    asked = ("--checkpoint", str(checkpoint), "--language", "en")
+    run(*asked, "--report", str(tmp_path / "alone"))
+    status, output = run(
+        *asked, "--distractors", "scenes:train:12", "--report", str(tmp_path / "among")
+    )
+
+    assert status == 0, output
+    alone, among = (Report.read(tmp_path / name / "report.json") for name in ("alone", "among"))
+    assert among.about["title"].endswith("12 distractors, fp32")
+    before, after = (each.ranking("text→image", "BE").ranks for each in (alone, among))
+    assert all(a >= b for a, b in zip(after, before, strict=True))
+    assert sum(after) > sum(before)
+
+
+def test_one_language_alone(checkpoint: Path, tmp_path: Path) -> None:
+    """Every query and caption is in it."""
+    run("--checkpoint", str(checkpoint), "--language", "cs", "--report", str(tmp_path))
+
+    languages = Report.read(tmp_path / "report.json").languages
+    assert set(languages["text→image"]) == set(languages["image→text"]) == {"cs"}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Eight scenes on disk: a cut picture, an empty caption, a caption of 10,000 words, no file."""
+    json_path = write_karpathy(scene_records("test", 1, 8), tmp_path / "damaged")
+    document = json.loads(json_path.read_text(encoding="utf-8"))
+    pictures = [json_path.parent / "images" / each["filename"] for each in document["images"]]
+    pictures[1].write_bytes(pictures[1].read_bytes()[:100])
+    document["images"][2]["sentences"][0]["raw"] = " "
+    for sentence in document["images"][4]["sentences"]:  # whichever is asked with
+        sentence["raw"] = "dog " * 10_000
+    pictures[7].unlink()
+    json_path.write_text(json.dumps(document), encoding="utf-8")
+    return json_path
+
+
+def test_a_record_that_cannot_be_read_stops_it_by_name(checkpoint: Path, damaged: Path) -> None:
+    """With its file and the way past it."""
+    status, output = run(str(damaged), "--checkpoint", str(checkpoint))
+
+    assert status == 1
+    assert "record 'scenes-test-000000-1'" in output
+    assert "000001.png" in output
+    assert "picture not readable" in output
+    assert "--on-error skip" in output
+
+
+def test_records_that_cannot_be_read_are_left_out_and_counted(
+    checkpoint: Path, damaged: Path, tmp_path: Path
+) -> None:
+    """On the terminal and in the report, by what is wrong with them."""
+    arguments = ["--checkpoint", str(checkpoint), "--on-error", "skip", "--report", str(tmp_path)]
+    status, output = run(str(damaged), *arguments)
+
+    assert status == 0, output
+    report = Report.read(tmp_path / "report.json")
+    assert len(report.ranking("image→text", "BE").ranks) == 4
+    for told in (output, report.about["skipped"]):
+        assert "skipped records: 4" in told
+        for fault in ("not readable 1", "caption empty 1", "too long 1", "file not there 1"):
+            assert fault in told
+
+
+def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path) -> None:
+    """tandem compare: each order both have, the second's difference from the first."""
+    for name, folder in (("one", checkpoint), ("two", other)):
+        run("--checkpoint", str(folder), "--report", str(tmp_path / name))
+
+    systems = [f"{name}={tmp_path / name / 'report.json'}" for name in ("one", "two")]
+    result = CliRunner().invoke(app, ["compare", *systems])
+
+    assert result.exit_code == 0, result.output
+    assert [result.output.count(each) for each in (" one ", " two ")] == [4, 4]
+    assert CliRunner().invoke(app, ["compare", "report.json"]).exit_code == 2
 
 
 def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:

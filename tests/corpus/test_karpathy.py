@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.karpathy import (
+from tandem.corpus.errors import (
+    CorpusError,
     CorpusExists,
     CorpusFileMissing,
     CorpusMalformed,
-    KarpathyError,
-    read_karpathy,
-    write_karpathy,
+    PictureFileMissing,
+    SplitUnknown,
 )
+from tandem.corpus.karpathy import read_karpathy, write_karpathy
 from tandem.corpus.records import Record
 from tandem.corpus.scenes import scene_records
 
@@ -114,32 +115,35 @@ def test_a_missing_split_file_is_refused_at_the_call(tmp_path: Path) -> None:
         read_karpathy(tmp_path / "nowhere.json", tmp_path, "test")
 
 
-def test_a_missing_image_is_refused_when_it_is_due(coco: Path) -> None:
-    """Records before it come through; the error says which image and where it was looked for."""
-    (coco.parent / "val2014" / "v1.jpg").unlink()
-    records = read_karpathy(coco, coco.parent, "train")
+def test_a_missing_image_shows_when_it_is_read(coco: Path) -> None:
+    """Records before and after it come through; the error says which entry names which file."""
+    (coco.parent / "train2014" / "t1.jpg").unlink()
 
-    assert next(records).record_id == "t1"
-    with pytest.raises(CorpusFileMissing, match=r"images\[1\] names val2014/v1\.jpg"):
-        next(records)
+    missing, there = read_karpathy(coco, coco.parent, "train")
+
+    assert there.image.read() == b"pixels of v1.jpg"
+    with pytest.raises(PictureFileMissing, match=r"images\[0\] names .*train2014/t1\.jpg"):
+        missing.image.read()
 
 
 def test_an_unknown_split_names_those_that_there_are(coco: Path) -> None:
     """A typing mistake does not look like an empty corpus."""
     with pytest.raises(
-        KarpathyError, match=r"split 'dev'; its splits are: restval, test, train, val"
+        SplitUnknown, match=r"split 'dev'; its splits are: restval, test, train, val"
     ):
         read_karpathy(coco, coco.parent, "dev")
 
 
 def test_fewer_than_one_caption_is_refused(coco: Path) -> None:
     """Zero would make records nobody can search for."""
-    with pytest.raises(KarpathyError, match="captions_per_image is 0"):
+    with pytest.raises(CorpusError, match="captions_per_image is 0"):
         read_karpathy(coco, coco.parent, "test", captions_per_image=0)
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}']
+    "text",
+    ["{", "[]", "{}", '{"images": 1}', '{"images": [1]}', '{"images": [{}]}', "[" * 100_000],
+    ids=range(7),
 )
 def test_a_file_of_another_layout_is_refused_at_the_call(tmp_path: Path, text: str) -> None:
     """Whatever it is, the error is named and not a KeyError from within."""
@@ -273,7 +277,7 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
     """They could not be read back; and what is there without dataset.json is not a corpus."""
     record = next(emoji_records("test"))
 
-    with pytest.raises(KarpathyError, match="two records are called"):
+    with pytest.raises(CorpusError, match="two records are called"):
         write_karpathy([record, record], tmp_path)
 
     assert not (tmp_path / "dataset.json").exists()
@@ -281,5 +285,5 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
 
 def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -> None:
     """The fixture's images are no images, and are refused by the record's name."""
-    with pytest.raises(KarpathyError, match="the image of 'v2' is no JPEG, PNG or WebP"):
+    with pytest.raises(CorpusError, match="the image of 'v2' is no JPEG, PNG or WebP"):
         write_karpathy(read_karpathy(coco, coco.parent, "test"), tmp_path / "out")

@@ -7,7 +7,7 @@ import pytest
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import FAMILY_SIZE, scene_records
-from tandem.evaluation.gallery import Gallery, make_gallery
+from tandem.evaluation.gallery import Gallery, folds, languages_of, make_gallery
 
 LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -50,13 +50,80 @@ def test_queries_ask_one_side_for_the_other(gallery: Gallery) -> None:
     contents = dict(gallery.items())
 
     for (record, caption), by_text, by_image in zip(
-        gallery.pairs, gallery.text_queries(), gallery.image_queries(), strict=True
+        gallery.pairs,
+        gallery.queries(Modality.IMAGE),
+        gallery.queries(Modality.TEXT),
+        strict=True,
     ):
         assert (by_text.query, by_text.target_modality) == (caption.text, Modality.IMAGE)
-        assert contents[by_text.answer_id] == record.image.read() == by_image.query
-        assert by_image.target_modality is Modality.TEXT
-        assert contents[by_image.answer_id] == caption.text
+        assert [contents[each] for each in by_text.answer_ids] == [record.image.read()]
+        assert (by_image.query, by_image.target_modality) == (record.image.read(), Modality.TEXT)
+        assert [contents[each] for each in by_image.answer_ids] == [caption.text]
         assert by_text.language == by_image.language == caption.language
+
+
+def test_several_captions_all_answer_and_all_ask() -> None:
+    """The papers' protocol: five captions a picture, five right answers to it (methods 4)."""
+    records = [_record("a", "a", 3), _record("b", "b", 1)]
+
+    gallery = make_gallery(records, ["en"], captions_per_picture=2)
+
+    assert [caption.caption_id for _, caption in gallery.pairs] == ["a-en-0", "a-en-1", "b-en-0"]
+    assert gallery.answers(Modality.IMAGE) == [{0}, {0}, {1}]
+    assert gallery.answers(Modality.TEXT) == [{0, 1}, {2}]
+    by_image = list(gallery.queries(Modality.TEXT))
+    assert [each.answer_ids for each in by_image] == [{"a-en-0", "a-en-1"}, {"b-en-0"}]
+    assert len(list(gallery.queries(Modality.IMAGE))) == 3
+
+
+def test_distractors_are_searched_and_never_ask() -> None:
+    """Behind the records, so that the answers' numbers are the same with and without."""
+    records, others = [_record("a", "a"), _record("b", "b")], [_record("c", "c")]
+
+    gallery = make_gallery(records, ["en"], distractors=others)
+
+    assert [item_id for item_id, _ in gallery.items()] == ["a", "b", "c"] + [
+        f"{name}-en-0" for name in "abc"
+    ]
+    for target in Modality:
+        assert len(list(gallery.queries(target))) == len(gallery.languages(target)) == 2
+        assert gallery.answers(target) == [{0}, {1}]
+
+
+def test_a_gallery_without_some_records_keeps_the_others_as_they_were() -> None:
+    """Languages do not shift, and distractors stay distractors."""
+    records = [_record(name, name) for name in "abc"]
+    gallery = make_gallery(records, ["en", "de"], distractors=[_record("d", "d")])
+
+    rest = gallery.only({"b", "c", "d"})
+
+    assert rest.chosen == gallery.chosen[1:]
+    assert rest.asking_count == 2
+    assert rest.languages(Modality.IMAGE) == ["de", "en"]
+
+
+def test_languages_are_those_that_every_record_has() -> None:
+    """In the first one's order; none in common is refused, not guessed."""
+    both, german = _record("a", "a"), _record("b", "b")
+    german = Record("b", german.captions[1:], "test", "b", _NoImage())
+
+    assert languages_of([Record("none", (), "test", "n", _NoImage()), both]) == ["en", "de"]
+    assert languages_of([both, german]) == ["de"]
+    with pytest.raises(ValueError, match="no language has a caption for every picture"):
+        languages_of([german, Record("c", both.captions[:1], "test", "c", _NoImage())])
+
+
+def test_folds_are_galleries_of_one_size() -> None:
+    """In the records' order; what does not divide is refused, or a fold would be easier."""
+    records = [_record(name, name) for name in "abcdef"]
+
+    assert [[each.record_id for each in fold] for fold in folds(records, 3)] == [
+        ["a", "b"],
+        ["c", "d"],
+        ["e", "f"],
+    ]
+    with pytest.raises(ValueError, match="6 records do not divide into 4 folds"):
+        folds(records, 4)
 
 
 def test_a_family_keeps_its_language_where_records_are_mixed() -> None:
@@ -81,9 +148,10 @@ class _NoImage:
         return b""
 
 
-def _record(record_id: str, family: str) -> Record:
+def _record(record_id: str, family: str, caption_count: int = 1) -> Record:
     captions = tuple(
-        Caption(f"{record_id}-{language}", f"{record_id} in {language}", language)
+        Caption(f"{record_id}-{language}-{n}", f"{record_id} in {language}, {n}", language)
         for language in ("en", "de")
+        for n in range(caption_count)
     )
     return Record(record_id, captions, "test", family, _NoImage())

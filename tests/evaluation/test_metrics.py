@@ -98,6 +98,13 @@ def test_ranks_by_hand() -> None:
     assert median_rank([10, 1, 2]) == 2.0
 
 
+def test_an_answer_that_is_nowhere_counts_as_behind_all() -> None:
+    """Nothing to MRR; to the median, infinitely far: leaving it out would flatter both."""
+    assert mean_reciprocal_rank([2, None]) == 0.25
+    assert median_rank([1, None, None]) == math.inf
+    assert median_rank([None, 3, 1]) == 3.0
+
+
 def test_sums_over_both_directions() -> None:
     """Of 10 queries each way: 10 + 40 + 60 and 20 + 50 + 90 percent."""
     hits = [(1, 1), (5, 4), (10, 6), (1, 2), (5, 5), (10, 9)]

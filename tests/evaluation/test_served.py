@@ -7,9 +7,10 @@ import pytest
 
 from tandem.client import AsyncClient
 from tandem.content import Modality
+from tandem.corpus.scenes import scene_records
 from tandem.errors import IndexNotFound
-from tandem.evaluation.gallery import EvaluationQuery
-from tandem.evaluation.served import AnswerRanks, answer_ranks, report
+from tandem.evaluation.gallery import EvaluationQuery, make_gallery
+from tandem.evaluation.served import AnswerRanks, answer_ranks, served_report
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import search_server
@@ -17,7 +18,7 @@ from tests.client.search_server import search_server
 
 def query(text: str, answer_id: str = "right", language: str = "en") -> EvaluationQuery:
     """Returns a text query for an image."""
-    return EvaluationQuery(text, Modality.IMAGE, answer_id, language)
+    return EvaluationQuery(text, Modality.IMAGE, frozenset([answer_id, "also right"]), language)
 
 
 def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
@@ -26,12 +27,13 @@ def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
 
 
 async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
-    """One search tells both; an answer outside the pool has no rank."""
+    """One search tells both; the better of two answers counts; one outside the pool has no rank."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.query.text == "nowhere":
             return pb.SearchItemsResponse(items=[found("wrong", 1, 1)])
-        return pb.SearchItemsResponse(items=[found("wrong", 1, 1), found("right", 7, 2)])
+        items = [found("wrong", 1, 1), found("also right", 8, 3), found("right", 7, 4)]
+        return pb.SearchItemsResponse(items=items)
 
     answered = []
     async with search_server(search) as (address, service), AsyncClient(address) as client:
@@ -39,11 +41,13 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
             client,
             "scenes",
             [query("somewhere"), query("nowhere", language="cs")],
+            k=20,
             concurrency=2,
             on_answer=lambda: answered.append(1),
         )
 
-    assert ranks == [AnswerRanks(7, 2, "en"), AnswerRanks(None, None, "cs")]
+    assert ranks == [AnswerRanks(7, 3, 0.0), AnswerRanks(None, None, 0.0)]
+    assert all(each.seconds > 0 for each in ranks)
     assert len(answered) == 2
     for request in service.requests:
         assert isinstance(request, pb.SearchItemsRequest)
@@ -61,7 +65,7 @@ async def test_ranks_stand_in_the_order_of_the_queries() -> None:
 
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         queries = [query(str(number)) for number in range(5)]
-        ranks = await answer_ranks(client, "scenes", queries, 5, lambda: None)
+        ranks = await answer_ranks(client, "scenes", queries, 20, 5, lambda: None)
 
     assert [each.retrieve_rank for each in ranks] == [1, 2, 3, 4, 5]
 
@@ -81,7 +85,7 @@ async def test_queries_are_drawn_no_earlier_than_they_can_be_asked() -> None:
             yield query(str(number))
 
     async with search_server() as (address, _), AsyncClient(address) as client:
-        ranks = await answer_ranks(client, "scenes", queries(), 3, count_answer)
+        ranks = await answer_ranks(client, "scenes", queries(), 20, 3, count_answer)
 
     assert len(ranks) == 12
     # Three under way, and the next drawn while it waits for room.
@@ -100,20 +104,43 @@ async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         queries = [query(str(number)) for number in range(4)]
         with pytest.raises(IndexNotFound, match="scenes"):
-            await answer_ranks(client, "scenes", queries, 4, lambda: None)
+            await answer_ranks(client, "scenes", queries, 20, 4, lambda: None)
 
 
-def test_a_report_counts_both_orders() -> None:
-    """Ranks 1, 6, 11 and none by retrieval; reranking lifts the second to 1."""
-    ranks = [
-        AnswerRanks(1, 2, "en"),
-        AnswerRanks(6, 1, "en"),
-        AnswerRanks(11, 10, "de"),
-        AnswerRanks(None, None, "de"),
-    ]
+async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cross_encoder() -> None:
+    """BE's time is that of the search with k = 0; a k below 10 still sees ten items."""
+    records = list(scene_records("test", 1, 8))
+    gallery = make_gallery(records, ["en"])
+    asked = []
 
-    direction = report(iter(ranks))
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        asked.append((request.retrieve_k, request.rerank_k))
+        final = 1 if request.rerank_k == 5 else 3
+        return pb.SearchItemsResponse(
+            items=[found(each.record_id, 2, final) for each in records]
+            + [found(caption.caption_id, 2, final) for _, caption in gallery.pairs]
+        )
 
-    assert [recall.k for recall in direction.retrieved] == [1, 5, 10]
-    assert [recall.percent for recall in direction.retrieved] == [25.0, 25.0, 50.0]
-    assert [recall.percent for recall in direction.reranked] == [25.0, 50.0, 75.0]
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        report = await served_report(
+            client, "scenes", gallery, [5, 20, 0], {"title": "a"}, query_count=2, concurrency=1
+        )
+
+    assert asked == 2 * ([(10, 0)] * 2 + [(10, 5)] * 2 + [(20, 20)] * 2)
+    assert report.orders() == ["BE", "BE + CE 5", "BE + CE 20"]
+    for each in report.rankings:
+        expected = {0: 2, 5: 1, 20: 3}[each.k]
+        assert each.ranks == (expected, expected)
+        assert each.query_seconds is not None
+    assert report.languages == {"text→image": ["en", "en"], "image→text": ["en", "en"]}
+
+
+async def test_fewer_queries_are_spread_over_the_gallery() -> None:
+    """So that every language is asked in."""
+    gallery = make_gallery(scene_records("test", 1, 16), ["en", "de", "fr", "cs"])
+
+    async with search_server() as (address, _), AsyncClient(address) as client:
+        report = await served_report(client, "scenes", gallery, [20], {}, query_count=4)
+
+    assert report.languages["text→image"] == ["en", "de", "fr", "cs"]
+    assert [each.query_seconds is None for each in report.rankings] == [True, False] * 2

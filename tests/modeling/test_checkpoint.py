@@ -1,6 +1,7 @@
 """Checkpoints: what is saved is what is loaded, and what cannot be loaded says why."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,41 @@ def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> Non
 
     with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
         load_checkpoint(tmp_path)
+
+
+class Payload:
+    """Its unpickling makes a file, as it could do anything."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.trace,)
+
+
+@pytest.mark.parametrize("form", ["pickle", "torch.save"])
+def test_a_checkpoint_is_never_unpickled(tmp_path: Path, form: str) -> None:
+    """A pickle is code of its sender's: named model.safetensors it is refused, and nothing runs.
+
+    The control: whoever did unpickle the very same file would run it.
+    """
+    save_tiny_checkpoint(tmp_path)
+    weights, trace = tmp_path / "model.safetensors", tmp_path / "it-ran"
+    if form == "pickle":
+        weights.write_bytes(pickle.dumps(Payload(trace)))
+    else:
+        torch.save({"weights": Payload(trace)}, weights)
+
+    with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
+        load_checkpoint(tmp_path)
+
+    assert not trace.exists()
+    if form == "pickle":
+        pickle.loads(weights.read_bytes())
+    else:
+        # By another name: torch gives one that ends in .safetensors to safetensors.
+        torch.load(weights.rename(tmp_path / "model.pt"), weights_only=False)
+    assert trace.exists()
 
 
 def test_a_shape_of_another_version_is_refused_by_folder(tmp_path: Path) -> None:

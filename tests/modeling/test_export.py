@@ -16,8 +16,9 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import ExportMismatch, export_model
+from tandem.modeling.export import export_model
 from tandem.modeling.export_manifest import export_manifest
+from tandem.modeling.exported import ExportMismatch
 from tandem.modeling.joint_model import JointEncoder
 from tandem.modeling.lowered import lowered
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
@@ -236,7 +237,7 @@ def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:
 
     for name, text in joint_model_configs(manifest).items():
         committed = ROOT / "model_repository" / name / "config.pbtxt"
-        assert committed.read_text(encoding="utf-8") == text, f"run tandem models export: {name}"
+        assert committed.read_text(encoding="utf-8") == text, f"run tandem models add: {name}"
 
 
 def _loading_with_a_weight_off(

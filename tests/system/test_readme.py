@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,16 @@ import pytest
 
 from tandem.cli.stack import LocalStack
 from tandem.corpus.records import Record
+from tandem.evaluation.gallery import DIRECTIONS
+from tandem.evaluation.report import BE, Ranking, Report
+from tandem.modeling.default_checkpoint import default_checkpoint
 
 ROOT = Path(__file__).parents[2]
 # So that a test need not take minutes: the last value of an option is the one that counts.
 SMALLER = {
     "ingest": ["--count", "8", "--index", "readme"],
     "evaluate": ["--gallery-count", "8", "--query-count", "4"],
+    "evaluate --checkpoint": ["--gallery-count", "8"],
 }
 
 
@@ -68,19 +73,30 @@ def test_a_benchmark_knows_its_options(command: str) -> None:
 
 @pytest.mark.parametrize("command", of_kind("tandem "))
 def test_a_command_runs(
-    command: str, stack: LocalStack, scenes_index: str, records: list[Record], tmp_path: Path
+    command: str,
+    stack: LocalStack,
+    scenes_index: str,
+    records: list[Record],
+    model_repository: Path,
+    tmp_path: Path,
 ) -> None:
     """Run as shown, against the tests' own addresses and in small; `up` has its own test."""
     words = shlex.split(command)[1:]
     if words[0] == "up":
         return
-    arguments = [*words, *SMALLER.get(words[0], [])]
-    if words[0] in ("ingest", "search", "evaluate"):
+    arguments = [*words, *SMALLER.get(" ".join(words[:2]), SMALLER.get(words[0], []))]
+    if words[0] in ("ingest", "search") or words == ["evaluate"]:
         arguments += ["--address", stack.address]
     if words[0] == "train":
         arguments = ["train", "tiny", "--folder", str(tmp_path)]
     if words[0] == "models":
         arguments += ["--repository", str(tmp_path / "model_repository")]
+    # What the commands before it would have left.
+    shutil.copytree(model_repository, tmp_path / "model_repository")
+    shutil.copytree(default_checkpoint(), tmp_path / "checkpoints/default")
+    rankings = tuple(Ranking(name, BE, 0, (1, 2)) for name in DIRECTIONS)
+    report = Report({}, {name: ["en", "en"] for name in DIRECTIONS}, rankings, {})
+    report.write(tmp_path / "reports/default/report.json")
     (tmp_path / "picture.png").write_bytes(records[0].image.read())
 
     ran = subprocess.run(

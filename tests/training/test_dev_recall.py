@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tandem.modeling.joint_model import JointModel
-from tandem.training.dev_recall import DevRecall, dev_recall
+from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.pair_pool import TextBatch
 from tandem.training.recipes import tiny
-from tandem.training.scene_batches import TextBatch
 from tests.modeling.tiny_checkpoint import tiny_model
 
 CLS_ID = 2
@@ -37,7 +37,7 @@ def test_recalls_are_those_of_plain_sorting(count: int) -> None:
     """With more images than are reranked, and with fewer."""
     model, texts, tokens = tiny_dev_set(count)
 
-    recall = dev_recall(model, texts, tokens, CLS_ID, tiny())
+    recall = dev_recall(model, DevSet(texts, tokens), CLS_ID, tiny())
 
     be_ranks, ce_ranks = ranks(model, texts, tokens)
     assert recall.be_r1 == pytest.approx(100 * sum(rank <= 1 for rank in be_ranks) / count)
@@ -50,8 +50,12 @@ def test_a_recipe_is_scored_by_what_it_trains() -> None:
     """The BE alone has no CE recall; the CE alone reorders every image for every text."""
     model, texts, tokens = tiny_dev_set(25)
 
-    be_alone = dev_recall(model, texts, tokens, CLS_ID, replace(tiny(), ce_steps_per_round=0))
-    ce_alone = dev_recall(model, texts, tokens, CLS_ID, replace(tiny(), be_steps_per_round=0))
+    be_alone = dev_recall(
+        model, DevSet(texts, tokens), CLS_ID, replace(tiny(), ce_steps_per_round=0)
+    )
+    ce_alone = dev_recall(
+        model, DevSet(texts, tokens), CLS_ID, replace(tiny(), be_steps_per_round=0)
+    )
 
     assert be_alone.ce_r1 is None
     assert be_alone.be_r1 is not None

@@ -18,6 +18,7 @@ from tandem.training.losses import (
     in_batch_softmax_loss,
     labelling_loss,
     pair_classification_loss,
+    sampled_triplet_loss,
 )
 
 # Texts along the axes, so that cosines are the images' own values. As a table, text by image:
@@ -135,6 +136,33 @@ def test_only_pairs_within_the_margin_move() -> None:
     assert images.grad is not None
     assert (texts.grad.abs().sum(dim=1) > 0).all()
     assert (images.grad.abs().sum(dim=1) > 0).all()
+
+
+def test_the_sampled_triplet_loss_by_hand() -> None:
+    """One pair at .2 (text 0, image 0), margin .3: a negative counts when nearer than .5.
+
+    Its wrong images i1, i2 are at .4 and 1 from t0, so hinges .1, 0. Its wrong texts t1, t2 are at
+    .4 and 1 from i0, so hinges .1, 0. Mean over four hinges: .2 / 4.
+    """
+    loss = sampled_triplet_loss(TEXTS[None], IMAGES[None], margin=0.3)
+
+    assert loss.item() == pytest.approx(0.05)
+    # The hardest alone, as in the batch-hard loss, would be .1 + .1.
+    assert loss.item() != pytest.approx(0.2)
+
+
+def test_the_sampled_triplet_loss_keeps_its_pairs_apart() -> None:
+    """Two pairs with two negatives each, other than the batch's: t1's and i1's, worked alike.
+
+    Pair 1 is (t1, i1) at .2. Wrong images i0 at .4 and i2 at .4 from t1: hinges .1, .1. Wrong texts
+    t0 at .4 and t2 at 1 from i1: hinges .1, 0. With the first pair's .1, .1: .5 / 8.
+    """
+    order = [1, 0, 2]
+    texts, images = torch.stack([TEXTS, TEXTS[order]]), torch.stack([IMAGES, IMAGES[order]])
+
+    loss = sampled_triplet_loss(texts, images, margin=0.3)
+
+    assert loss.item() == pytest.approx(0.5 / 8)
 
 
 def test_the_in_batch_softmax_by_hand() -> None:

@@ -1,6 +1,7 @@
 """Recipes: found by name, and whole in what is written beside a checkpoint."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,12 +38,47 @@ def test_a_recipe_is_consistent(name: str) -> None:
     assert 0 < recipe.margin < 1
 
 
+def test_negatives_are_mined_on_time() -> None:
+    """Before round 1,001, then each 500 rounds; by the default recipe never."""
+    recipe = recipe_named("ance", 1)
+
+    mining = [number for number in range(1, 2_401) if recipe.mines_before(number)]
+
+    assert mining == [1_001, 1_501, 2_001]
+    assert not any(recipe_named("default", 1).mines_before(number) for number in range(1, 2_401))
+
+
+def test_a_round_goes_be_ce_ance_ce() -> None:
+    """As in the paper; before the first mining, and by default, without ANCE."""
+    recipe = recipe_named("ance", 1)
+
+    assert recipe.uses_in_order(is_mined=True) == ("be", "ce", "ance", "ce")
+    assert recipe.uses_in_order(is_mined=False) == ("be", "ce", "ce")
+    assert recipe_named("default", 1).uses_in_order(is_mined=False) == ("be", "ce", "ce")
+    assert recipe_named("bi_encoder", 1).uses_in_order(is_mined=False) == ("be",)
+    assert recipe_named("cross_encoder", 1).uses_in_order(is_mined=False) == ("ce", "ce")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"mined_refresh_round_count": 0}, "never mines"),
+        ({"mined_refresh_round_count": 0, "ance_steps_per_round": 0}, "never mines"),
+        ({"be_steps_per_round": 0}, "mines by the BE, which it does not train"),
+    ],
+)
+def test_a_recipe_that_cannot_mine_is_refused(fields: dict[str, int], why: str) -> None:
+    """At once, not at the first step that draws a mined negative."""
+    with pytest.raises(ValueError, match=why):
+        replace(recipe_named("ance", 1), **fields)
+
+
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
     with pytest.raises(
         ValueError,
-        match="no recipe 'huge'; there are bi_encoder, cross_encoder, default, half, half_minilm, "
-        "minilm, tiny",
+        match="no recipe 'huge'; there are ance, bi_encoder, cross_encoder, default, half, "
+        "half_minilm, minilm, small, ",
     ):
         recipe_named("huge", seed=1)
 

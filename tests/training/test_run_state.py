@@ -1,6 +1,7 @@
 """A run that is killed goes on to the same weights."""
 
 import doctest
+import json
 import os
 import random
 import subprocess
@@ -8,14 +9,15 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
-from tandem.training import run_state
-from tandem.training import train as train_module
-from tandem.training.recipes import tiny
+from tandem.training import loss_curve, run_state
+from tandem.training import run as run_module
+from tandem.training.recipes import Recipe, tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
 
@@ -25,6 +27,18 @@ RECIPE = replace(
     tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
 )
 ENCODER_ONLY = replace(RECIPE, backbone_step_count=1)
+
+
+MINING = replace(
+    ENCODER_ONLY,
+    mined_from_round_count=2,
+    mined_refresh_round_count=12,
+    mined_neighbour_count=10,
+    mined_negative_share=0.5,
+    ance_steps_per_round=1,
+    ance_batch_size=4,
+    ance_negative_count=3,
+)
 
 
 class Stopped(Exception):
@@ -67,7 +81,7 @@ def has_ended(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
         return False
 
 
-def stop_after(round_count: int, folder: Path) -> None:
+def stop_after(round_count: int, folder: Path, recipe: Recipe = ENCODER_ONLY) -> None:
     """Trains until a round of the encoder, then leaves as a crash would."""
 
     def progress(stage: str, step: int, *_: object) -> None:
@@ -75,12 +89,21 @@ def stop_after(round_count: int, folder: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(ENCODER_ONLY, folder, progress, state_every_step_count=5)
+        train(recipe, folder, progress, state_every_step_count=5)
 
 
 def weights(folder: Path) -> str:
     """Returns what names the checkpoint's weights."""
     return load_checkpoint(folder).weights_sha256
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    """Returns the loss curve, but for the seconds, which no two runs share."""
+    lines = (folder / loss_curve.FILE_NAME).read_text().splitlines()
+    return [
+        {name: value for name, value in json.loads(line).items() if name != "seconds"}
+        for line in lines
+    ]
 
 
 def test_doctests() -> None:
@@ -91,14 +114,19 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-@pytest.mark.timeout(300)
+# A minute and a half alone; runs beside others that use both cores have taken five.
+@pytest.mark.timeout(600)
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
-    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights."""
+    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights.
+
+    And its loss curve, round by round.
+    """
     start_time = time.monotonic()
     with start(tmp_path / "whole") as child:
         assert has_ended(child, None)
     whole_seconds = time.monotonic() - start_time
-    expected = weights(tmp_path / "whole")
+    expected, expected_curve = weights(tmp_path / "whole"), curve(tmp_path / "whole")
+    assert [line["round"] for line in expected_curve] == list(range(1, RECIPE.round_count + 1))
     kill_count, finished_count, stages = 0, 0, set()
     while kill_count < KILL_COUNT or finished_count == 0:
         folder = tmp_path / f"killed-{finished_count}"
@@ -108,6 +136,7 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
             child.kill()
         if is_whole:
             assert weights(folder) == expected
+            assert curve(folder) == expected_curve
             assert not (folder / FILE_NAME).exists()
             finished_count += 1
         else:
@@ -133,7 +162,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         (torch.nn.Module, "load_state_dict"),
         (torch.optim.AdamW, "load_state_dict"),
         (torch.optim.lr_scheduler.LambdaLR, "load_state_dict"),
-        (train_module, "restore_batch_rng"),
+        (run_module, "restore_batch_rng"),
     ],
 )
 def test_whatever_a_resumed_run_forgets_changes_its_weights(
@@ -153,14 +182,43 @@ def test_whatever_a_resumed_run_forgets_changes_its_weights(
     assert (weights(tmp_path) == whole) is (forgotten is None)
 
 
+@pytest.fixture(scope="module")
+def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of an uninterrupted run with mining."""
+    folder = tmp_path_factory.mktemp("whole-mined")
+    train(MINING, folder, lambda *_: None)
+    return weights(folder)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_resumed_run_goes_on_with_the_negatives_it_had(
+    tmp_path: Path, whole_mined: str, monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
+    """Mined before rounds 3 and 15, stopped in round 10; mined by later weights they are others."""
+    stop_after(10, tmp_path, MINING)
+    if forgets:
+        path = tmp_path / FILE_NAME
+        content = torch.load(path, weights_only=True)
+        mined = content["state"]["mined"]
+        assert mined
+        mined["texts"], mined["images"] = mined["texts"].flip(0), mined["images"].flip(0)
+        torch.save(content, path)
+
+    train(MINING, tmp_path, lambda *_: None, resume=True)
+
+    assert (weights(tmp_path) == whole_mined) is not forgets
+
+
 def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
     """The state that lies there is not looked at."""
     stop_after(10, tmp_path)
     (tmp_path / FILE_NAME).write_bytes(b"not a state")
+    assert len(curve(tmp_path)) == 10
 
     train(ENCODER_ONLY, tmp_path, lambda *_: None)
 
     assert weights(tmp_path) == whole
+    assert len(curve(tmp_path)) == ENCODER_ONLY.round_count
 
 
 def test_another_recipes_state_is_refused(tmp_path: Path) -> None:

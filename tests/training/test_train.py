@@ -1,17 +1,21 @@
 """Training: a recipe and a seed give one checkpoint, in seconds for the tiny recipe."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.training import objectives
 from tandem.training.dev_recall import DevRecall
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.optimisation import warm_up_then_linear
+from tandem.training.pair_pool import tokenize
 from tandem.training.recipes import tiny
-from tandem.training.scene_batches import tokenize
-from tandem.training.train import _warm_up_then_linear, train
+from tandem.training.train import train
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("train")
@@ -64,6 +68,37 @@ def test_what_made_a_checkpoint_is_written_beside_it(trained: Callable[..., Run]
     assert made_by["torch"] == torch.__version__
 
 
+def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every round's losses and rate, and at its round the recall that the run returns."""
+    recipe = replace(tiny(1), ce_steps_per_round=2)
+    ce_losses: list[float] = []
+    own = objectives.pair_classification_loss
+
+    def seen(*arguments: torch.Tensor) -> torch.Tensor:
+        loss = own(*arguments)
+        ce_losses.append(loss.item())
+        return loss
+
+    monkeypatch.setattr(objectives, "pair_classification_loss", seen)
+    recall = train(recipe, tmp_path, lambda *_: None)
+
+    lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    # Of 4 rounds at 5e-4, after no warm-up to speak of, 4, 3, 2 and 1 quarters are left.
+    rates = [line["learning_rate"] for line in lines]
+    assert rates == pytest.approx([5e-4, 3.75e-4, 2.5e-4, 1.25e-4])
+    assert [line["ce_loss"] for line in lines] == pytest.approx(
+        [
+            (first + second) / 2
+            for first, second in zip(ce_losses[::2], ce_losses[1::2], strict=True)
+        ]
+    )
+    assert all(line["be_loss"] > 0 for line in lines)
+    assert [line.get("dev_recall_percent") for line in lines] == [None] * 3 + [asdict(recall)]
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
+
+
 @torch.inference_mode()
 def test_a_trained_model_reads_texts(trained: Callable[..., Run]) -> None:
     """The checkpoint's own tokenizer and weights fit each other."""
@@ -108,7 +143,7 @@ def test_training_moves_the_encoder_and_the_backbone(
 def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> None:
     """Of 2,000 steps at 1: 1/100 at first, then what is left of the steps, and 0 past the last."""
     optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule = _warm_up_then_linear(optimiser, 2_000)
+    schedule = warm_up_then_linear(optimiser, 2_000)
 
     rates = []
     for _ in range(2_001):
@@ -142,6 +177,21 @@ def test_a_recipe_that_trains_nothing_is_refused(tmp_path: Path) -> None:
         train(
             replace(tiny(1), be_steps_per_round=0, ce_steps_per_round=0), tmp_path, lambda *_: None
         )
+
+
+def test_a_recipe_whose_steps_have_no_micro_batch_is_refused(tmp_path: Path) -> None:
+    """It would step along no gradient, or divide by nothing."""
+    with pytest.raises(ValueError, match="accumulation_step_count 0; a step needs"):
+        train(replace(tiny(1), accumulation_step_count=0), tmp_path, lambda *_: None)
+
+
+def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[..., Run]) -> None:
+    """Twice as many micro-batches are drawn, and it is another model."""
+    checkpoint, _, _ = trained(1)
+
+    train(replace(tiny(1), accumulation_step_count=2), tmp_path, lambda *_: None)
+
+    assert load_checkpoint(tmp_path).weights_sha256 != checkpoint.weights_sha256
 
 
 def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import Tensor
 
 from tandem.corpus.nouns import LANGUAGES
@@ -19,21 +22,17 @@ from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import FAMILY_SIZE, scene_families
 from tandem.training.caption_tokenizer import train_tokenizer
-from tandem.training.scene_batches import (
-    PairBatch,
-    ScenePool,
-    TextBatch,
-    labelled_pixels,
-    tokenize,
-)
+from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
+from tandem.training.pair_pool import PairBatch, PairPool, TextBatch, tokenize
 from tandem.training.scene_labels import token_classes
+from tandem.training.scene_pairs import ScenePairs, labelled_pixels
 from tests.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60
 
 
 class Pool:
-    """A ScenePool whose batches can be traced back to scene numbers."""
+    """A pool of scenes whose batches can be traced back to scene numbers."""
 
     def __init__(self) -> None:
         # Of two or three groups: two families of single drawings may say the same by chance.
@@ -42,7 +41,7 @@ class Pool:
         self.scenes = [scene for family in families for scene in family]
         self.tokenizer = train_tokenizer(map(_say, self.scenes), 1500)
         numbers = torch.arange(len(self.scenes), dtype=torch.float16)
-        self.pool = ScenePool(families, numbers[:, None, None], self.tokenizer)
+        self.pool = PairPool(ScenePairs(families), numbers[:, None, None], self.tokenizer)
         self._scene_of_ids = {
             tuple(self.tokenizer.encode(text).ids): (number, language)
             for number, scene in enumerate(self.scenes)
@@ -83,7 +82,7 @@ def families(numbers: list[int]) -> list[int]:
 def ce_batches(pool: Pool, sibling_share: float, count: int = 40) -> list[PairBatch]:
     """Returns batches of 8 families; 40 of them have 1,280 mismatches."""
     rng = random.Random(0)
-    return [pool.pool.ce_batch(rng, 8, sibling_share) for _ in range(count)]
+    return [pool.pool.pair_batch(rng, 8, sibling_share) for _ in range(count)]
 
 
 def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
@@ -113,20 +112,21 @@ def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
     """So that all other rows of the batch are negatives, and not of the hardest kind."""
     rng = random.Random(0)
     for _ in range(20):
-        texts, tokens = pool.pool.be_batch(rng, 16)
+        batch = pool.pool.match_batch(rng, 16)
 
-        images = image_scenes(tokens)
-        assert pool.text_scenes(texts) == images
+        images = image_scenes(batch.tokens)
+        assert pool.text_scenes(batch.texts) == images
+        assert batch.groups.tolist() == families(images)
         assert len(set(families(images))) == 16
 
 
 def test_be_batches_draw_every_member_and_language(pool: Pool) -> None:
     """All four siblings about equally; English twice as often as each other language."""
     rng = random.Random(0)
-    batches = [pool.pool.be_batch(rng, 50) for _ in range(40)]
+    batches = [pool.pool.match_batch(rng, 50) for _ in range(40)]
 
-    siblings = [n % FAMILY_SIZE for _, tokens in batches for n in image_scenes(tokens)]
-    languages = [language for texts, _ in batches for language in pool.text_languages(texts)]
+    siblings = [n % FAMILY_SIZE for batch in batches for n in image_scenes(batch.tokens)]
+    languages = [language for each in batches for language in pool.text_languages(each.texts)]
 
     for sibling in range(FAMILY_SIZE):
         _assert_share(siblings.count(sibling), len(siblings), 1 / 4)
@@ -183,9 +183,9 @@ def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
 
     def drawn(seed: int) -> list[object]:
         rng = random.Random(seed)
-        be_texts, be_tokens = pool.pool.be_batch(rng, 8)
-        ce = pool.pool.ce_batch(rng, 4, 0.7)
-        tensors = (be_texts.ids, be_tokens, ce.texts.ids, ce.tokens)
+        be = pool.pool.match_batch(rng, 8)
+        ce = pool.pool.pair_batch(rng, 4, 0.7)
+        tensors = (be.texts.ids, be.tokens, ce.texts.ids, ce.tokens)
         return [tensor.tolist() for tensor in tensors]
 
     assert drawn(1) == drawn(1)
@@ -195,7 +195,105 @@ def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
 def test_one_family_has_no_other_to_mismatch_with(pool: Pool) -> None:
     """Refused, rather than looked for without end."""
     with pytest.raises(ValueError, match="at least 2 families"):
-        pool.pool.ce_batch(random.Random(0), 1, 0.5)
+        pool.pool.pair_batch(random.Random(0), 1, 0.5)
+
+
+def mined_at_random(pool: Pool, seed: int = 3) -> MinedNegatives:
+    """Returns negatives of random embeddings: five a picture, another list in each direction."""
+    generator = torch.Generator().manual_seed(seed)
+    texts, images = (
+        F.normalize(torch.randn(len(pool.scenes), 8, generator=generator), dim=-1) for _ in range(2)
+    )
+    return nearest_wrong(texts, images, pool.pool.groups(), 5)
+
+
+def test_mined_mismatches_are_of_the_lists(pool: Pool) -> None:
+    """Of the kept image's nearest wrong texts, or of the kept text's nearest wrong images."""
+    mined, rng = mined_at_random(pool), random.Random(0)
+    kept_image = 0
+    for _ in range(20):
+        batch = pool.pool.pair_batch(rng, 8, 0.7, mined, mined_negative_share=1.0)
+
+        texts, images = pool.text_scenes(batch.texts), image_scenes(batch.tokens)
+        assert texts[:32] == images[:32]
+        for own, text, image in zip(texts[:32], texts[32:], images[32:], strict=True):
+            if own == image:
+                assert text in mined.texts_of_image.numbers[own]
+                kept_image += 1
+            else:
+                assert own == text
+                assert image in mined.images_of_text.numbers[own]
+
+    _assert_share(kept_image, 20 * 32, 0.5)
+
+
+def test_the_share_of_mined_mismatches_is_the_one_asked_for(pool: Pool) -> None:
+    """No other mismatch comes from one of these lists but by chance, 5 of 240."""
+    mined, rng = mined_at_random(pool), random.Random(0)
+    hits, count = 0, 0
+    for _ in range(40):
+        batch = pool.pool.pair_batch(rng, 8, 1.0, mined, mined_negative_share=0.25)
+        texts, images = pool.text_scenes(batch.texts)[32:], image_scenes(batch.tokens)[32:]
+        # Siblings else, so what is of another family was mined, unless a list names a sibling.
+        hits += sum(
+            a // FAMILY_SIZE != b // FAMILY_SIZE for a, b in zip(texts, images, strict=True)
+        )
+        count += len(texts)
+
+    _assert_share(hits, count, 0.25)
+
+
+def test_a_triplet_batch_holds_pairs_and_their_mined_negatives(pool: Pool) -> None:
+    """Own text and image first, then three different ones of each list; pairs of other families."""
+    mined, rng = mined_at_random(pool), random.Random(0)
+
+    batch = pool.pool.triplet_batch(rng, 6, 3, mined)
+
+    texts = torch.tensor(pool.text_scenes(batch.texts)).view(6, 4).tolist()
+    images = torch.tensor(image_scenes(batch.tokens)).view(6, 4).tolist()
+    own = [row[0] for row in texts]
+    assert own == [row[0] for row in images]
+    assert len(set(families(own))) == 6
+    for number, text_row, image_row in zip(own, texts, images, strict=True):
+        assert set(text_row[1:]) <= set(mined.texts_of_image.numbers[number].tolist())
+        assert set(image_row[1:]) <= set(mined.images_of_text.numbers[number].tolist())
+        assert len(set(text_row)) == len(set(image_row)) == 4
+
+
+def test_scenes_that_say_the_same_are_one_group() -> None:
+    """Single drawings of two families may be counted alike; each sibling is told apart."""
+    families = list(islice(scene_families("train", 1), 400))
+    scenes = [scene for family in families for scene in family]
+    pool = PairPool(ScenePairs(families), torch.zeros(len(scenes), 1, 1), Tokenizer(WordLevel()))
+
+    groups = pool.groups().tolist()
+
+    captions = [_captions(scene) for scene in scenes]
+    shared = {
+        (one, other)
+        for one in range(len(scenes))
+        for other in range(one)
+        if captions[one] & captions[other]
+    }
+    assert shared  # or the seed shows nothing
+    assert all(groups[one] == groups[other] for one, other in shared)
+    assert all(len(set(groups[n : n + 4])) == 4 for n in range(0, len(scenes), 4))
+
+
+def test_every_picture_comes_once_and_in_order(pool: Pool) -> None:
+    """With a caption of its own, the last chunk shorter."""
+    chunks = list(pool.pool.in_order(random.Random(0), 50))
+
+    assert [len(tokens) for _, tokens in chunks] == [50, 50, 50, 50, 40]
+    for texts, tokens in chunks:
+        assert pool.text_scenes(texts) == image_scenes(tokens)
+    assert image_scenes(torch.cat([tokens for _, tokens in chunks])) == list(range(240))
+
+
+def test_a_batch_larger_than_the_pool_is_refused(pool: Pool) -> None:
+    """Saying how many there are."""
+    with pytest.raises(ValueError, match="takes 61 families and the corpus has 60"):
+        pool.pool.match_batch(random.Random(0), 61)
 
 
 def test_labelled_pixels_are_the_scenes_in_order() -> None:
@@ -226,6 +324,10 @@ def _mismatches(pool: Pool, share: float) -> list[tuple[int, int]]:
 def _assert_share(hits: int, count: int, share: float) -> None:
     """Asserts that a binomial draw is within four standard deviations of its mean."""
     assert abs(hits - count * share) <= 4 * math.sqrt(count * share * (1 - share))
+
+
+def _captions(scene: Scene) -> set[str]:
+    return {text for language in LANGUAGES for text in captions_of(scene, language)}
 
 
 def _say(scene: Scene) -> str:

@@ -1,0 +1,49 @@
+"""`tandem compare`: reports of several systems or seeds, side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from tandem.cli.console import out
+from tandem.evaluation.comparison import compare as compare_reports
+from tandem.evaluation.report import Report
+
+
+def compare(
+    systems: Annotated[
+        list[str],
+        typer.Argument(help="NAME=REPORT[,REPORT…]: a system's report.json, one for each seed"),
+    ],
+) -> None:
+    """Compares R@1 of systems on the same queries; the first is what the others are held against.
+
+    Several reports of a system are its seeds: their mean and deviation are shown. p is how likely
+    chance alone parts a system from the first (McNemar, exact, all seeds' queries).
+    """
+    reports = dict(_system(each) for each in systems)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("direction", "order by", "system"):
+        table.add_column(heading)
+    for heading in ("R@1", "difference", "p"):
+        table.add_column(heading, justify="right")
+    for each in compare_reports(reports):
+        is_first = each.system == next(iter(reports))
+        table.add_row(
+            each.direction,
+            each.order_by,
+            each.system,
+            str(each.recall_at_1),
+            "" if is_first else f"{each.difference:+.1f}",
+            "" if is_first else f"{each.p_value:.2g}",
+        )
+    out.print(table)
+
+
+def _system(argument: str) -> tuple[str, list[Report]]:
+    name, separator, paths = argument.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{argument!r} is not NAME=REPORT, as in joint=a/report.json")
+    return name, [Report.read(Path(path)) for path in paths.split(",")]

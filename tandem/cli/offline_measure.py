@@ -1,0 +1,80 @@
+"""Measuring checkpoints in this process, with a progress bar. Imports torch: import it late."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tandem.cli.console import query_progress
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.offline_report import offline_report
+from tandem.evaluation.report import Report
+from tandem.model_io.precision import Precision
+from tandem.model_io.readable_records import ModelCheck, RecordCheck
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.lowered import lowered
+from tandem.modeling.region_tokens import RegionFile
+
+
+class OfflineMeasure:
+    """One checkpoint, or two, of which the second retrieves for the first."""
+
+    def __init__(
+        self,
+        folder: Path,
+        retriever_folder: Path | None,
+        precision: Precision,
+        fusion_pool_size: int | None,
+        regions: Path | None = None,
+    ) -> None:
+        """Loads them, to read `regions` instead of pixels where that file is given.
+
+        Raises ValueError for a folder that is no checkpoint and RegionsInvalid for another file.
+        """
+        self._images = RegionFile(regions) if regions else None
+        self._precision = precision
+        self._fusion_pool_size = fusion_pool_size
+        self._checkpoint = _load(folder, precision)
+        self._retriever = _load(retriever_folder, precision) if retriever_folder else None
+        self._about: dict[str, Any] = {"checkpoint": _told(folder, self._checkpoint)}
+        if retriever_folder and self._retriever:
+            self._about["retriever"] = _told(retriever_folder, self._retriever)
+
+    @property
+    def check(self) -> RecordCheck:
+        """What a record must pass to be encoded."""
+        config = self._checkpoint.model.config
+        texts = TextPreprocessor(self._checkpoint.tokenizer, config.max_text_tokens)
+        return ModelCheck(config.image_size, texts)
+
+    def measure(
+        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
+    ) -> Report:
+        """Returns the gallery's report."""
+        totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
+        made_by = self._about | {"precision": self._precision}
+        if self._fusion_pool_size:
+            made_by["fusion"] = f"over pools of {self._fusion_pool_size}"
+        with query_progress(totals) as show:
+            return offline_report(
+                self._checkpoint,
+                gallery,
+                pool_sizes,
+                {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
+                retriever=self._retriever,
+                images=self._images,
+                fusion_pool_size=self._fusion_pool_size,
+                on_query=show,
+            )
+
+
+def _load(folder: Path, precision: Precision) -> Checkpoint:
+    loaded = load_checkpoint(folder)
+    return replace(loaded, model=lowered(loaded.model, precision))
+
+
+def _told(folder: Path, checkpoint: Checkpoint) -> str:
+    recipe = checkpoint.training.get("recipe", {})
+    made = f", recipe {recipe['name']} seed {recipe['seed']}" if recipe else ""
+    return f"{folder.name}, weights {checkpoint.weights_sha256[:12]}{made}"

@@ -1,0 +1,103 @@
+"""Measuring through the services, with a progress bar: ingest a gallery, then ask."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+from tandem.cli.console import errors, query_progress
+from tandem.cli.ingest import ingest_items
+from tandem.client import AsyncClient, Client
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.report import Report
+from tandem.evaluation.served import served_report
+from tandem.model_io.readable_records import OnError, RecordCheck, check_picture_there
+
+
+class ServedMeasure:
+    """The services behind one address."""
+
+    def __init__(
+        self,
+        address: str,
+        index_id: str,
+        query_count: int | None,
+        concurrency: int,
+        on_error: OnError,
+    ) -> None:
+        """Each gallery gets an index of its own, whose name begins with `index_id`."""
+        self._address = address
+        self._index_id = index_id
+        self._query_count = query_count
+        self._concurrency = concurrency
+        self._on_error = on_error
+        self._gallery_count = 0
+
+    @property
+    def check(self) -> RecordCheck:
+        """What a record must pass to be sent; the server judges the rest."""
+        return check_picture_there
+
+    def measure(
+        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
+    ) -> Report:
+        """Returns the gallery's report.
+
+        A record of which the server refuses an item stops it, or is left out and counted.
+        """
+        number = f"-{self._gallery_count}" if self._gallery_count else ""
+        index_id = f"{self._index_id}-{len(gallery.chosen)}{number}"
+        self._gallery_count += 1
+        with Client(self._address) as client:
+            total = len(gallery.chosen) + len(gallery.pairs)
+            refused = ingest_items(client, index_id, gallery.items(), total)
+        about = {**about, "concurrency": self._concurrency}
+        if refused:
+            whole = gallery.only(_without(gallery, set(refused)))
+            if self._on_error is OnError.STOP or not whole.asking_count:
+                errors.print("the gallery is not whole, so its recall would be of another set")
+                raise typer.Exit(1)
+            about["refused by the server"] = f"{len(gallery.chosen) - len(whole.chosen)} records"
+            gallery = whole
+        return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+
+    async def _ask(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
+        totals = {
+            name: len(pool_sizes) * min(self._query_count or len(asked), len(asked))
+            for name, target in DIRECTIONS.items()
+            if (asked := gallery.languages(target))
+        }
+        done = dict.fromkeys(totals, 0)
+        async with AsyncClient(self._address, timeout_seconds=60.0) as client:
+            with query_progress(totals) as show:
+
+                def count_answer(name: str) -> None:
+                    done[name] += 1
+                    show(name, done[name])
+
+                return await served_report(
+                    client,
+                    index_id,
+                    gallery,
+                    pool_sizes,
+                    about,
+                    query_count=self._query_count,
+                    concurrency=self._concurrency,
+                    on_answer=count_answer,
+                )
+
+
+def _without(gallery: Gallery, refused: set[str]) -> set[str]:
+    """Returns the records of which no item was refused."""
+    return {
+        record.record_id
+        for record, captions in gallery.chosen
+        if not refused & {record.record_id, *(each.caption_id for each in captions)}
+    }

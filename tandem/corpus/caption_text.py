@@ -1,0 +1,76 @@
+"""Captions in text files: one a line, UTF-8."""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from tandem.corpus.errors import CorpusMalformed
+from tandem.corpus.plain_file import open_plain_file
+from tandem.corpus.records import Caption
+
+# A caption of 10,000 words has some 60,000 bytes; a line of more than this is no caption.
+MAX_LINE_BYTES: Final = 2**20
+# Of the captions of one picture.
+MAX_TEXT_BYTES: Final = 2**20
+
+_BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields each line with its number from 1, without its end; a .gz file is unpacked on the way.
+
+    Lines end in LF or CR LF and nothing else: str.splitlines would also end them at U+2028 and its
+    like, which stand inside captions from the web. Raises CorpusFileMissing when there is no such
+    file, CorpusMalformed where a line is over MAX_LINE_BYTES or not UTF-8.
+    """
+    with open_plain_file(path) as packed:
+        file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
+        number = 0
+        while line := _read_line(file, f"{path}: line {number + 1}"):
+            number += 1
+            yield number, _decoded(line.removesuffix(b"\n"), f"{path}: line {number}", number == 1)
+
+
+def caption_lines(text_bytes: bytes, place: str) -> list[str]:
+    """Returns the lines of one picture's caption file; blank ones are spacing, and left out.
+
+    Raises CorpusMalformed over MAX_TEXT_BYTES or where they are not UTF-8.
+    """
+    if len(text_bytes) > MAX_TEXT_BYTES:
+        raise CorpusMalformed(
+            f"{place} has more than {MAX_TEXT_BYTES:,} bytes; is it one picture's captions?"
+        )
+    lines = [
+        _decoded(line, f"{place}: line {number}", number == 1)
+        for number, line in enumerate(text_bytes.split(b"\n"), start=1)
+    ]
+    return [line for line in lines if line.strip()]
+
+
+def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tuple[Caption, ...]:
+    """Returns captions whose ids are the record's with "#en-0" and so on behind it."""
+    return tuple(
+        Caption(f"{record_id}#{language}-{number}", text, language)
+        for number, text in enumerate(texts)
+    )
+
+
+def _read_line(file: gzip.GzipFile | BufferedReader, place: str) -> bytes:
+    try:
+        line = file.readline(MAX_LINE_BYTES + 1)
+    except (EOFError, OSError, zlib.error) as error:  # of a .gz cut short, damaged, or none
+        raise CorpusMalformed(f"{place} cannot be read ({error}); fetch the file again") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise CorpusMalformed(f"{place} has more than {MAX_LINE_BYTES:,} bytes; is this a text?")
+    return line
+
+
+def _decoded(line: bytes, place: str, is_first: bool) -> str:
+    try:
+        text = line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusMalformed(f"{place} is not UTF-8 ({error.reason}); save it as UTF-8") from error
+    return text.removeprefix(_BYTE_ORDER_MARK) if is_first else text

@@ -1,0 +1,79 @@
+"""Systems side by side on the same queries, each as one report or as one of several seeds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem.evaluation.metrics import paired_p_value
+from tandem.evaluation.report import Ranking, Report, Spread
+
+# What must be equal for two reports to have asked the same.
+_SAME = ("corpus", "split", "seed", "galleries", "language", "distractors")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedOrder:
+    """One direction and order of one system."""
+
+    system: str
+    direction: str
+    order_by: str
+    recall_at_1: Spread
+    """Over the seeds, in percent."""
+    difference: float
+    """Of the mean from the first system's, in points."""
+    p_value: float
+    """How likely chance alone parts it from the first system on the same queries, seeds joined."""
+
+
+def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
+    """Yields every order that all systems have, the systems in turn; the first is the measure.
+
+    Raises ValueError naming what differs if two reports asked other queries, or if systems that
+    are to be compared in pairs have different numbers of seeds.
+    """
+    first_name, *_ = systems
+    first = systems[first_name]
+    for name, reports in systems.items():
+        if len(reports) != len(first):
+            raise ValueError(f"{first_name} has {len(first)} seeds and {name} has {len(reports)}")
+        for report in reports:
+            _check_same_queries(name, report, first[0])
+    for ranking in first[0].rankings:
+        key = (ranking.direction, ranking.order_by)
+        if not all(_has(report, key) for reports in systems.values() for report in reports):
+            continue
+        base = [report.ranking(*key) for report in first]
+        for name, reports in systems.items():
+            rankings = [report.ranking(*key) for report in reports]
+            spread = _spread(rankings)
+            yield ComparedOrder(
+                name,
+                *key,
+                spread,
+                spread.mean - _spread(base).mean,
+                paired_p_value(_hits(rankings), _hits(base)),
+            )
+
+
+def _spread(rankings: Sequence[Ranking]) -> Spread:
+    return Spread(tuple(each.recalls[0].percent for each in rankings))
+
+
+def _hits(rankings: Sequence[Ranking]) -> list[bool]:
+    return [hit for each in rankings for hit in each.hits]
+
+
+def _has(report: Report, key: tuple[str, str]) -> bool:
+    return any((each.direction, each.order_by) == key for each in report.rankings)
+
+
+def _check_same_queries(name: str, report: Report, first: Report) -> None:
+    for field in _SAME:
+        if report.about.get(field) != first.about.get(field):
+            raise ValueError(
+                f"{name} was measured with {field} {report.about.get(field)}, "
+                f"the first with {first.about.get(field)}: their recalls are of different queries"
+            )
+    for direction, languages in first.languages.items():
+        if len(report.languages.get(direction, ())) != len(languages):
+            raise ValueError(f"{name} answers another number of {direction} queries than the first")

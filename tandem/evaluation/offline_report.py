@@ -1,0 +1,87 @@
+"""A report of checkpoints, measured in this process."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tandem.content import Modality
+from tandem.evaluation import fusion
+from tandem.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
+from tandem.evaluation.ranking import Order, first_answer_ranks
+from tandem.evaluation.report import BE, Ranking, Report
+from tandem.modeling.checkpoint import Checkpoint
+from tandem.modeling.image_tokens import ImageTokens
+
+FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
+# The paper's (Geigle et al. 2022, Table 9).
+FUSION_WEIGHTS = (0.1, 0.5, 0.9)
+
+# Called with the direction and the number of its queries that are scored.
+OnQuery = Callable[[str, int], None]
+
+
+def offline_report(
+    checkpoint: Checkpoint,
+    gallery: Gallery,
+    pool_sizes: Sequence[int],
+    about: Mapping[str, Any],
+    *,
+    retriever: Checkpoint | None = None,
+    fusion_pool_size: int | None = None,
+    images: ImageTokens | None = None,
+    on_query: OnQuery = lambda *_: None,
+) -> Report:
+    """Returns the report of a checkpoint, or of two, of which `retriever` makes the pools.
+
+    Every pool size is a ranking, in ascending order; and so is every fusion over pools of
+    `fusion_pool_size`, by every weight. `images` has image tokens in place of the pictures' own.
+    """
+    matcher = OfflineGallery(checkpoint, gallery, images)
+    finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
+    rankings: list[Ranking] = []
+    seconds: dict[str, Mapping[str, float]] = {}
+    for name, target in DIRECTIONS.items():
+
+        def on_progress(done: int, name: str = name) -> None:
+            on_query(name, done)
+
+        largest = max(*pool_sizes, fusion_pool_size or 0)
+        pools = matcher.score(target, largest, on_progress, finder)
+        scored = _ScoredDirection(name, pools, gallery, target)
+        rankings += scored.rankings(sorted(pool_sizes))
+        if fusion_pool_size:
+            rankings += scored.fused_rankings(fusion_pool_size)
+        seconds[name] = asdict(pools.seconds) | {"per_pair": pools.seconds.per_pair}
+    languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
+    return Report(about, languages, tuple(rankings), seconds)
+
+
+class _ScoredDirection:
+    """One direction's pools as rankings."""
+
+    def __init__(self, name: str, pools: ScoredPools, gallery: Gallery, target: Modality) -> None:
+        self._name, self._pools = name, pools
+        self._answers = gallery.answers(target)
+        item_count = len(gallery.chosen) + len(gallery.pairs)
+        # One query encodes one content; all others are in the index before it comes.
+        self._be_seconds = pools.seconds.encode / item_count + pools.seconds.retrieve / len(
+            self._answers
+        )
+
+    def rankings(self, pool_sizes: Sequence[int]) -> Iterator[Ranking]:
+        """Yields the bi-encoder's, and the cross-encoder's of each pool size."""
+        yield self._ranking(BE, 0, self._pools.retrieved)
+        for k in pool_sizes:
+            yield self._ranking(f"{BE} + CE {k}", k, self._pools.reranked(k))
+
+    def fused_rankings(self, k: int) -> Iterator[Ranking]:
+        """Yields every way and weight of fusion over pools of `k`."""
+        for name, fuse in FUSIONS.items():
+            for weight in FUSION_WEIGHTS:
+                yield self._ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))
+
+    def _ranking(self, order_by: str, k: int, order: Order) -> Ranking:
+        ranks = tuple(first_answer_ranks(order, self._answers))
+        seconds = self._be_seconds + k * self._pools.seconds.per_pair
+        return Ranking(self._name, order_by, k, ranks, seconds)

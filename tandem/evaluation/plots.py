@@ -1,0 +1,53 @@
+"""Pictures of reports."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tandem.evaluation.report import Report
+
+_SIZE_INCHES = (7.0, 4.2)
+
+
+def plot_recall_against_time(report: Report, path: Path) -> None:
+    """Draws R@1 against what a query takes, a line a direction, a point for each k."""
+    figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+    axes = figure.add_subplot()
+    # A direction's labels above its line, the other's below: at equal recalls both stay readable.
+    for direction, label_points in zip(report.languages, (7, -14), strict=False):
+        ladder = [
+            each
+            for each in report.rankings
+            if each.direction == direction
+            and each.query_seconds is not None
+            and each.order_by.startswith("BE")
+        ]
+        milliseconds = [1e3 * (each.query_seconds or 0.0) for each in ladder]
+        recalls = [each.recalls[0] for each in ladder]
+        percents = [recall.percent for recall in recalls]
+        below = [recall.percent - recall.interval_percent[0] for recall in recalls]
+        above = [recall.interval_percent[1] - recall.percent for recall in recalls]
+        line = axes.errorbar(
+            milliseconds, percents, yerr=[below, above], marker="o", capsize=3, label=direction
+        )
+        for each, x, y in zip(ladder, milliseconds, percents, strict=True):
+            axes.annotate(
+                "BE" if each.k == 0 else f"k = {each.k}",
+                (x, y),
+                textcoords="offset points",
+                xytext=(4, label_points),
+                fontsize=8,
+                color=line[0].get_color(),
+            )
+    axes.set_title(str(report.about["title"]), fontsize=10, loc="left")
+    _finish(axes, "one query, ms", "R@1, %")
+    figure.savefig(path, dpi=150)
+
+
+def _finish(axes: Axes, x_name: str, y_name: str) -> None:
+    axes.set_xlabel(x_name)
+    axes.set_ylabel(y_name)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)

@@ -1,0 +1,186 @@
+"""An evaluation as one file: what was measured on what, and where every answer stood.
+
+Ranks are kept query by query, so that two reports of the same queries can be compared in pairs.
+"""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tandem.evaluation.metrics import (
+    RECALL_AT,
+    Recall,
+    mean_recall,
+    mean_reciprocal_rank,
+    median_rank,
+    paired_p_value,
+    recall_at,
+    recall_sum,
+)
+
+FORMAT_VERSION = 1
+BE = "BE"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One way of ordering one direction's items, on every query."""
+
+    direction: str
+    order_by: str
+    """BE, BE + CE 20, or a fusion of both."""
+    k: int
+    """Items that the cross-encoder read for a query; 0 for BE alone."""
+    ranks: tuple[int | None, ...]
+    """Of each query's best-placed answer, from 1; None is outside what was looked at."""
+    query_seconds: float | None = None
+    """What one query took, where that was measured."""
+
+    @property
+    def recalls(self) -> tuple[Recall, ...]:
+        """R@1, R@5 and R@10."""
+        return tuple(recall_at(self.ranks, k) for k in RECALL_AT)
+
+    @property
+    def hits(self) -> list[bool]:
+        """Whether each query's answer came first."""
+        return [rank == 1 for rank in self.ranks]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One evaluation."""
+
+    about: Mapping[str, Any]
+    """Corpus, split, gallery, seed, model, precision, machine and command: what made the ranks."""
+    languages: Mapping[str, Sequence[str]]
+    """Of each query, by direction."""
+    rankings: tuple[Ranking, ...]
+    seconds: Mapping[str, Mapping[str, float]]
+    """What the parts of it took, by direction."""
+
+    def ranking(self, direction: str, order_by: str) -> Ranking:
+        """Returns the one of that name; raises KeyError."""
+        for each in self.rankings:
+            if (each.direction, each.order_by) == (direction, order_by):
+                return each
+        raise KeyError(f"no {order_by!r} of {direction} in this report")
+
+    def orders(self) -> list[str]:
+        """Returns what was ordered by, in the order of the report."""
+        return list(dict.fromkeys(each.order_by for each in self.rankings))
+
+    def summaries(self) -> Iterator[tuple[str, float, float]]:
+        """Yields each order with its mR and rSum over both directions."""
+        for order_by in self.orders():
+            recalls = [
+                recall
+                for each in self.rankings
+                if each.order_by == order_by
+                for recall in each.recalls
+            ]
+            yield order_by, mean_recall(recalls), recall_sum(recalls)
+
+    def p_value(self, ranking: Ranking) -> float:
+        """Returns how likely chance alone parts its R@1 from BE's on the same queries."""
+        return paired_p_value(ranking.hits, self.ranking(ranking.direction, BE).hits)
+
+    def of_language(self, ranking: Ranking, language: str) -> Ranking:
+        """Returns the ranking of the queries in that language alone."""
+        languages = self.languages[ranking.direction]
+        ranks = tuple(
+            rank for rank, each in zip(ranking.ranks, languages, strict=True) if each == language
+        )
+        return Ranking(ranking.direction, ranking.order_by, ranking.k, ranks)
+
+    def write(self, path: Path) -> None:
+        """Writes JSON: the ranks, and beside them what they come to."""
+        content = {
+            "format_version": FORMAT_VERSION,
+            "about": dict(self.about),
+            "seconds": {name: dict(parts) for name, parts in self.seconds.items()},
+            "measures": [self._measures(each) for each in self.rankings],
+            "mean_recall_and_sum": {name: [mean, total] for name, mean, total in self.summaries()},
+            "languages": {name: list(each) for name, each in self.languages.items()},
+            "rankings": [asdict(each) for each in self.rankings],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Returns what `write` wrote; raises OSError, or ValueError naming the file."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format_version"] != FORMAT_VERSION:
+                raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
+            rankings = tuple(
+                Ranking(**(each | {"ranks": tuple(each["ranks"])})) for each in content["rankings"]
+            )
+            return cls(content["about"], content["languages"], rankings, content["seconds"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is no report of this version: {error!r}") from error
+
+    def _measures(self, ranking: Ranking) -> dict[str, Any]:
+        return {
+            "direction": ranking.direction,
+            "order_by": ranking.order_by,
+            "query_count": len(ranking.ranks),
+            "recall_percent": {f"R@{each.k}": each.percent for each in ranking.recalls},
+            "interval_percent": {f"R@{each.k}": each.interval_percent for each in ranking.recalls},
+            "mean_reciprocal_rank": mean_reciprocal_rank(ranking.ranks),
+            # JSON knows no infinity.
+            "median_rank": str(median_rank(ranking.ranks)),
+            "p_value_against_be": self.p_value(ranking),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One figure over several seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Of the values."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation; None of a single value."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.1f}"
+        return f"{self.mean:.1f}{spread}"
+
+
+def joined(reports: Sequence[Report]) -> Report:
+    """Returns the folds of one gallery as one report; each was searched alone.
+
+    Recalls of all queries are then the means over the folds, which are of one size.
+    """
+    first = reports[0]
+    rankings = tuple(
+        Ranking(
+            each.direction,
+            each.order_by,
+            each.k,
+            tuple(rank for report in reports for rank in report.rankings[number].ranks),
+            each.query_seconds,
+        )
+        for number, each in enumerate(first.rankings)
+    )
+    languages = {
+        name: [language for report in reports for language in report.languages[name]]
+        for name in first.languages
+    }
+    seconds = {
+        name: {part: sum(report.seconds[name][part] for report in reports) for part in parts}
+        for name, parts in first.seconds.items()
+    }
+    return Report(first.about, languages, rankings, seconds)

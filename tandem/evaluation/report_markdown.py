@@ -1,0 +1,110 @@
+"""A report as a page that a person reads."""
+
+from collections.abc import Iterator, Sequence
+
+from tandem.evaluation.metrics import Recall, mean_reciprocal_rank, median_rank
+from tandem.evaluation.published import published_rows
+from tandem.evaluation.report import BE, Ranking, Report
+
+
+def report_markdown(report: Report, plot_name: str | None = None) -> str:
+    """Returns the report as Markdown; `plot_name` is a picture to show in it."""
+    parts = [
+        f"# {report.about['title']}",
+        "\n".join(f"- {name}: {value}" for name, value in report.about.items() if name != "title"),
+        "## Recall",
+        "In percent, with 95 % Wilson intervals. p: how likely chance alone parts R@1 from BE's on "
+        "the same queries (McNemar, exact).",
+        _table(
+            ("direction", "order by", "R@1", "R@5", "R@10", "MRR", "median rank", "p"),
+            (_recall_row(report, each) for each in report.rankings),
+        ),
+        _table(
+            ("order by", "mR", "rSum"),
+            ((name, f"{mean:.1f}", f"{total:.1f}") for name, mean, total in report.summaries()),
+        ),
+    ]
+    if len({language for each in report.languages.values() for language in each}) > 1:
+        parts += ["## R@1 by language", _by_language(report)]
+    if plot_name:
+        parts += ["## What k buys", f"![R@1 against what a query takes]({plot_name})"]
+    parts += ["## Time", _times(report)]
+    if published := list(_published(report)):
+        parts += [
+            "## The paper's figures for the same orders",
+            "Geigle et al., TACL 2022, Joint+OSCAR. Other data sets, other models: for the shape "
+            "of the differences between rows, not for the size of the figures.",
+            _table(("order by", "data set", "direction", "R@1", "R@5", "R@10", "where"), published),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def recall_cell(recall: Recall) -> str:
+    """Returns the percentage with its interval."""
+    low, high = recall.interval_percent
+    return f"{recall.percent:.1f}  {low:.1f}–{high:.1f}"
+
+
+def _recall_row(report: Report, ranking: Ranking) -> Sequence[str]:
+    p_value = "" if ranking.order_by == BE else f"{report.p_value(ranking):.2g}"
+    return (
+        ranking.direction,
+        ranking.order_by,
+        *(recall_cell(recall) for recall in ranking.recalls),
+        f"{mean_reciprocal_rank(ranking.ranks):.3f}",
+        f"{median_rank(ranking.ranks):g}",
+        p_value,
+    )
+
+
+def _by_language(report: Report) -> str:
+    languages = list(dict.fromkeys(next(iter(report.languages.values()))))
+    rows = (
+        (
+            each.direction,
+            each.order_by,
+            *(recall_cell(report.of_language(each, one).recalls[0]) for one in languages),
+        )
+        for each in report.rankings
+    )
+    return _table(("direction", "order by", *languages), rows)
+
+
+def _times(report: Report) -> str:
+    names = list(dict.fromkeys(name for parts in report.seconds.values() for name in parts))
+    rows = (
+        (direction, *(_figure(parts.get(name)) for name in names))
+        for direction, parts in report.seconds.items()
+    )
+    queries = (
+        (each.direction, each.order_by, f"{1e3 * each.query_seconds:.1f}")
+        for each in report.rankings
+        if each.query_seconds is not None
+    )
+    return "\n\n".join(
+        [
+            "In seconds, of the whole direction:",
+            _table(("direction", *(name.replace("_", " ") for name in names)), rows),
+            "Of one query, in milliseconds:",
+            _table(("direction", "order by", "ms"), queries),
+        ]
+    )
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
+
+
+def _published(report: Report) -> Iterator[Sequence[str]]:
+    for order_by in report.orders():
+        for row in published_rows(order_by):
+            recalls = (f"{value:.1f}" for value in row.recalls)
+            where = row.table + (f" ({row.note})" if row.note else "")
+            yield (order_by, row.data_set, row.direction, *recalls, where)
+
+
+def _table(heads: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,107 @@
+"""What lies in a model repository: our model, as its manifest tells of it, and what is not ours."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.manifest import (
+    JOINT_ENCODER,
+    MANIFEST_NAME,
+    Manifest,
+    config_file,
+    model_file,
+    read_manifest,
+    tokenizer_file,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """One folder that Triton takes for a model."""
+
+    name: str
+    manifest: Manifest | None
+    """Unset where no manifest of ours tells of it."""
+    file_bytes: int | None
+    """Of the model's file; unset where there is none."""
+    is_config_ours: bool
+    """Whether config.pbtxt is as the exporter writes it; an edited one is lost at the next add."""
+
+
+def stored_models(repository: Path) -> list[StoredModel]:
+    """Returns every model of the repository, by name.
+
+    Raises ValueError if there is none, or if a manifest is there that cannot be read.
+    """
+    manifest = _manifest_if_any(repository)
+    told_of = {} if manifest is None else dict(manifest.models)
+    configs = {} if manifest is None else joint_model_configs(manifest)
+    names = {path.parent.name for path in repository.glob("*/config.pbtxt")} | told_of.keys()
+    if not names:
+        raise ValueError(f"{repository} has no models; run tandem models add")
+    return [
+        StoredModel(
+            name,
+            manifest if name in told_of else None,
+            _file_bytes(model_file(repository, name)),
+            _is_own(repository, name, configs),
+        )
+        for name in sorted(names)
+    ]
+
+
+def our_manifest(repository: Path) -> Manifest:
+    """Returns the manifest; raises ValueError where there is none or it is not one of ours."""
+    manifest = _manifest_if_any(repository)
+    if manifest is None:
+        raise ValueError(
+            f"{repository} has no model of ours: {JOINT_ENCODER}/{MANIFEST_NAME} is missing; "
+            "run tandem models add"
+        )
+    return manifest
+
+
+def remove_model(repository: Path) -> list[Path]:
+    """Deletes our model's files, and nothing that its manifest does not tell of.
+
+    Returns what was deleted. config.pbtxt stays: the exporter's own is committed in a checkout, an
+    edited one is somebody's work. The manifest goes last, so that what broke off can be repeated.
+    Raises ValueError where there is no manifest of ours.
+    """
+    manifest = our_manifest(repository)
+    models = [model_file(repository, name) for name in manifest.models]
+    deleted = []
+    for path in (*models, tokenizer_file(repository), repository / JOINT_ENCODER / MANIFEST_NAME):
+        if path.is_file():
+            path.unlink()
+            deleted.append(path)
+    for path in models:
+        with suppress(OSError):  # what else lies in the version's folder is not ours
+            path.parent.rmdir()
+    return deleted
+
+
+def _manifest_if_any(repository: Path) -> Manifest | None:
+    try:
+        manifest = read_manifest(repository)
+    except FileNotFoundError:
+        return None
+    configs = joint_model_configs(manifest)
+    if manifest.models.keys() != configs.keys():
+        # Names become paths, and a name like ".." would lead out of the repository.
+        raise ValueError(
+            f"{repository / JOINT_ENCODER / MANIFEST_NAME} tells of the models "
+            f"{sorted(manifest.models)} instead of {sorted(configs)}; run tandem models add"
+        )
+    return manifest
+
+
+def _file_bytes(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _is_own(repository: Path, name: str, configs: Mapping[str, str]) -> bool:
+    path = config_file(repository, name)
+    return path.is_file() and configs.get(name) == path.read_text(encoding="utf-8")

@@ -1,0 +1,160 @@
+"""Records that a model can take; those that it cannot stop the work, or are skipped and counted."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from tandem.corpus.errors import PictureFileMissing, PictureMissing, PictureTooLarge
+from tandem.corpus.records import Record
+from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
+from tandem.model_io.image import decode_image
+from tandem.model_io.text import TextPreprocessor
+
+SHOWN_COUNT: Final = 10
+"""Records that a report names."""
+
+
+class OnError(StrEnum):
+    """What to do about a record that cannot be taken."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+class RecordFault(StrEnum):
+    """What is wrong with a record, in the words of a report."""
+
+    PICTURE_MISSING = "no picture"
+    FILE_MISSING = "picture file not there"
+    PICTURE_UNREADABLE = "picture not readable"
+    CAPTION_EMPTY = "caption empty"
+    CAPTION_TOO_LONG = "caption too long"
+    CAPTION_UNREADABLE = "caption not UTF-8"
+
+
+_PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
+    PictureMissing: RecordFault.PICTURE_MISSING,
+    PictureFileMissing: RecordFault.FILE_MISSING,
+    PictureTooLarge: RecordFault.PICTURE_UNREADABLE,
+}
+_CAPTION_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
+    TextEmpty: RecordFault.CAPTION_EMPTY,
+    TextTooLong: RecordFault.CAPTION_TOO_LONG,
+    # JSON can spell half a character.
+    UnicodeEncodeError: RecordFault.CAPTION_UNREADABLE,
+}
+
+
+class RecordUnreadable(ValueError):
+    """A record that cannot be taken; the message names it, its file or archive member, and why."""
+
+    def __init__(self, record: Record, fault: RecordFault, why: str) -> None:
+        self.fault = fault
+        self.told = f"{record.record_id!r} ({record.image}): {fault}: {why}"
+        super().__init__(f"record {self.told}; or go on past it with --on-error skip")
+
+
+@dataclass(slots=True)
+class SkippedRecords:
+    """An account of the records that were skipped."""
+
+    counts: Counter[RecordFault] = field(default_factory=Counter)
+    first: list[str] = field(default_factory=list)
+    """What is wrong with the first SHOWN_COUNT, by name."""
+
+    @property
+    def count(self) -> int:
+        """Records that were skipped."""
+        return self.counts.total()
+
+    def add(self, error: RecordUnreadable) -> None:
+        """Counts a record, by the first thing that is wrong with it."""
+        self.counts[error.fault] += 1
+        if len(self.first) < SHOWN_COUNT:
+            # The words and not the error, whose traceback would keep the record's bytes.
+            self.first.append(error.told)
+
+    def lines(self) -> Iterator[str]:
+        """Yields the report: how many of each fault, the first by name; nothing if none."""
+        if not self.count:
+            return
+        faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
+        yield f"skipped records: {self.count:,} ({faults})"
+        yield from (f"  {told}" for told in self.first)
+        if self.count > len(self.first):
+            yield f"  and {self.count - len(self.first):,} more"
+
+
+RecordCheck = Callable[[Record], None]
+"""Raises RecordUnreadable for a record that cannot be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCheck:
+    """Checks all that a model reads: that the picture decodes, that every caption fits.
+
+    It costs what reading and decoding the picture costs. A record without captions is as bad as
+    one with an empty caption.
+    """
+
+    image_size: int
+    """Pixels on a side."""
+    texts: TextPreprocessor
+
+    def __call__(self, record: Record) -> None:
+        """Raises RecordUnreadable for the first thing that is wrong."""
+        _check_captions(record, self.texts)
+        image_bytes = _image_bytes(record)
+        try:
+            decode_image(image_bytes, self.image_size)
+        except (ImageUnreadable, ImageTooLarge) as error:
+            raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
+
+
+def check_picture_there(record: Record) -> None:
+    """Raises RecordUnreadable unless the picture's bytes can be had, whatever they are.
+
+    For work that sends records to a server, which judges pictures and captions itself.
+    """
+    _image_bytes(record)
+
+
+def readable_records(
+    records: Iterable[Record], check: RecordCheck, on_error: OnError, report: SkippedRecords
+) -> Iterator[Record]:
+    """Yields the records that pass `check`, in their order, as they come.
+
+    At one that does not, raises its RecordUnreadable (stop), or adds it to `report` and goes on
+    (skip). What is wrong with the corpus and not with one of its records stops either way: a
+    CorpusError of its reader comes through.
+    """
+    for record in records:
+        try:
+            check(record)
+        except RecordUnreadable as error:
+            if on_error is OnError.STOP:
+                raise
+            report.add(error)
+        else:
+            yield record
+
+
+def _check_captions(record: Record, texts: TextPreprocessor) -> None:
+    if not record.captions:
+        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
+    for caption in record.captions:
+        try:
+            texts.token_ids(caption.text)
+        except tuple(_CAPTION_FAULTS) as error:
+            fault = _CAPTION_FAULTS[type(error)]
+            why = f"caption {caption.caption_id!r}: {error}"
+            raise RecordUnreadable(record, fault, why) from error
+
+
+def _image_bytes(record: Record) -> bytes:
+    try:
+        return record.image.read()
+    except tuple(_PICTURE_FAULTS) as error:
+        raise RecordUnreadable(record, _PICTURE_FAULTS[type(error)], str(error)) from error

@@ -1,0 +1,129 @@
+"""How a run's losses go: one line of JSON a round, and the same numbers for TensorBoard.
+
+    {"round": 150, "be_loss": 2.1, "ce_loss": 0.61, "learning_rate": 0.00047, "seconds": 181.3,
+     "dev_recall_percent": {"be_r1": 41.2, "be_r10": 88.0, "ce_r1": 44.6}}
+
+A loss is the mean over the round's steps, and absent where the round had no such step. Seconds are
+the run's own, without the time between a stop and going on. Recalls stand where they were measured.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from tandem.training.dev_recall import DevRecall
+
+FILE_NAME = "loss_curve.jsonl"
+TENSORBOARD_FOLDER = "tensorboard"
+
+
+class LossCurveIncomplete(ValueError):
+    """A run goes on from a round that its curve does not reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One round."""
+
+    round_number: int
+    losses: Mapping[str, float]
+    """By what was trained: "be", "ce"."""
+    learning_rate: float
+    seconds: float
+    recall: DevRecall | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the line's fields."""
+        fields: dict[str, Any] = {"round": self.round_number}
+        fields |= {f"{use}_loss": loss for use, loss in self.losses.items()}
+        fields |= {"learning_rate": self.learning_rate, "seconds": round(self.seconds, 3)}
+        if self.recall:
+            fields["dev_recall_percent"] = asdict(self.recall)
+        return fields
+
+
+class LossCurve:
+    """A run's curve on disk. What a kill left behind the last state is cut off when it goes on."""
+
+    def __init__(self, folder: Path, done_round_count: int, seconds: float) -> None:
+        """Keeps the first `done_round_count` rounds of the curve that lies there, and no others.
+
+        `seconds`: that the run has taken so far. Raises LossCurveIncomplete if one of these rounds
+        is missing.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / FILE_NAME
+        lines = _lines(path, done_round_count) if done_round_count else []
+        beside = path.with_suffix(".new")
+        beside.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        beside.replace(path)
+        self._file = path.open("a", encoding="utf-8")
+        self._tensorboard = _Tensorboard(folder / TENSORBOARD_FOLDER, lines, seconds)
+
+    def add(self, point: CurvePoint) -> None:
+        """Returns once the round is on disk: no state may be kept of a round that is not here."""
+        line = point.to_dict()
+        self._file.write(f"{json.dumps(line)}\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._tensorboard.add(line)
+
+    def close(self) -> None:
+        """Writes what TensorBoard has yet to see."""
+        self._file.close()
+        self._tensorboard.close()
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """Returns the lines of a run's curve; raises OSError where there is none."""
+    text = (folder / FILE_NAME).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class _Tensorboard:
+    """Made anew from the curve when a run goes on, so that the two cannot disagree."""
+
+    def __init__(self, folder: Path, lines: list[dict[str, Any]], seconds: float) -> None:
+        for old in folder.glob("events.out.tfevents.*"):
+            old.unlink()
+        self._start_time = time.time() - seconds
+        self._writer = SummaryWriter(str(folder))
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: dict[str, Any]) -> None:
+        values = {name: value for name, value in line.items() if name.endswith("_loss")}
+        values["learning_rate"] = line["learning_rate"]
+        for name, percent in line.get("dev_recall_percent", {}).items():
+            if percent is not None:
+                values[f"dev_recall_percent/{name}"] = percent
+        for name, value in values.items():
+            self._writer.add_scalar(
+                name, value, line["round"], walltime=self._start_time + line["seconds"]
+            )
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _lines(path: Path, count: int) -> list[dict[str, Any]]:
+    """Returns the lines of the first `count` rounds; the last of a file may be cut by a kill."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    kept = text.split("\n")[:-1][:count]
+    try:
+        lines = [json.loads(line) for line in kept]
+        is_whole = [line["round"] for line in lines] == list(range(1, count + 1))
+    except (ValueError, KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise LossCurveIncomplete(
+            f"{path} lacks some of the rounds 1 to {count} that the run has behind it; "
+            "put it back, or delete run_state.pt beside it to start anew"
+        )
+    return lines

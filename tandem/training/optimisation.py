@@ -1,0 +1,55 @@
+"""One optimiser step, and how the learning rate goes."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+_WARM_UP_STEP_COUNT = 100
+
+
+def accumulate_gradient(micro_batch_loss: Callable[[], Tensor], count: int) -> float:
+    """Adds the mean gradient of `count` micro-batches to the parameters; returns their mean loss.
+
+    Where a loss is a mean over rows, as the CE's is, and micro-batches are equally large, that is
+    the gradient of one batch `count` times as large. The BE's is not that batch's: its negatives,
+    the hardest too, come from the micro-batch. The authors' code sums and does not divide, which
+    makes the gradient `count` times as steep, up to the clip.
+    """
+    total = 0.0
+    for _ in range(count):
+        loss = micro_batch_loss()
+        (loss / count).backward()
+        total += loss.item()
+    return total / count
+
+
+def step(optimiser: Optimizer, clip_norm: float) -> None:
+    """Goes one step down the gradient, cut to `clip_norm` by its norm over all parameters."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    nn.utils.clip_grad_norm_(parameters, clip_norm)
+    optimiser.step()
+
+
+def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Returns AdamW's groups: matrices decay; biases and norms do not."""
+    matrices = [p for p in module.parameters() if p.ndim >= 2]
+    others = [p for p in module.parameters() if p.ndim < 2]
+    return [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+
+
+def warm_up_then_linear(optimiser: AdamW, step_count: int) -> LambdaLR:
+    """Returns a schedule that rises over 100 steps, or a tenth of them, and falls to 0 at the last.
+
+    The papers start from pretrained weights and need no warm-up; from nothing one
+    does.
+    """
+    warm_up = min(_WARM_UP_STEP_COUNT, max(1, step_count // 10))
+    return LambdaLR(
+        optimiser,
+        lambda step: min((step + 1) / warm_up, max(0.0, (step_count - step) / step_count)),
+    )

@@ -1,0 +1,108 @@
+"""The second stage: BE and CE take turns on one encoder (Geigle et al. 2022, 3.3)."""
+
+import platform
+import random
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
+from statistics import fmean as mean
+
+import torch
+from tokenizers import Tokenizer
+from torch.optim import AdamW
+
+from tandem.model_io.special_tokens import special_tokens
+from tandem.modeling.checkpoint import save_checkpoint
+from tandem.modeling.joint_model import JointModel
+from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.loss_curve import CurvePoint, LossCurve
+from tandem.training.mined_negatives import MinedNegatives
+from tandem.training.objectives import Objectives
+from tandem.training.optimisation import (
+    accumulate_gradient,
+    decayed_groups,
+    step,
+    warm_up_then_linear,
+)
+from tandem.training.pair_pool import PairPool
+from tandem.training.recipes import Recipe
+from tandem.training.run import Run, restore
+
+
+def train_rounds(
+    model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
+) -> DevRecall:
+    """Trains the joint encoder, keeps the best checkpoint by dev score, returns its recalls.
+
+    A round is a batch-hard triplet step for the BE and pair classification steps for the CE, and
+    whatever else the recipe has, on one set of weights with one optimiser.
+    """
+    recipe, progress = run.recipe, run.progress
+    optimiser = AdamW(
+        decayed_groups(model.joint_encoder, recipe.weight_decay),
+        recipe.learning_rate,
+    )
+    schedule = warm_up_then_linear(optimiser, recipe.round_count)
+    rng = random.Random(f"rounds/{recipe.seed}")
+    cls_id = special_tokens(tokenizer).cls_id
+    objectives = Objectives(model, pool, rng, cls_id, recipe)
+    groups_N = pool.groups() if recipe.mined_refresh_round_count else None
+    best: DevRecall | None = None
+    modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}
+    done = 0
+    if state := run.found("encoder"):
+        restore(state, modules, optimiser, schedule, rng)
+        done = state.step
+        best = DevRecall(**state.best) if state.best else None
+        objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
+    with closing(LossCurve(run.folder, done, run.seconds())) as curve:
+        for round_number in range(done + 1, recipe.round_count + 1):
+            model.train()
+            model.image_backbone.eval()
+            losses: dict[str, list[float]] = {}
+            if groups_N is not None and recipe.mines_before(round_number):
+                objectives.mined = objectives.mine(groups_N, round_number)
+
+            for use in recipe.uses_in_order(is_mined=objectives.mined is not None):
+                optimiser.zero_grad(set_to_none=True)
+                loss = accumulate_gradient(
+                    partial(objectives.loss, use, round_number), recipe.accumulation_step_count
+                )
+                step(optimiser, recipe.gradient_clip_norm)
+                losses.setdefault(use, []).append(loss)
+            learning_rate = float(schedule.get_last_lr()[0])
+            schedule.step()  # once a round, as the paper's code does
+
+            recall: DevRecall | None = None
+            if recipe.measures_after(round_number):
+                model.eval()
+                with torch.autocast("cpu", torch.bfloat16):
+                    recall = dev_recall(model, dev, cls_id, recipe)
+                progress("encoder", round_number, recipe.round_count, f"dev {recall}")
+                if best is None or recall.score > best.score:
+                    best = recall
+                    made_by = _made_by(recipe, round_number, recall, run.seconds())
+                    save_checkpoint(run.folder, model, tokenizer, made_by)
+            means = {use: mean(values) for use, values in losses.items()}
+            curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))
+            if round_number % 10 == 0:
+                note = ", ".join(f"{use.upper()} loss {loss:.3f}" for use, loss in means.items())
+                progress("encoder", round_number, recipe.round_count, note)
+            run.keep(
+                "encoder", round_number, modules, optimiser, schedule, rng, best, objectives.mined
+            )
+    assert best is not None, "the last round is always scored"
+    return best
+
+
+def _made_by(
+    recipe: Recipe, round_number: int, recall: DevRecall, seconds: float
+) -> dict[str, object]:
+    return {
+        "recipe": recipe.to_dict(),
+        "round": round_number,
+        "dev_recall_percent": asdict(recall),
+        "training_seconds": round(seconds),
+        "torch": torch.__version__,
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+    }

@@ -1,0 +1,105 @@
+"""A training run: what its stages share, and the state that it keeps for going on."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from tandem.training.dev_recall import DevRecall
+from tandem.training.mined_negatives import MinedNegatives
+from tandem.training.recipes import Recipe
+from tandem.training.run_state import (
+    RunState,
+    RunStateFile,
+    batch_rng_state,
+    restore_batch_rng,
+)
+
+# Called with the stage, the step reached, the steps there are, and what to show of it.
+Progress = Callable[[str, int, int, str], None]
+
+
+class Run:
+    """What the stages share: the recipe, where things go, and the state that was found."""
+
+    def __init__(
+        self, recipe: Recipe, folder: Path, progress: Progress, state_every: int, *, resume: bool
+    ) -> None:
+        """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
+
+        `state_every`: steps from one state on disk to the next. `resume`: look for one.
+        """
+        if not (recipe.trains_be or recipe.trains_ce):
+            raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
+        if recipe.round_count < 1:
+            raise ValueError(f"recipe {recipe.name} has no rounds, so there would be no checkpoint")
+        if recipe.accumulation_step_count < 1:
+            raise ValueError(
+                f"recipe {recipe.name} has accumulation_step_count "
+                f"{recipe.accumulation_step_count}; a step needs at least 1 micro-batch"
+            )
+        self.recipe, self.folder, self.progress = recipe, folder, progress
+        self.state_file = RunStateFile(folder, recipe)
+        self._found = self.state_file.load() if resume else None
+        self._state_every = state_every
+        self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)
+
+    def seconds(self) -> float:
+        """Returns how long the run has taken, without the time between a stop and going on."""
+        return time.monotonic() - self._start_time
+
+    def found(self, stage: str) -> RunState | None:
+        """Returns the state to go on from, if it is of this stage."""
+        return self._found if self._found and self._found.stage == stage else None
+
+    def keep(
+        self,
+        stage: str,
+        step: int,
+        modules: Mapping[str, nn.Module],
+        optimiser: AdamW,
+        schedule: LambdaLR,
+        rng: random.Random | None = None,
+        best: DevRecall | None = None,
+        mined: MinedNegatives | None = None,
+    ) -> None:
+        """Writes the state, unless it was written not long ago."""
+        if step % self._state_every:
+            return
+        self.state_file.save(
+            RunState(
+                stage=stage,
+                step=step,
+                modules={name: module.state_dict() for name, module in modules.items()},
+                optimiser=optimiser.state_dict(),
+                schedule=schedule.state_dict(),
+                torch_rng=torch.get_rng_state(),
+                batch_rng=batch_rng_state(rng) if rng else torch.empty(0, dtype=torch.int64),
+                mined=mined.to_tensors() if mined else {},
+                best=asdict(best) if best else None,
+                seconds=self.seconds(),
+            )
+        )
+
+
+def restore(
+    state: RunState,
+    modules: Mapping[str, nn.Module],
+    optimiser: AdamW,
+    schedule: LambdaLR,
+    rng: random.Random | None = None,
+) -> None:
+    """Sets everything that steps change to what it was when the state was kept."""
+    for name, module in modules.items():
+        module.load_state_dict(state.modules[name])
+    optimiser.load_state_dict(state.optimiser)
+    schedule.load_state_dict(state.schedule)
+    torch.set_rng_state(state.torch_rng)
+    if rng:
+        restore_batch_rng(rng, state.batch_rng)

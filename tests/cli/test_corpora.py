@@ -1,0 +1,183 @@
+"""Corpora by name: each layout is found, and what is not there is told with what is."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus
+
+NAMES = (
+    "scenes",
+    "emoji",
+    "FILE.json",
+    "folder:PATH",
+    "list:PATH",
+    "multi30k:PATH",
+    "webdataset:PATH",
+    "parquet:PATH",
+)
+
+
+def karpathy(folder: Path) -> str:
+    (folder / "images").mkdir()
+    images = []
+    for number, split in enumerate(("train", "restval", "val")):
+        (folder / "images" / f"{split}.jpg").write_bytes(b"pixels of " + split.encode())
+        sentence = {"raw": "a", "tokens": [], "imgid": number, "sentid": number}
+        images.append(
+            {
+                "filename": f"{split}.jpg",
+                "imgid": number,
+                "split": split,
+                "sentids": [number],
+                "sentences": [sentence],
+            }
+        )
+    (folder / "dataset_coco.json").write_text(json.dumps({"images": images}))
+    return f"{folder}/dataset_coco.json"
+
+
+def picture_folder(folder: Path) -> str:
+    (folder / "train").mkdir()
+    (folder / "train" / "a.jpg").write_bytes(b"pixels of train")
+    (folder / "train" / "a.txt").write_text("a")
+    return f"folder:{folder}"
+
+
+def caption_list(folder: Path) -> str:
+    (folder / "a.jpg").write_bytes(b"pixels of train")
+    (folder / "train.tsv").write_text("a\ta.jpg\n")
+    return f"list:{folder}"
+
+
+def multi30k(folder: Path) -> str:
+    (folder / "images").mkdir()
+    (folder / "images" / "a.jpg").write_bytes(b"pixels of train")
+    (folder / "train_images.txt").write_text("a.jpg\n")
+    (folder / "train.de").write_text("a\n")
+    return f"multi30k:{folder}"
+
+
+def webdataset(folder: Path) -> str:
+    with tarfile.open(folder / "train-0.tar", "w") as archive:
+        for name, data in (("a.jpg", b"pixels of train"), ("a.txt", b"a")):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return f"webdataset:{folder}"
+
+
+def parquet(folder: Path) -> str:
+    table = pa.table({"image": [b"pixels of train"], "caption": ["a"]})
+    pq.write_table(table, folder / "train-0.parquet")
+    return f"parquet:{folder}"
+
+
+LAYOUTS = [karpathy, picture_folder, caption_list, multi30k, webdataset, parquet]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_is_read_by_its_name(tmp_path: Path, layout: object) -> None:
+    """Its first picture, and no more than are asked for."""
+    assert callable(layout)
+    name = layout(tmp_path)
+
+    (record,) = open_corpus(name, "train", seed=1, count=1)
+
+    assert (record.split, record.captions[0].text) == ("train", "a")
+    assert record.image.read() == b"pixels of train"
+    assert list(open_corpus(name, "train", seed=1, count=0)) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: object) -> None:
+    """At the call, whatever the layout."""
+    assert callable(layout)
+    name = layout(tmp_path)
+
+    with pytest.raises(ValueError, match=r"no picture of split 'dev'; its splits are: .*train"):
+        open_corpus(name, "dev", seed=1, count=None)
+
+
+@pytest.mark.parametrize("name", ["scenes", "emoji"])
+def test_an_unknown_split_of_what_is_made_here_lists_theirs(name: str) -> None:
+    """As of any corpus."""
+    with pytest.raises(ValueError, match=rf"no split 'dev' of {name}; there are train, val"):
+        open_corpus(name, "dev", seed=1, count=None)
+
+
+def test_restval_can_be_left_out_of_train_and_read_alone(tmp_path: Path) -> None:
+    """COCO's file, by its splits' names."""
+    name = karpathy(tmp_path)
+
+    def ids(split: str) -> list[str]:
+        return [each.record_id for each in open_corpus(name, split, seed=1, count=None)]
+
+    assert ids("train") == ["train", "restval"]
+    assert ids(TRAIN_WITHOUT_RESTVAL) == ["train"]
+    assert ids("restval") == ["restval"]
+
+
+@pytest.mark.parametrize("name", ["scene", "folders:/tmp", "dataset.csv", "", "/tmp", ":x"])
+def test_an_unknown_corpus_lists_those_that_there_are(name: str) -> None:
+    """A path alone is none, unless it is of a .json file."""
+    with pytest.raises(ValueError, match="no corpus") as caught:
+        open_corpus(name, "train", seed=1, count=None)
+
+    assert all(each in str(caught.value) for each in NAMES)
+
+
+@pytest.mark.parametrize("kind", ["folder", "list", "multi30k", "webdataset", "parquet"])
+def test_a_path_that_is_not_there_is_named(tmp_path: Path, kind: str) -> None:
+    """And a name without one says what it lacks."""
+    with pytest.raises(ValueError, match=r"no .*nowhere"):
+        open_corpus(f"{kind}:{tmp_path}/nowhere", "train", seed=1, count=None)
+    with pytest.raises(ValueError, match=rf"says no path; write {kind}:PATH"):
+        open_corpus(f"{kind}:", "train", seed=1, count=None)
+
+
+def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
+    """It is a Karpathy corpus by its name."""
+    with pytest.raises(ValueError, match=r"no file .*nowhere\.json"):
+        open_corpus(f"{tmp_path}/nowhere.json", "train", seed=1, count=None)
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell expands a tilde behind a colon."""
+    caption_list(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert len(list(open_corpus("list:~/train.tsv", "train", seed=1, count=None))) == 1
+
+
+def test_the_names_are_known_without_pyarrow(tmp_path: Path) -> None:
+    """Only parquet needs it, and says so."""
+    name = parquet(tmp_path)
+    program = f"""
+import sys
+sys.modules["pyarrow"] = None
+from tandem.cli.corpora import open_corpus
+next(open_corpus("emoji", "test", 1, 1))
+try:
+    open_corpus({name!r}, "train", 1, None)
+except ValueError as error:
+    print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert 'pip install "tandem-search[parquet]"' in ran.stdout

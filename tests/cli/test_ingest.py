@@ -1,0 +1,85 @@
+"""`tandem ingest` of what lies on disk, as far as it goes before a server judges it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tandem.cli.app import app
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import all_stored, search_server
+from tests.model_io.pictures import encoded, plain
+
+PICTURE = encoded(plain(), "PNG")
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> str:
+    """Four pictures, of which the second is missing and the third is damaged."""
+    for name, picture in (("a", PICTURE), ("b", None), ("c", b"damaged"), ("d[red]", PICTURE)):
+        (tmp_path / f"{name}.txt").write_text(f"caption of {name}")
+        if picture is not None:
+            (tmp_path / f"{name}.png").write_bytes(picture)
+    return f"folder:{tmp_path}"
+
+
+@pytest.fixture
+def complete(pets: str) -> str:
+    """The same without the one that is missing."""
+    Path(pets.removeprefix("folder:"), "b.txt").unlink()
+    return pets
+
+
+async def damaged_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+    response = await all_stored(request)
+    for item, result in zip(request.items, response.results, strict=True):
+        if item.content.image == b"damaged" or "[" in item.item_id:
+            result.error.reason = error_reason_pb2.ERROR_REASON_IMAGE_UNREADABLE
+            result.error.message = "the image cannot be read"
+    return response
+
+
+async def run(*arguments: str, refusing: bool = False) -> tuple[Result, list[str]]:
+    """Returns what the command did, and the ids that the server was sent."""
+    async with search_server(ingest=damaged_refused if refusing else all_stored) as (address, told):
+        command = ["ingest", *arguments, "--split", "all", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+        return result, [item.item_id for each in requests for item in each.items]
+
+
+async def test_a_missing_picture_stops_the_ingest_unless_told(pets: str) -> None:
+    """By the record's and the file's name, and with what to do."""
+    result, sent = await run(pets)
+
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ValueError)
+    assert str(result.exception).startswith("record 'b' (")
+    assert "b.txt has no picture beside it" in str(result.exception)
+    assert "--on-error skip" in str(result.exception)
+    assert not {"b", "c", "d[red]"} & set(sent)
+
+
+async def test_skipping_goes_on_and_counts(pets: str) -> None:
+    """The record's captions are skipped with it; what was told to be skipped is no failure."""
+    result, sent = await run(pets, "--on-error", "skip")
+
+    assert result.exit_code == 0, result.output
+    assert sent == ["a", "a#en-0", "c", "c#en-0", "d[red]", "d[red]#en-0"]
+    assert "6 items stored, 0 refused" in result.output
+    assert "skipped records: 1 (no picture 1)" in result.output
+    assert "'b' (" in result.output
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_what_the_server_refuses_is_told_item_by_item(complete: str, on_error: str) -> None:
+    """Either way: an id that looks like markup is printed as it is."""
+    result, _ = await run(complete, "--on-error", on_error, refusing=True)
+
+    assert result.exit_code == 1
+    assert "3 items stored, 3 refused" in result.output
+    for item_id in ("c", "d[red]", "d[red]#en-0"):
+        assert f"{item_id}: IMAGE_UNREADABLE: the image cannot be read" in result.output
+    assert "skipped" not in result.output

@@ -1,0 +1,104 @@
+"""Caption files: what is a line, and what is refused by its number."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tandem.corpus.caption_text import (
+    MAX_LINE_BYTES,
+    MAX_TEXT_BYTES,
+    caption_lines,
+    numbered_captions,
+    numbered_lines,
+)
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
+
+# A byte order mark, both kinds of line end, a blank line, a line with U+2028 in it, and no end.
+TEXT = "\N{ZERO WIDTH NO-BREAK SPACE}a cat\r\n\ndeux\N{LINE SEPARATOR}chats \n třetí"
+LINES = [(1, "a cat"), (2, ""), (3, "deux\N{LINE SEPARATOR}chats "), (4, " třetí")]
+
+
+def test_lines_end_where_editors_end_them(tmp_path: Path) -> None:
+    """Packed or not, and nothing else of a line is changed."""
+    (tmp_path / "train.en").write_bytes(TEXT.encode())
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(TEXT.encode()))
+
+    assert list(numbered_lines(tmp_path / "train.en")) == LINES
+    assert list(numbered_lines(tmp_path / "train.en.gz")) == LINES
+
+
+def test_blank_lines_between_one_pictures_captions_are_spacing() -> None:
+    """The same text as above has three captions."""
+    assert caption_lines(TEXT.encode(), "x.txt") == [line for _, line in LINES if line]
+    assert caption_lines(b" \n\n", "x.txt") == []
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    """By file and number; what was before it came through."""
+    path = tmp_path / "train.de"
+    path.write_bytes(b"gut\nsch\xf6n\n")
+    lines = numbered_lines(path)
+
+    assert next(lines) == (1, "gut")
+    with pytest.raises(CorpusMalformed, match=r"train\.de: line 2 is not UTF-8"):
+        next(lines)
+    with pytest.raises(CorpusMalformed, match=r"x\.txt: line 2 is not UTF-8"):
+        caption_lines(path.read_bytes(), "x.txt")
+
+
+def test_a_line_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
+    """One byte decides; of the second line no more than the limit is read."""
+    path = tmp_path / "train.en"
+    path.write_bytes(b"x" * (MAX_LINE_BYTES - 1) + b"\n" + b"x" * (MAX_LINE_BYTES + 1))
+    lines = numbered_lines(path)
+
+    assert len(next(lines)[1]) == 1_048_575
+    with pytest.raises(CorpusMalformed, match=r"line 2 has more than 1,048,576 bytes"):
+        next(lines)
+
+
+def test_one_pictures_captions_are_no_book() -> None:
+    """The limit is 1 MiB."""
+    assert caption_lines(b"x" * MAX_TEXT_BYTES, "x.txt") == ["x" * 1_048_576]
+    with pytest.raises(CorpusMalformed, match=r"x\.txt has more than 1,048,576 bytes"):
+        caption_lines(b"x" * (MAX_TEXT_BYTES + 1), "x.txt")
+
+
+PACKED = gzip.compress(b"a line\n" * 9)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", PACKED[:-9], PACKED[:10] + b"\xff" + PACKED[11:]],
+    ids=["none", "cut", "changed"],
+)
+def test_a_damaged_archive_is_named(tmp_path: Path, content: bytes) -> None:
+    """Whether its beginning, its end or what lies between is wrong."""
+    path = tmp_path / "train.en.gz"
+    path.write_bytes(content)
+
+    with pytest.raises(CorpusMalformed, match=r"train\.en\.gz: line \d+ cannot be read"):
+        list(numbered_lines(path))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """As on a disk that fails: Linux has a plain file whose first byte never comes."""
+    (tmp_path / "train.en").symlink_to("/proc/self/mem")
+
+    with pytest.raises(CorpusMalformed, match=r"train\.en: line 1 cannot be read"):
+        next(numbered_lines(tmp_path / "train.en"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """With the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no file .*train\.en"):
+        next(numbered_lines(tmp_path / "train.en"))
+
+
+def test_captions_are_numbered_by_record_and_language() -> None:
+    """Two that say the same are two captions."""
+    first, second = numbered_captions("cat", ["one", "one"], "de")
+
+    assert (first.caption_id, second.caption_id) == ("cat#de-0", "cat#de-1")
+    assert (first.text, first.language) == ("one", "de")

@@ -1,0 +1,66 @@
+"""Pictures in files: read when asked for, and refused by what names them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tandem.corpus.errors import (
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureTooLarge,
+)
+from tandem.corpus.image_sources import MAX_READ_BYTES, ImageFile, NoImage, image_file
+
+PLACE = "list.tsv: line 3"
+
+
+def test_a_picture_is_read_from_under_its_folder(tmp_path: Path) -> None:
+    """Its name may have folders in it; str() is where it lies."""
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "a.jpg").write_bytes(b"pixels")
+
+    source = image_file(tmp_path, "cats/a.jpg", PLACE)
+
+    assert source.read() == b"pixels"
+    assert str(source) == f"{tmp_path}/cats/a.jpg"
+
+
+@pytest.mark.parametrize("name", ["/etc/a.jpg", "../a.jpg", "cats/../../a.jpg", "", ".", "a\0.jpg"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    """Before anything is opened."""
+    with pytest.raises(CorpusMalformed, match=r"list\.tsv: line 3 names"):
+        image_file(tmp_path, name, PLACE)
+
+
+def test_what_is_no_file_is_missing(tmp_path: Path) -> None:
+    """Nothing, a folder, a link to nowhere, a name too long, and a pipe that would never end."""
+    (tmp_path / "folder.jpg").mkdir()
+    (tmp_path / "link.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+
+    for name in ("nothing.jpg", "folder.jpg", "link.jpg", "x" * 300, "pipe.jpg"):
+        with pytest.raises(PictureFileMissing, match=rf"list\.tsv: line 3 names .*{name}"):
+            ImageFile(tmp_path / name, PLACE).read()
+
+
+def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
+    """One byte decides; the file is a hole, so the test writes nothing."""
+    path = tmp_path / "large.jpg"
+    for size in (MAX_READ_BYTES, MAX_READ_BYTES + 1):
+        with path.open("wb") as file:
+            file.truncate(size)
+        if size == MAX_READ_BYTES:
+            assert len(ImageFile(path, PLACE).read()) == 67_108_864
+
+    with pytest.raises(PictureTooLarge, match=r"67,108,865 bytes, the limit is 67,108,864"):
+        ImageFile(path, PLACE).read()
+
+
+def test_a_record_without_a_picture_says_so_when_it_is_read() -> None:
+    """And not before: its captions may still be of use."""
+    source = NoImage(PLACE, "no picture beside it")
+
+    with pytest.raises(PictureMissing, match=r"line 3 has no picture beside it; add"):
+        source.read()

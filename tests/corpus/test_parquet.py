@@ -1,0 +1,286 @@
+"""Parquet files: what was written is what is read, a row group at a time."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.corpus.errors import (
+    CorpusError,
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureTooLarge,
+    SplitUnknown,
+)
+from tandem.corpus.image_sources import MAX_READ_BYTES
+from tandem.corpus.parquet import read_parquet
+from tandem.corpus.records import Record
+from tests.corpus.made_corpora import Made, a_folder, as_made, made
+
+HUGGING_FACE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def write(path: Path, rows_a_group: int = 2, **columns: object) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=rows_a_group)
+    return path
+
+
+def pets(path: Path, **more: object) -> Path:
+    """Writes three rows in two groups."""
+    columns = {
+        "image": [b"pixels of 0", b"pixels of 1", b"pixels of 2"],
+        "caption": ["a", "b", "c"],
+    }
+    return write(path, **columns | more)
+
+
+def read(path: Path, split: str = "train") -> list[Record]:
+    return list(read_parquet(path, split))
+
+
+@given(
+    made(),
+    st.sampled_from([pa.binary(), pa.large_binary(), HUGGING_FACE]),
+    st.sampled_from([pa.list_(pa.string()), pa.large_list(pa.large_string())]),
+    st.sampled_from(["none", "snappy", "zstd"]),
+    st.booleans(),
+)
+def test_what_is_written_is_what_is_read(
+    pictures: list[Made], image: pa.DataType, texts: pa.DataType, packed: str, has_ids: bool
+) -> None:
+    """Any ids, captions and bytes, in the types that writers choose."""
+    images = [each.pixels for each in pictures]
+    if image == HUGGING_FACE:
+        images = [{"bytes": each.pixels, "path": each.name} for each in pictures]
+    columns = {
+        "image": pa.array(images, image),
+        "captions": pa.array([list(each.captions) for each in pictures], texts),
+    }
+    if has_ids:
+        columns["id"] = pa.array([each.name for each in pictures])
+    with a_folder() as folder:
+        path = folder / "train-0.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=2, compression=packed)
+
+        records = read(folder)
+
+        names = [each.name for each in pictures]
+        ids = names if has_ids else [f"train-0/{number}" for number in range(len(names))]
+        assert [each.record_id for each in records] == ids
+        assert list(map(as_made, records, names)) == pictures
+
+
+def test_a_row_is_a_record(tmp_path: Path) -> None:
+    """Named by its file and number, or by its id; columns of other names are passed over."""
+    path = pets(tmp_path / "train.parquet", language=["de", None, "fr"], width=[1, 2, 3])
+    numbered = pets(tmp_path / "val.parquet", id=[7, 8, 9])
+
+    first, second, third = read(path)
+
+    assert (first.record_id, first.family, first.split) == ("train/0", "train/0", "train")
+    assert [
+        (c.caption_id, c.text, c.language) for each in (first, second, third) for c in each.captions
+    ] == [
+        ("train/0#de-0", "a", "de"),
+        ("train/1#en-0", "b", "en"),
+        ("train/2#fr-0", "c", "fr"),
+    ]
+    assert third.image.read() == b"pixels of 2"
+    assert str(third.image) == f"{path}: row 2"
+    assert [each.record_id for each in read(numbered, "val")] == ["7", "8", "9"]
+
+
+def test_pictures_may_be_read_in_any_order(tmp_path: Path) -> None:
+    """From more row groups than stay in memory."""
+    images = [b"%d" % number for number in range(40)]
+    path = write(tmp_path / "train.parquet", image=images, caption=["x"] * 40)
+    records = read(path)
+    order = random.Random(1).sample(range(40), 40)
+
+    assert [records[number].image.read() for number in order] == [images[n] for n in order]
+
+
+def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
+    """And where there is none, what the file's name or folder says."""
+    pets(tmp_path / "a.parquet", split=["train", "test", "train"])
+    pets(tmp_path / "train-00000-of-00001.parquet")
+    pets(tmp_path / "val" / "0.parquet")
+
+    assert [each.record_id for each in read(tmp_path)] == [
+        "a/0",
+        "a/2",
+        *(f"train-00000-of-00001/{row}" for row in range(3)),
+    ]
+    (tested,) = read(tmp_path, "test")
+    assert (tested.record_id, tested.split, tested.image.read()) == ("a/1", "test", b"pixels of 1")
+    assert len(read(tmp_path, "val")) == 3
+    with pytest.raises(SplitUnknown, match=r"split 'dev'; its splits are: test, train, val$"):
+        read_parquet(tmp_path, "dev")
+
+
+def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
+    """Of either kind of column; the rows after it come through, and no caption is none."""
+    bare = pets(tmp_path / "a.parquet", image=[None, b"1", b"2"], caption=[None, "b", "c"])
+    packed = pa.array(
+        [{"bytes": None, "path": None}, {"bytes": b"1", "path": None}, None], HUGGING_FACE
+    )
+    struct = pets(tmp_path / "b.parquet", image=packed)
+
+    for path, empty in ((bare, [0]), (struct, [0, 2])):
+        records = read(path, path.stem)
+        assert records[1].image.read() == b"1"
+        for row in empty:
+            with pytest.raises(PictureMissing, match=rf"\.parquet: row {row} has an empty image"):
+                records[row].image.read()
+    assert read(bare, "a")[0].captions == ()
+
+
+def test_a_path_without_bytes_is_a_file_beside_the_corpus(tmp_path: Path) -> None:
+    """Hugging Face's datasets may name pictures instead of holding them; not just any."""
+    (tmp_path / "cat.jpg").write_bytes(b"pixels of cat")
+    named = [{"bytes": None, "path": path} for path in ("cat.jpg", "dog.jpg", "/etc/passwd")]
+    path = pets(tmp_path / "train.parquet", image=pa.array(named, HUGGING_FACE))
+
+    there, missing, outside = read(path)
+
+    assert there.image.read() == b"pixels of cat"
+    with pytest.raises(PictureFileMissing, match=r"row 1 names .*dog\.jpg, which is not there"):
+        missing.image.read()
+    with pytest.raises(CorpusMalformed, match=r"row 2 names /etc/passwd, outside"):
+        outside.image.read()
+
+
+def test_a_file_that_changes_is_read_anew_or_is_missing(tmp_path: Path) -> None:
+    """What stays in memory of it is not given for its successor's."""
+    path = pets(tmp_path / "train.parquet")
+    first, _, last = read(path)
+    assert first.image.read() == b"pixels of 0"
+
+    write(path, image=[b"another"], caption=["x"])
+    assert first.image.read() == b"another"
+    with pytest.raises(PictureFileMissing, match=r"train\.parquet: row 2 cannot be read"):
+        last.image.read()
+    path.unlink()
+    with pytest.raises(PictureFileMissing, match=r"train\.parquet: row 0 cannot be read"):
+        first.image.read()
+
+
+def test_a_picture_over_the_limit_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    """Its record comes through."""
+    path = write(tmp_path / "train.parquet", image=[bytes(MAX_READ_BYTES + 1)], caption=["x"])
+
+    (record,) = read(path)
+
+    with pytest.raises(PictureTooLarge, match=r"row 0 has 67,108,865 bytes"):
+        record.image.read()
+
+
+def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path: Path) -> None:
+    """By what it has unpacked: a million zeros are small on disk."""
+    path = write(tmp_path / "train.parquet", image=[bytes(10**6)], caption=["x"])
+    assert path.stat().st_size < 10**5
+
+    assert len(list(read_parquet(path, "train", max_group_bytes=2 * 10**6))) == 1
+    with pytest.raises(CorpusMalformed, match=r"row group 0 has 1,000,\d+ bytes, the limit is 999"):
+        read_parquet(path, "train", max_group_bytes=999)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"image": [b""], "text": ["x"]}, r"caption or captions; it has: image, text"),
+        ({"picture": [b""], "caption": ["x"]}, r"needs the columns image .*has: picture, caption"),
+        ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
+        ({"image": [{"path": "1.jpg"}], "caption": ["x"]}, "the column image is struct"),
+        ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is no text"),
+        ({"image": [b""], "caption": ["x"], "split": [1]}, "rows whose split is no text"),
+    ],
+)
+def test_another_table_is_refused_at_the_call(
+    tmp_path: Path, columns: dict[str, Any], says: str
+) -> None:
+    """With the columns that it has."""
+    path = write(tmp_path / "train.parquet", **columns)
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.parquet.*{says}"):
+        read_parquet(path, "train")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"id": ["x", "y", "x"]}, "row 2 is a second 'x'"),
+        ({"id": ["x", "y", None]}, "row 2 has the id None"),
+        ({"id": [1.0, 2.0, 3.0]}, "row 0 has the id 1.0"),
+        ({"caption": [1, 2, 3]}, "row 0 has a caption or language that is no text"),
+        ({"caption": [["a"], ["b"], ["c", None]]}, "row 2 has a caption or language"),
+        ({"language": [1, 2, 3]}, "row 0 has a caption or language that is no text"),
+    ],
+)
+def test_a_bad_row_is_refused_by_its_number(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
+    """When it is due."""
+    records = read_parquet(pets(tmp_path / "train.parquet", **more), "train")
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.parquet: {says}"):
+        list(records)
+
+
+def test_what_is_no_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
+    """A file of another kind, one cut short, and none."""
+    path = pets(tmp_path / "train.parquet")
+    for content in (b"", b"no parquet at all", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(CorpusMalformed, match=r"train\.parquet is no whole parquet file"):
+            read_parquet(path, "train")
+
+    with pytest.raises(CorpusFileMissing, match=r"no \.parquet file at .*nowhere"):
+        read_parquet(tmp_path / "nowhere", "train")
+
+
+def test_no_damage_raises_anything_else(tmp_path: Path) -> None:
+    """500 files with bytes changed: read, or refused by name."""
+    dice = random.Random(5)
+    path = pets(tmp_path / "train.parquet")
+    whole = path.read_bytes()
+    outcomes = {True: 0, False: 0}
+    for _ in range(500):
+        data = bytearray(whole)
+        for _ in range(dice.randrange(1, 4)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        path.write_bytes(data)
+        try:
+            for record in read(path):
+                record.image.read()
+            outcomes[True] += 1
+        except CorpusError:
+            outcomes[False] += 1
+
+    assert min(outcomes.values()) > 50, outcomes
+
+
+def test_without_pyarrow_the_extra_is_named() -> None:
+    """In an interpreter that has none."""
+    program = "import sys; sys.modules['pyarrow'] = None; import tandem.corpus.parquet"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+    assert "ExtraMissing: parquet files are read with pyarrow" in ran.stderr
+    assert 'pip install "tandem-search[parquet]"' in ran.stderr

@@ -1,0 +1,238 @@
+"""WebDataset archives: what was packed is what is read, from its place in the archive."""
+
+import io
+import json
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.corpus.caption_text import MAX_TEXT_BYTES
+from tandem.corpus.errors import (
+    ArchiveUnsafe,
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureTooLarge,
+    SplitUnknown,
+)
+from tandem.corpus.image_sources import MAX_READ_BYTES
+from tandem.corpus.records import Record
+from tandem.corpus.webdataset import read_webdataset
+from tests.corpus.made_corpora import Made, a_folder, as_made, made
+
+FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+
+
+def pack(path: Path, files: list[tuple[str, bytes]], tar_format: int = tarfile.PAX_FORMAT) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w", format=tar_format) as archive:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+CAT = [("cat.jpg", b"pixels of cat"), ("cat.txt", b"a cat\none cat\n")]
+DOG = [("dog.PNG", b"pixels of dog"), ("dog.json", b'{"caption": "ein Hund", "language": "de"}')]
+
+
+def read(path: Path, split: str = "all") -> list[Record]:
+    return list(read_webdataset(path, split))
+
+
+def said(record: Record) -> list[tuple[str, str]]:
+    return [(each.text, each.language) for each in record.captions]
+
+
+@given(made(), made(), st.sampled_from(FORMATS), st.booleans())
+def test_what_is_packed_is_what_is_read(
+    first: list[Made], second: list[Made], tar_format: int, as_json: bool
+) -> None:
+    """Any names, captions and bytes, in two archives, captions in either kind of file."""
+    with a_folder() as folder:
+        for number, pictures in enumerate((first, second)):
+            files = []
+            for each in pictures:
+                text = (".txt", "\n".join(each.captions))
+                if as_json:
+                    text = (".json", json.dumps({"captions": each.captions}))
+                files += [
+                    (each.name + text[0], text[1].encode()),
+                    (f"{each.name}.webp", each.pixels),
+                ]
+            pack(folder / f"train-{number}.tar", files, tar_format)
+
+        records = read(folder, "train")
+
+        expected = [(f"train-0/{each.name}", each) for each in first]
+        expected += [(f"train-1/{each.name}", each) for each in second]
+        assert [
+            (each.record_id, as_made(each, each.record_id.partition("/")[2])) for each in records
+        ] == expected
+
+
+def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
+    """In the order of their first files, other kinds and hidden files passed over."""
+    others = [("cat.cls", b"3"), ("._cat.jpg", b"what macOS leaves"), ("dog.mask.png", b"a mask")]
+    path = pack(tmp_path / "000.tar", [CAT[0], *DOG, *others, CAT[1], ("README", b"none")])
+
+    cat, dog = read(path)
+
+    assert (cat.record_id, cat.family, cat.split) == ("000/cat", "000/cat", "all")
+    assert [each.caption_id for each in cat.captions] == ["000/cat#en-0", "000/cat#en-1"]
+    assert said(cat) == [("a cat", "en"), ("one cat", "en")]
+    assert said(dog) == [("ein Hund", "de")]
+    assert cat.image.read() == b"pixels of cat"
+    assert dog.image.read() == b"pixels of dog"
+    assert str(dog.image) == f"{path}: dog.PNG"
+
+
+def test_a_text_file_goes_before_json_which_may_say_its_language(tmp_path: Path) -> None:
+    """As the makers of LAION's archives write the caption into both."""
+    fields = b'{"caption": "another", "language": "fr", "url": "http://a.example/1.jpg"}'
+    path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
+
+    assert said(read(path)[0]) == [("a cat", "fr"), ("one cat", "fr")]
+
+
+def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
+    """The first dot is looked for behind the last slash."""
+    path = pack(tmp_path / "000.tar", [("v1.0/cat.a.jpg", b"none"), ("v1.0/cat.jpg", b"pixels")])
+
+    (record,) = read(path)
+
+    assert (record.record_id, record.image.read()) == ("000/v1.0/cat", b"pixels")
+
+
+def test_archives_may_number_alike(tmp_path: Path) -> None:
+    """Their records are told apart by the archives' names."""
+    for name in ("train/0.tar", "train/1.tar", "val/0.tar"):
+        pack(tmp_path / name, CAT)
+
+    assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val$"):
+        read_webdataset(tmp_path, "test")
+
+
+def test_nothing_is_refused_at_the_call(tmp_path: Path) -> None:
+    """By the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no \.tar file at .*nowhere"):
+        read_webdataset(tmp_path / "nowhere", "all")
+
+
+def test_a_record_without_a_picture_says_so_when_it_is_read(tmp_path: Path) -> None:
+    """And the one after it comes through."""
+    missing, there = read(pack(tmp_path / "000.tar", [CAT[1], *DOG]))
+
+    assert there.image.read() == b"pixels of dog"
+    with pytest.raises(PictureMissing, match=r"000\.tar: cat has no picture"):
+        missing.image.read()
+
+
+def test_a_picture_without_captions_is_a_record(tmp_path: Path) -> None:
+    """Whether there is no file, or nothing in it."""
+    files = [CAT[0], DOG[0], ("dog.json", b'{"caption": null}')]
+
+    assert [each.captions for each in read(pack(tmp_path / "000.tar", files))] == [(), ()]
+
+
+def test_an_archive_that_goes_away_shows_when_a_picture_is_read(tmp_path: Path) -> None:
+    """Or one that has become shorter: half a picture is none."""
+    path = pack(tmp_path / "000.tar", CAT)
+    (cat,) = read(path)
+
+    path.write_bytes(path.read_bytes()[: 512 + 5])
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg is cut short"):
+        cat.image.read()
+    path.unlink()
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: no file"):
+        cat.image.read()
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: Input"):
+        cat.image.read()
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        (("cat.jpeg", b""), r"cat\.jpeg is a second picture of 'cat'"),
+        (("cat.txt", b""), r"cat\.txt is a second \.txt file of 'cat'"),
+        (("dog.txt", b"\xff"), r"dog\.txt: line 1 is not UTF-8"),
+        (("dog.txt", b"x" * (MAX_TEXT_BYTES + 1)), r"dog\.txt has more than 1,048,576 bytes"),
+        (("dog.json", b"{"), r"dog\.json is not JSON"),
+        (("dog.json", b"[" * 100_000), r"dog\.json is not JSON"),
+        (("dog.json", b"[]"), r"dog\.json is no JSON object"),
+        (("dog.json", b'{"captions": ["a", 1]}'), r"dog\.json has a caption or language that"),
+        (("dog.json", b'{"caption": {}}'), r"dog\.json has a caption or language that"),
+        (("dog.json", b'{"language": 1}'), r"dog\.json has a caption or language that"),
+    ],
+    ids=range(10),
+)
+def test_a_broken_file_is_refused_by_its_name(
+    tmp_path: Path, file: tuple[str, bytes], says: str
+) -> None:
+    """With the archive's."""
+    path = pack(tmp_path / "000.tar", [*CAT, file])
+
+    with pytest.raises(CorpusMalformed, match=rf"000\.tar: {says}"):
+        read(path)
+
+
+def test_an_unsafe_archive_is_refused_when_it_is_due(tmp_path: Path) -> None:
+    """The archives before it come through, and of it not even the good files do."""
+    pack(tmp_path / "0.tar", CAT)
+    with tarfile.open(pack(tmp_path / "1.tar", CAT), "a") as archive:
+        link = tarfile.TarInfo("dog.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    records = read_webdataset(tmp_path, "all")
+
+    assert next(records).record_id == "0/cat"
+    with pytest.raises(ArchiveUnsafe, match=r"1\.tar: 'dog\.jpg' is a link to '/etc/passwd'"):
+        next(records)
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    """They could be neither sent nor shown."""
+    path = tmp_path / "000.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
+        archive.addfile(tarfile.TarInfo("café.jpg"))
+
+    with pytest.raises(CorpusMalformed, match=r"000\.tar is no whole tar archive"):
+        read(path)
+
+
+def test_pictures_are_not_held_in_memory(tmp_path: Path) -> None:
+    """Of 32 MB in an archive, going through its records and one picture takes less than 3."""
+    files = [(f"{number:02d}.jpg", bytes(2**20)) for number in range(32)]
+    path = pack(tmp_path / "000.tar", files)
+
+    tracemalloc.start()
+    records = read(path)
+    size = len(records[31].image.read())
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (len(records), size) == (32, 2**20)
+    assert peak_bytes < 3 * 2**20
+
+
+def test_a_picture_over_the_limit_is_not_read(tmp_path: Path) -> None:
+    """Its record comes through; the archive is a hole, so the test writes nothing."""
+    info = tarfile.TarInfo("cat.jpg")
+    info.size = MAX_READ_BYTES + 1
+    path = tmp_path / "000.tar"
+    with path.open("wb") as file:
+        file.write(info.tobuf())
+        file.truncate(512 + MAX_READ_BYTES + 512 + 1024)
+
+    (record,) = read(path)
+
+    with pytest.raises(PictureTooLarge, match=r"cat\.jpg has 67,108,865 bytes"):
+        record.image.read()

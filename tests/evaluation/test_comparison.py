@@ -1,0 +1,58 @@
+"""Systems side by side: only on the same queries."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem.evaluation.comparison import compare
+from tandem.evaluation.report import BE, Ranking, Report
+
+ABOUT = {"title": "a", "corpus": "scenes", "split": "test", "seed": 1}
+
+
+def report(*ranks: int) -> Report:
+    """Returns one direction's bi-encoder."""
+    ranking = Ranking("text→image", BE, 0, ranks)
+    return Report(ABOUT, {"text→image": ["en"] * len(ranks)}, (ranking,), {})
+
+
+def test_a_system_is_held_against_the_first() -> None:
+    """It answers three queries that the first does not, and loses none: 2 x 1/8."""
+    first, second = compare({"joint": [report(1, 2, 2, 2)], "sep": [report(1, 1, 1, 1)]})
+
+    assert (first.system, first.difference, first.p_value) == ("joint", 0.0, 1.0)
+    assert (second.system, second.difference, second.p_value) == ("sep", 75.0, 0.25)
+
+
+def test_seeds_are_joined() -> None:
+    """Means and deviations over them, one test over all of their queries: 2 x 1/16."""
+    joint = [report(1, 2, 2, 2), report(1, 1, 2, 2)]
+    sep = [report(1, 1, 2, 1), report(1, 1, 1, 1)]
+
+    first, second = compare({"joint": joint, "sep": sep})
+
+    assert first.recall_at_1.values == (25.0, 50.0)
+    assert str(second.recall_at_1) == "87.5 ± 17.7"
+    assert (second.difference, second.p_value) == (50.0, 0.125)
+
+
+def test_what_only_one_of_them_has_is_left_out() -> None:
+    """There is nothing to hold it against."""
+    more = report(1, 1)
+    more = replace(more, rankings=(*more.rankings, Ranking("text→image", "BE + CE 20", 20, (1, 1))))
+
+    assert [each.order_by for each in compare({"a": [report(1, 2)], "b": [more]})] == [BE, BE]
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ([replace(report(1, 1), about=ABOUT | {"seed": 2})], "b was measured with seed 2"),
+        ([report(1, 1, 1)], "another number of text→image queries"),
+        ([report(1, 1), report(1, 1)], "a has 1 seeds and b has 2"),
+    ],
+)
+def test_other_queries_are_refused(other: list[Report], says: str) -> None:
+    """A difference between them would say nothing of the systems."""
+    with pytest.raises(ValueError, match=says):
+        list(compare({"a": [report(1, 2)], "b": other}))

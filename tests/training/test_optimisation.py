@@ -1,0 +1,128 @@
+"""Steps: accumulated gradients are those of one large batch, where that can be."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from tandem.modeling.joint_model import JointModel
+from tandem.training.losses import batch_hard_triplet_loss, pair_classification_loss
+from tandem.training.optimisation import accumulate_gradient, step
+from tests.modeling.tiny_checkpoint import tiny_model
+
+COUNT, SIZE = 4, 6
+CLS_ID = 2
+
+
+class Pairs:
+    """COUNT micro-batches of SIZE rows of random texts and images, match and mismatch in turn."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.ids = torch.randint(4, 60, (COUNT * SIZE, 7), generator=generator)
+        self.tokens = torch.randn(COUNT * SIZE, 49, 16, generator=generator).half()
+        self.matches = torch.arange(COUNT * SIZE) % 2
+
+    def ce_loss(self, model: JointModel, rows: slice) -> Tensor:
+        """Returns the CE's loss of these rows."""
+        ids = self.ids[rows]
+        logits = model.match_logits(ids, torch.ones_like(ids), self.tokens[rows])
+        return pair_classification_loss(logits, self.matches[rows])
+
+    def be_loss(self, model: JointModel, rows: slice) -> Tensor:
+        """Returns the BE's loss of these rows, every one of another group."""
+        ids = self.ids[rows]
+        texts = model.embed_texts(ids, torch.ones_like(ids))
+        images = model.embed_images(self.tokens[rows], CLS_ID)
+        return batch_hard_triplet_loss(texts, images, torch.arange(len(ids)), margin=0.5)
+
+
+def micro_batches() -> Iterator[slice]:
+    """Yields each micro-batch's rows."""
+    return (slice(start, start + SIZE) for start in range(0, COUNT * SIZE, SIZE))
+
+
+def gradient(model: JointModel) -> Tensor:
+    """Returns the whole gradient of the encoder, one after another, and forgets it."""
+    parts = [p.grad for p in model.joint_encoder.parameters()]
+    model.zero_grad()
+    return torch.cat([part.flatten() for part in parts if part is not None])
+
+
+def accumulated(loss: Callable[[JointModel, slice], Tensor]) -> tuple[Tensor, float]:
+    """Returns the gradient that COUNT micro-batches leave, and the loss returned."""
+    model, rows = tiny_model(), micro_batches()
+    mean_loss = accumulate_gradient(lambda: loss(model, next(rows)), COUNT)
+    return gradient(model), mean_loss
+
+
+def of_one_batch(loss: Callable[[JointModel, slice], Tensor]) -> tuple[Tensor, float]:
+    """Returns the gradient and the loss of all rows at once."""
+    model = tiny_model()
+    whole = loss(model, slice(None))
+    whole.backward()
+    return gradient(model), whole.item()
+
+
+def test_the_ces_accumulated_gradient_is_that_of_one_large_batch() -> None:
+    """To 1e-6 of its largest part; so is the loss."""
+    pairs = Pairs()
+
+    (parts, parts_loss), (whole, whole_loss) = (
+        accumulated(pairs.ce_loss),
+        of_one_batch(pairs.ce_loss),
+    )
+
+    assert whole.abs().max() > 1e-3  # or equality says nothing
+    assert (parts - whole).abs().max() <= 1e-6
+    assert parts_loss == pytest.approx(whole_loss, abs=1e-6)
+
+
+def test_the_authors_sum_is_another_gradient() -> None:
+    """Their code adds the micro-batches up: COUNT times as steep."""
+    pairs, model = Pairs(), tiny_model()
+    for rows in micro_batches():
+        pairs.ce_loss(model, rows).backward()
+    summed = gradient(model)
+
+    whole, _ = of_one_batch(pairs.ce_loss)
+
+    assert (summed - whole).abs().max() > 1e-3
+    assert (summed / COUNT - whole).abs().max() <= 1e-6
+
+
+def test_the_bes_negatives_come_from_the_micro_batch() -> None:
+    """So its gradient is not the large batch's, and is not said to be."""
+    pairs = Pairs()
+
+    (parts, _), (whole, _) = accumulated(pairs.be_loss), of_one_batch(pairs.be_loss)
+
+    assert (parts - whole).abs().max() > 1e-3
+
+
+def test_a_step_is_cut_to_its_norm() -> None:
+    """Gradient (3, 4) is 5 long: cut to 1 it is (.6, .8), and plain descent goes a tenth of that.
+
+    A second parameter has no gradient and stays where it is.
+    """
+    weight, other = (torch.zeros(2, requires_grad=True) for _ in range(2))
+    optimiser = torch.optim.SGD([weight, other], lr=0.1)
+    weight.grad = torch.tensor([3.0, 4.0])
+
+    step(optimiser, clip_norm=1.0)
+
+    assert weight.tolist() == pytest.approx([-0.06, -0.08], abs=1e-6)
+    assert other.tolist() == [0.0, 0.0]
+
+
+def test_the_loss_of_micro_batches_is_their_mean() -> None:
+    """Slopes 3 and 5 on a weight of a half: losses 1.5 and 2.5, gradient 4."""
+    slopes = iter([3.0, 5.0])
+    weight = torch.tensor(0.5, requires_grad=True)
+
+    loss = accumulate_gradient(lambda: next(slopes) * weight, 2)
+
+    assert loss == pytest.approx(2.0)
+    assert weight.grad is not None
+    assert weight.grad.item() == pytest.approx(4.0)
