@@ -105,8 +105,7 @@ def evaluate(
         chosen = precision or Precision.FP32
         measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
     else:
-        index_id = f"evaluation-{split.replace('_', '-')}-{seed}"
-        measure = ServedMeasure(address, index_id, query_count, concurrency, on_error)
+        measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
     galleries = [

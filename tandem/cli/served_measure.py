@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import typer
@@ -21,18 +22,15 @@ class ServedMeasure:
     def __init__(
         self,
         address: str,
-        index_id: str,
         query_count: int | None,
         concurrency: int,
         on_error: OnError,
     ) -> None:
-        """Each gallery gets an index of its own, whose name begins with `index_id`."""
+        """Nothing is sent yet."""
         self._address = address
-        self._index_id = index_id
         self._query_count = query_count
         self._concurrency = concurrency
         self._on_error = on_error
-        self._gallery_count = 0
 
     @property
     def check(self) -> RecordCheck:
@@ -46,9 +44,7 @@ class ServedMeasure:
 
         A record of which the server refuses an item stops it, or is left out and counted.
         """
-        number = f"-{self._gallery_count}" if self._gallery_count else ""
-        index_id = f"{self._index_id}-{len(gallery.chosen)}{number}"
-        self._gallery_count += 1
+        index_id = _index_id(gallery)
         with Client(self._address) as client:
             total = len(gallery.chosen) + len(gallery.pairs)
             refused = ingest_items(client, index_id, gallery.items(), total)
@@ -92,6 +88,19 @@ class ServedMeasure:
                     concurrency=self._concurrency,
                     on_answer=count_answer,
                 )
+
+
+def _index_id(gallery: Gallery) -> str:
+    """Returns a name that these ids and captions have alone, and have again.
+
+    So an index holds one gallery and nothing of another. Pictures are not read for it: those that
+    changed under their ids are replaced by the ingest.
+    """
+    digest = sha256()
+    for record, captions in gallery.chosen:
+        for part in (record.record_id, *(f"{each.caption_id}\0{each.text}" for each in captions)):
+            digest.update(part.encode(errors="surrogatepass") + b"\0")
+    return f"evaluation-{len(gallery.chosen)}-{digest.hexdigest()[:12]}"
 
 
 def _without(gallery: Gallery, refused: set[str]) -> set[str]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus
+from tandem.corpus.scenes import scene_records
 
 NAMES = (
     "scenes",
@@ -105,6 +106,14 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
 
     with pytest.raises(ValueError, match=r"no picture of split 'dev'; its splits are: .*train"):
         open_corpus(name, "dev", seed=1, count=None)
+
+
+def test_scenes_are_made_in_the_number_asked_for() -> None:
+    """By the seed, and 2,000 unless told."""
+    ids = [each.record_id for each in open_corpus("scenes", "test", seed=3, count=8)]
+
+    assert ids == [each.record_id for each in scene_records("test", 3, 8)]
+    assert sum(1 for _ in open_corpus("scenes", "test", seed=3, count=None)) == 2_000
 
 
 @pytest.mark.parametrize("name", ["scenes", "emoji"])

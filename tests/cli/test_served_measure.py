@@ -1,0 +1,77 @@
+"""Measuring through services: whose index a gallery is in, and what a refused item does to it."""
+
+import asyncio
+
+import pytest
+import typer
+
+from tandem.cli.served_measure import ServedMeasure
+from tandem.corpus.records import Record
+from tandem.corpus.scenes import scene_records
+from tandem.evaluation.gallery import Gallery, make_gallery
+from tandem.evaluation.report import Report
+from tandem.model_io.readable_records import OnError
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import all_stored, search_server
+
+REFUSED = "scenes-test-000000-2"
+
+
+def gallery(seed: int = 1, language: str = "en") -> Gallery:
+    """Returns two families in one language."""
+    return make_gallery(scene_records("test", seed, 8), [language])
+
+
+async def one_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+    """Stores all but one picture."""
+    response = await all_stored(request)
+    for result in response.results:
+        if result.item_id == REFUSED:
+            result.error.reason = error_reason_pb2.ERROR_REASON_IMAGE_UNREADABLE
+            result.error.message = "the image cannot be read"
+    return response
+
+
+async def measured(
+    *galleries: Gallery, on_error: OnError = OnError.STOP, refusing: bool = False
+) -> tuple[list[Report], list[str]]:
+    """Returns each gallery's report and the index it went into."""
+    async with search_server(ingest=one_refused if refusing else all_stored) as (address, told):
+        measure = ServedMeasure(address, None, 2, on_error)
+        reports = [
+            await asyncio.to_thread(measure.measure, each, [20], {"title": "t"})
+            for each in galleries
+        ]
+    ingests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+    return reports, list(dict.fromkeys(each.index_id for each in ingests))
+
+
+async def test_each_gallery_has_an_index_of_its_own() -> None:
+    """By what is in it: another corpus, seed or language never adds to it, and the same returns."""
+    _, indexes = await measured(gallery(), gallery(seed=2), gallery(language="de"), gallery())
+
+    assert len(indexes) == 3
+    assert all(index_id.startswith("evaluation-8-") for index_id in indexes)
+
+
+async def test_a_refused_item_stops_it() -> None:
+    """A recall over the others would be of another set."""
+    with pytest.raises(typer.Exit):
+        await measured(gallery(), refusing=True)
+
+
+async def test_a_refused_items_record_is_left_out_where_that_was_asked_for() -> None:
+    """It neither asks nor answers, and the report says so."""
+    [report], _ = await measured(gallery(), on_error=OnError.SKIP, refusing=True)
+
+    assert report.about["refused by the server"] == "1 records"
+    assert [len(each.ranks) for each in report.rankings] == [7, 7, 7, 7]
+
+
+def test_a_picture_that_is_not_there_is_no_servers_to_judge() -> None:
+    """The check before anything is sent passes what can be read."""
+    check = ServedMeasure("127.0.0.1:1", None, 1, OnError.STOP).check
+    record: Record = next(iter(scene_records("test", 1, 4)))
+
+    check(record)
