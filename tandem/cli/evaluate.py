@@ -75,6 +75,9 @@ def evaluate(
         OnError,
         typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
     ] = OnError.STOP,
+    regions: Annotated[
+        Path | None, typer.Option(help="with --checkpoint: a file of regions to read for pixels")
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
@@ -84,9 +87,10 @@ def evaluate(
     Each picture comes with one caption; families take turns through the languages. Without
     --checkpoint the gallery is ingested into an index of its own and asked through the services.
     """
-    if checkpoint is None and (retriever or precision or fusion):
+    if checkpoint is None and (retriever or precision or fusion or regions):
         raise typer.BadParameter(
-            "--retriever, --precision and --fusion need --checkpoint; a server has its own"
+            "--retriever, --precision, --fusion and --regions need --checkpoint; "
+            "a server has its own"
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
@@ -98,7 +102,8 @@ def evaluate(
         # Imported here: torch takes seconds, and nothing of the served path needs it.
         from tandem.cli.offline_measure import OfflineMeasure
 
-        measure = OfflineMeasure(checkpoint, retriever, precision or Precision.FP32, fusion)
+        chosen = precision or Precision.FP32
+        measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
     else:
         measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()

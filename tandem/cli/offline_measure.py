@@ -14,6 +14,7 @@ from tandem.model_io.readable_records import ModelCheck, RecordCheck
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.lowered import lowered
+from tandem.modeling.region_tokens import RegionFile
 
 
 class OfflineMeasure:
@@ -25,8 +26,13 @@ class OfflineMeasure:
         retriever_folder: Path | None,
         precision: Precision,
         fusion_pool_size: int | None,
+        regions: Path | None = None,
     ) -> None:
-        """Loads them; raises ValueError for a folder that is no checkpoint."""
+        """Loads them, to read `regions` instead of pixels where that file is given.
+
+        Raises ValueError for a folder that is no checkpoint and RegionsInvalid for another file.
+        """
+        self._images = RegionFile(regions) if regions else None
         self._precision = precision
         self._fusion_pool_size = fusion_pool_size
         self._checkpoint = _load(folder, precision)
@@ -57,6 +63,7 @@ class OfflineMeasure:
                 pool_sizes,
                 {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
                 retriever=self._retriever,
+                images=self._images,
                 fusion_pool_size=self._fusion_pool_size,
                 on_query=show,
             )

@@ -1,5 +1,7 @@
 """`tandem train`: a recipe into a checkpoint, or a checkpoint and a corpus into another."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +18,7 @@ from tandem.model_io.readable_records import (
 )
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training.recipes import RECIPES, finetune, recipe_named
 
@@ -32,6 +35,13 @@ def train(
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:n; cuda where there is one, else cpu")
+    ] = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to begin from"),
+    ] = None,
+    image_source: Annotated[
+        ImageSource | None, typer.Option(help="of image tokens; unset is the recipe's")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
     corpus: Annotated[
@@ -67,20 +77,26 @@ def train(
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
     if recipe != FINETUNE:
-        ignored = {
-            "corpus": corpus,
-            "init": init,
-            "rounds": rounds,
-            "count": count,
-            "on-error": on_error,
-        }
-        given = [f"--{name}" for name, value in ignored.items() if value is not None]
-        if given := [*given, *["--drop-long-captions"] * drop_long_captions]:
+        given = _given(
+            {
+                "corpus": corpus,
+                "init": init,
+                "rounds": rounds,
+                "count": count,
+                "on-error": on_error,
+                "drop-long-captions": drop_long_captions or None,
+            }
+        )
+        if given:
             raise ValueError(
-                f"{', '.join(given)} would be ignored: recipe {recipe} says it all; "
+                f"{given} would be ignored: recipe {recipe} says it all; "
                 f"leave it out, or train {FINETUNE}"
             )
         chosen = recipe_named(recipe, seed)
+        if pretrained is not None:
+            chosen = replace(chosen, pretrained=pretrained)
+        if image_source is not None:
+            chosen = replace(chosen, image_source=image_source)
         with torchrun_processes(place) as processes, TrainingBar(out) as bar:
             recall = run_training(
                 chosen, target, bar.show, resume=resume, device=place, processes=processes
@@ -89,6 +105,11 @@ def train(
             out.print(f"{target}: dev {recall}")
             out.print(f"losses and recalls over time: {plot_run(target)}")
         return
+    if given := _given({"pretrained": pretrained, "image-source": image_source}):
+        raise ValueError(
+            f"{given} would be ignored: {FINETUNE} has its encoder and image source from --init; "
+            "leave it out, or train a recipe"
+        )
     if corpus is None:
         raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
     beginning = init or default_checkpoint()
@@ -119,6 +140,10 @@ def train(
             out.print(f"{captions.dropped_count:,} of {whole_count:,} captions were too long")
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         out.print(f"losses and recalls over time: {plot_run(target)}")
+
+
+def _given(options: Mapping[str, object]) -> str:
+    return ", ".join(f"--{name}" for name, value in options.items() if value is not None)
 
 
 def _model_check(checkpoint: Path) -> ModelCheck:

@@ -22,9 +22,10 @@ from tandem.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
 from tandem.model_io.buckets import pad_texts
-from tandem.model_io.image import decode_image
+from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint
+from tandem.modeling.image_tokens import ImageTokens, PixelTokens
 
 Floats = NDArray[np.floating[Any]]
 Fusion = Callable[[Floats, Floats, float], Floats]
@@ -78,25 +79,43 @@ class ScoredPools:
 class OfflineGallery:
     """A gallery as one checkpoint encodes it."""
 
-    def __init__(self, checkpoint: Checkpoint, gallery: Gallery) -> None:
-        """Encodes it; raises the TandemError of a picture or caption that cannot be read."""
+    def __init__(
+        self, checkpoint: Checkpoint, gallery: Gallery, images: ImageTokens | None = None
+    ) -> None:
+        """Encodes it, with image tokens out of the records' pixels unless `images` has them.
+
+        Raises the TandemError of a picture or caption that cannot be read, and ValueError for image
+        tokens that the checkpoint does not read.
+        """
         self._model = checkpoint.model
         self._gallery = gallery
-        vocabulary = checkpoint.tokenizer.get_vocab()
-        self._pad_id = vocabulary["[PAD]"]
+        special = special_tokens(checkpoint.tokenizer)
+        self._pad_id = special.pad_id
         preprocessor = TextPreprocessor(
             checkpoint.tokenizer, checkpoint.model.config.max_text_tokens
         )
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
+        config = checkpoint.model.config
+        source = images or PixelTokens(self._model.image_backbone, config.image_size)
         start_time = time.monotonic()
         with torch.inference_mode():
-            self._tokens_NRD = torch.cat(
-                [self._image_tokens(batch) for batch in _batches(self._pixels(gallery))]
+            tokens, masks = zip(
+                *(source.of(batch) for batch in _batches(gallery.records)), strict=True
             )
+            self._tokens_NRD, self._image_mask_NR = torch.cat(tokens), torch.cat(masks)
+            if self._tokens_NRD.shape[2] != config.token_width:
+                raise ValueError(
+                    f"image tokens are {self._tokens_NRD.shape[2]} wide and the checkpoint reads "
+                    f"{config.image_source}, {config.token_width} wide"
+                )
             self._images_ND = torch.cat(
                 [
-                    self._model.embed_images(torch.stack(batch), vocabulary["[CLS]"])
-                    for batch in _batches(self._tokens_NRD)
+                    self._model.embed_images(tokens_BRD, special.cls_id, mask_BR)
+                    for tokens_BRD, mask_BR in zip(
+                        torch.split(self._tokens_NRD, _BATCH_SIZE),
+                        torch.split(self._image_mask_NR, _BATCH_SIZE),
+                        strict=True,
+                    )
                 ]
             )
             self._texts_CD = torch.cat(
@@ -157,18 +176,10 @@ class OfflineGallery:
         for pairs in _batches(zip(captions, images, strict=True)):
             caption_numbers, image_numbers = zip(*pairs, strict=True)
             ids, mask = self._padded([self._ids[number] for number in caption_numbers])
-            tokens_PRD = self._tokens_NRD[list(image_numbers)]
-            logits.append(self._model.match_logits(ids, mask, tokens_PRD))
+            rows = list(image_numbers)
+            tokens_PRD, mask_PR = self._tokens_NRD[rows], self._image_mask_NR[rows]
+            logits.append(self._model.match_logits(ids, mask, tokens_PRD, mask_PR))
         return torch.cat(logits).numpy()
-
-    def _pixels(self, gallery: Gallery) -> Iterable[NDArray[np.uint8]]:
-        size = self._model.config.image_size
-        for record in gallery.records:
-            yield decode_image(record.image.read(), size)
-
-    def _image_tokens(self, pixels: Sequence[NDArray[np.uint8]]) -> Tensor:
-        tokens: Tensor = self._model.image_backbone(torch.from_numpy(np.stack(pixels)))
-        return tokens
 
     def _padded(self, ids: Sequence[NDArray[np.int32]]) -> tuple[Tensor, Tensor]:
         padded, mask = pad_texts(ids, max(map(len, ids)), self._pad_id)

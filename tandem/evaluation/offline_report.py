@@ -11,6 +11,7 @@ from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import Order, first_answer_ranks
 from tandem.evaluation.report import BE, Ranking, Report
 from tandem.modeling.checkpoint import Checkpoint
+from tandem.modeling.image_tokens import ImageTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
 # The paper's (Geigle et al. 2022, Table 9).
@@ -28,15 +29,16 @@ def offline_report(
     *,
     retriever: Checkpoint | None = None,
     fusion_pool_size: int | None = None,
+    images: ImageTokens | None = None,
     on_query: OnQuery = lambda *_: None,
 ) -> Report:
     """Returns the report of a checkpoint, or of two, of which `retriever` makes the pools.
 
     Every pool size is a ranking, in ascending order; and so is every fusion over pools of
-    `fusion_pool_size`, by every weight.
+    `fusion_pool_size`, by every weight. `images` has image tokens in place of the pictures' own.
     """
-    matcher = OfflineGallery(checkpoint, gallery)
-    finder = OfflineGallery(retriever, gallery) if retriever else matcher
+    matcher = OfflineGallery(checkpoint, gallery, images)
+    finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
     rankings: list[Ranking] = []
     seconds: dict[str, Mapping[str, float]] = {}
     for name, target in DIRECTIONS.items():

@@ -1,36 +1,102 @@
 """The shape of a model, as written beside its checkpoint."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, Literal, get_args
 
 TOKEN_SIZE = 16
-"""Pixels on a side of what one image token sees."""
+"""Pixels on a side of what one image token of a grid or of patches sees."""
+
+REGION_WIDTH = 2048 + 6
+"""Of a region's token: what a detector says of a box, and where the box is."""
+
+Encoder = Literal["pre_norm", "post_norm"]
+"""Our own layers, or BERT's, which can begin from a published checkpoint."""
+
+ImageSource = Literal["grid", "patches", "efficientnet_lite0", "regions"]
+"""What image tokens are: our small CNN's, bare pixels, a frozen network's, or a detector's."""
+
+_PATCH_WIDTH = TOKEN_SIZE * TOKEN_SIZE * 3
+_EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH = 32, 1280
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointConfig:
-    """A single-stream encoder over text tokens and a grid of image tokens."""
+    """A single-stream encoder over text tokens and image tokens."""
 
     vocabulary_size: int
     width: int = 192
     layer_count: int = 4
     head_count: int = 4
     image_size: int = 112
-    """Pixels on a side; the grid has a token for each TOKEN_SIZE x TOKEN_SIZE of them."""
+    """Pixels on a side."""
     max_text_tokens: int = 64
     dropout: float = 0.0
+    encoder: Encoder = "pre_norm"
+    feed_forward_width: int | None = None
+    """Inside a layer; None is four times `width`."""
+    norm_epsilon: float = 1e-5
+    """Of the encoder's layer norms: BERT's is 1e-12."""
+    image_source: ImageSource = "grid"
+    grid_width: int | None = None
+    """D of the grid's tokens; None is `width`. The other sources have their own."""
+    region_count: int = 50
+    """Regions an image has at most."""
 
     def __post_init__(self) -> None:
         if self.width % self.head_count:
             raise ValueError(f"width {self.width} does not divide by {self.head_count} heads")
         if self.image_size % TOKEN_SIZE:
             raise ValueError(f"image_size {self.image_size} does not divide by {TOKEN_SIZE}")
+        if self.encoder not in get_args(Encoder):
+            raise ValueError(
+                f"no encoder {self.encoder!r}; there are {', '.join(get_args(Encoder))}"
+            )
+        if self.image_source not in get_args(ImageSource):
+            known = ", ".join(get_args(ImageSource))
+            raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
+
+    @property
+    def grid_side(self) -> int:
+        """Image tokens on a side of the image; 0 where they lie in no grid."""
+        if self.image_source == "regions":
+            return 0
+        is_coarse = self.image_source == "efficientnet_lite0"
+        # Rounded up, as its convolutions do.
+        return -(-self.image_size // (_EFFICIENTNET_STRIDE if is_coarse else TOKEN_SIZE))
 
     @property
     def image_token_count(self) -> int:
-        """R: tokens an image has."""
-        return (self.image_size // TOKEN_SIZE) ** 2
+        """R: tokens an image has, of regions at most."""
+        return self.grid_side**2 if self.grid_side else self.region_count
+
+    @property
+    def token_width(self) -> int:
+        """D of image tokens, as they are stored and served."""
+        widths = {
+            "grid": self.grid_width or self.width,
+            "patches": _PATCH_WIDTH,
+            "efficientnet_lite0": _EFFICIENTNET_WIDTH,
+            "regions": REGION_WIDTH,
+        }
+        return widths[self.image_source]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields, for a manifest."""
-        return asdict(self)
+        """Returns the fields, for a manifest and for the fingerprint.
+
+        Fields that came after the first shipped checkpoint are left out at their defaults, so that
+        a fingerprint made before them is made again.
+        """
+        later = {each.name: each.default for each in fields(self) if each.name in _LATER_FIELDS}
+        return {
+            name: value for name, value in asdict(self).items() if value != later.get(name, MISSING)
+        }
+
+
+_LATER_FIELDS = {
+    "encoder",
+    "feed_forward_width",
+    "norm_epsilon",
+    "image_source",
+    "grid_width",
+    "region_count",
+}

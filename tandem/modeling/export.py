@@ -23,6 +23,7 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export_manifest import export_manifest
 from tandem.modeling.exported import ExportedModel, write_exported
+from tandem.modeling.image_tokens import NoPixels
 from tandem.modeling.lowered import lowered
 
 
@@ -30,10 +31,16 @@ def export_model(checkpoint_folder: Path, repository: Path, precision: Precision
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
 
     Raises ExportMismatch, having written nothing, unless exported and eager model agree within 1e-5
-    (fp32) or 1e-3, and ValueError for a folder that is no checkpoint. The manifest is written last:
-    a repository whose export broke off has none, and no service starts on it.
+    (fp32) or 1e-3, and ValueError for a folder that is no checkpoint or one that reads no pixels.
+    The manifest is written last: a repository whose export broke off has none, and no service
+    starts on it.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
+    if isinstance(checkpoint.model.image_backbone, NoPixels):
+        raise ValueError(
+            f"{checkpoint_folder} reads a detector's regions, which Triton has no pixels to make "
+            "of; measure it with tandem evaluate --checkpoint --regions"
+        )
     model = lowered(checkpoint.model, precision)
     # Beside the repository, not in it: Triton takes every folder inside for a model.
     staging = repository.with_name(f".{repository.name}.staging")

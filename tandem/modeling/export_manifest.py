@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from tandem.model_io.manifest import FORMAT_VERSION, Manifest
 from tandem.model_io.precision import Precision
+from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
 # Half of the demo's texts have 11 tokens or fewer, all 26 or fewer. The model's own limit is the
@@ -18,22 +19,22 @@ def export_manifest(
 ) -> Manifest:
     """Returns the manifest of a checkpoint's export whose model files have these digests."""
     config = files.config
-    token_ids = files.tokenizer.get_vocab()
+    special = special_tokens(files.tokenizer)
     return Manifest(
         format_version=FORMAT_VERSION,
         family="joint",
         fingerprint=_fingerprint(files, precision),
         precision=precision,
         embedding_dim=config.width,
-        token_width=config.width,
+        token_width=config.token_width,
         image_token_count=config.image_token_count,
         image_size=config.image_size,
         max_text_tokens=config.max_text_tokens,
         text_length_buckets=text_length_buckets(config.max_text_tokens),
         vocabulary_size=config.vocabulary_size,
-        cls_id=token_ids["[CLS]"],
-        sep_id=token_ids["[SEP]"],
-        pad_id=token_ids["[PAD]"],
+        cls_id=special.cls_id,
+        sep_id=special.sep_id,
+        pad_id=special.pad_id,
         models=dict(model_sha256),
         tokenizer_sha256=_tokenizer_sha256(files),
         checkpoint={"weights_sha256": files.weights_sha256},

@@ -3,41 +3,18 @@
 A single-stream transformer reads a text, an image, or both. One side alone gives the bi-encoder's
 embedding, both sides give the cross-encoder's match logit; only the masks differ.
 
-Shapes: B batch, H W pixels, T text tokens, R image tokens, L = T + R, D width.
+Shapes: B batch, T text tokens, R image tokens, L = T + R, D width, which image tokens may have
+another of until they are projected.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.config import TOKEN_SIZE, JointConfig
-
-
-class ImageBackbone(nn.Module):
-    """Turns pixels into a grid of image tokens, one for each 16 x 16 pixels."""
-
-    def __init__(self, config: JointConfig) -> None:
-        super().__init__()
-        self.stem = _ConvNorm(3, 64, kernel_size=4, stride=4)
-        self.stages = nn.Sequential(
-            _Residual(64),
-            _ConvNorm(64, 128, kernel_size=3, stride=2),
-            _Residual(128),
-            _ConvNorm(128, 256, kernel_size=3, stride=2),
-            _Residual(256),
-        )
-        self.project = nn.Linear(256, config.width)
-        self.norm = nn.LayerNorm(config.width)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, H, W, 3] -> float16 [B, R, D], the precision in which the index stores them."""
-        return self.tokens(pixels).half()
-
-    def tokens(self, pixels: Tensor) -> Tensor:
-        """As forward, but in the weights' own precision: what training differentiates."""
-        scaled = pixels.permute(0, 3, 1, 2).to(self.norm.weight.dtype) / 127.5 - 1.0
-        grid_BCHW = self.stages(self.stem(scaled))
-        return self.norm(self.project(grid_BCHW.flatten(2).transpose(1, 2)))
+from tandem.modeling.config import JointConfig
+from tandem.modeling.image_tokens import image_backbone_of
+from tandem.modeling.pooling import first_and_mean, mean_of_counted
+from tandem.modeling.pretrained_encoder import PretrainedEncoder
 
 
 class JointEncoder(nn.Module):
@@ -50,13 +27,14 @@ class JointEncoder(nn.Module):
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
         # As large as what they are added to: at the usual 0.02 a token's place drowned in its
         # content, and after 1,000 rounds left and right were still told apart by chance.
-        side = config.image_size // TOKEN_SIZE
+        side = config.grid_side
+        self.has_places = side > 0  # a region says itself where it is
         self.image_row = nn.Parameter(torch.randn(side, 1, width) * 0.5)
         self.image_column = nn.Parameter(torch.randn(1, side, width) * 0.5)
-        self.image_project = nn.Linear(width, width)
-        self.embedding_norm = nn.LayerNorm(width)
+        self.image_project = nn.Linear(config.token_width, width)
+        self.embedding_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layer_count))
-        self.final_norm = nn.LayerNorm(width)
+        self.final_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.pooler = nn.Linear(2 * width, width)
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(width, 2)  # no match, match
@@ -69,26 +47,23 @@ class JointEncoder(nn.Module):
 
         input_ids, text_mask: int64 [B, T]; image_tokens: float [B, R, D]; image_mask: int64
         [B, R], 1 where a token counts. Returns float32 [B, D] of unit length, the mean over all
-        positions that count (methods: mean pooling beats CLS), and float32 [B, 1], z1 - z0 of the
-        two-class head: the log odds of a match, which ranks as its probability does but does not
-        saturate.
+        positions that count, and float32 [B, 1], z1 - z0 of the two-class head: the log odds of a
+        match, which ranks as its probability does but does not saturate.
         """
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
         image = self.image_project(image_tokens.to(text.dtype))
-        places_RD = (self.image_row + self.image_column).flatten(0, 1)
-        image = image + places_RD[: image_tokens.shape[1]]
+        if self.has_places:
+            places_RD = (self.image_row + self.image_column).flatten(0, 1)
+            image = image + places_RD[: image_tokens.shape[1]]
         hidden_BLD = self.embedding_norm(torch.cat([text, image], dim=1))
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
         attends = mask_BL.bool()[:, None, None, :]
         for layer in self.layers:
             hidden_BLD = layer(hidden_BLD, attends)
         hidden_BLD = self.final_norm(hidden_BLD).float()
-        weights_BL1 = mask_BL[:, :, None].to(hidden_BLD.dtype)
-        mean_BD = (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp_min(1e-9)
-        # The first token alone, as in BERT, cannot count: attention averages over what it reads.
-        first_BD = hidden_BLD[:, 0] * weights_BL1[:, 0]  # nothing, where it does not count
-        first_and_mean = torch.cat([first_BD, mean_BD], dim=-1)
-        pooled = self.dropout(torch.tanh(self.pooler(first_and_mean)))
+        mean_BD = mean_of_counted(hidden_BLD, mask_BL)
+        read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
+        pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
@@ -99,58 +74,46 @@ class JointModel(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config = config
-        self.image_backbone = ImageBackbone(config)
-        self.joint_encoder = JointEncoder(config)
+        self.image_backbone = image_backbone_of(config)
+        self.joint_encoder: JointEncoder | PretrainedEncoder = (
+            PretrainedEncoder(config) if config.encoder == "post_norm" else JointEncoder(config)
+        )
 
     def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
         """Returns the bi-encoder's embeddings, float32 [B, D]."""
         nothing_B1D, absent_B1 = self._no_image(input_ids_BT)
         return self.joint_encoder(input_ids_BT, text_mask_BT, nothing_B1D, absent_B1)[0]
 
-    def embed_images(self, tokens_BRD: Tensor, cls_id: int) -> Tensor:
-        """Returns the bi-encoder's embeddings, float32 [B, D].
+    def embed_images(
+        self, tokens_BRD: Tensor, cls_id: int, image_mask_BR: Tensor | None = None
+    ) -> Tensor:
+        """Returns the bi-encoder's embeddings, float32 [B, D]; without a mask, all tokens count.
 
         The text side is [CLS] alone, as in the paper's code: no [SEP].
         """
         ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id, device=tokens_BRD.device)
-        present_BR = _all_present(tokens_BRD)
-        return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, present_BR)[0]
+        mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
+        return self.joint_encoder(ids_B1, torch.ones_like(ids_B1), tokens_BRD, mask_BR)[0]
 
     def match_logits(
-        self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor
+        self,
+        input_ids_BT: Tensor,
+        text_mask_BT: Tensor,
+        tokens_BRD: Tensor,
+        image_mask_BR: Tensor | None = None,
     ) -> Tensor:
-        """Returns the cross-encoder's logits, float32 [B]."""
-        present_BR = _all_present(tokens_BRD)
-        return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, present_BR)[1][:, 0]
+        """Returns the cross-encoder's logits, float32 [B]; without a mask, all tokens count."""
+        mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
+        return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, mask_BR)[1][:, 0]
 
     def _no_image(self, input_ids_BT: Tensor) -> tuple[Tensor, Tensor]:
         batch, device = len(input_ids_BT), input_ids_BT.device
-        nothing_B1D = torch.zeros(batch, 1, self.config.width, device=device)
+        nothing_B1D = torch.zeros(batch, 1, self.config.token_width, device=device)
         return nothing_B1D, torch.zeros(batch, 1, dtype=torch.int64, device=device)
 
 
-def _all_present(tokens_BRD: Tensor) -> Tensor:
+def _all_count(tokens_BRD: Tensor) -> Tensor:
     return torch.ones(tokens_BRD.shape[:2], dtype=torch.int64, device=tokens_BRD.device)
-
-
-class _ConvNorm(nn.Sequential):
-    def __init__(self, into: int, out: int, kernel_size: int, stride: int) -> None:
-        padding = kernel_size // 2 if kernel_size % 2 else 0
-        super().__init__(
-            nn.Conv2d(into, out, kernel_size, stride, padding, bias=False),
-            nn.BatchNorm2d(out),
-            nn.ReLU(),
-        )
-
-
-class _Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first = _ConvNorm(channels, channels, kernel_size=3, stride=1)
-        self.second = _ConvNorm(channels, channels, kernel_size=3, stride=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.second(self.first(x))
 
 
 class _Layer(nn.Module):
@@ -158,15 +121,16 @@ class _Layer(nn.Module):
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
+        width, inner_width = config.width, config.feed_forward_width or 4 * config.width
         self.head_count = config.head_count
-        self.attention_norm = nn.LayerNorm(config.width)
-        self.query_key_value = nn.Linear(config.width, 3 * config.width)
-        self.attention_out = nn.Linear(config.width, config.width)
-        self.feed_forward_norm = nn.LayerNorm(config.width)
+        self.attention_norm = nn.LayerNorm(width, config.norm_epsilon)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.feed_forward_norm = nn.LayerNorm(width, config.norm_epsilon)
         self.feed_forward = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width),
+            nn.Linear(width, inner_width),
             nn.GELU(),
-            nn.Linear(4 * config.width, config.width),
+            nn.Linear(inner_width, width),
         )
         self.dropout = nn.Dropout(config.dropout)
 

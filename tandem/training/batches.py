@@ -7,11 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tandem.model_io.buckets import pad_texts
+from tandem.model_io.special_tokens import special_tokens
+
 Batch = TypeVar("Batch")
+
+
+class CaptionTooLong(ValueError):
+    """A caption has more tokens than the model has places for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +59,25 @@ class TripletBatch:
     tokens: Tensor
 
 
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TextBatch:
-    """Returns the texts padded with id 0 to the longest of them."""
-    encoded = [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
+def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -> TextBatch:
+    """Returns the texts padded to the longest of them, with the tokenizer's own padding.
+
+    Raises CaptionTooLong, naming the first text of more than `max_text_tokens`.
+    """
+    encoded = [
+        np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(list(texts))
+    ]
     longest = max(map(len, encoded))
-    ids = torch.zeros(len(encoded), longest, dtype=torch.int64)
-    for row, row_ids in zip(ids, encoded, strict=True):
-        row[: len(row_ids)] = torch.tensor(row_ids)
-    return TextBatch(ids, (ids != 0).long())
+    if longest > max_text_tokens:
+        text, ids = next(
+            each for each in zip(texts, encoded, strict=True) if len(each[1]) > max_text_tokens
+        )
+        raise CaptionTooLong(
+            f"caption {text!r} has {len(ids)} tokens, the limit is {max_text_tokens}; "
+            "begin with a tokenizer that knows its words"
+        )
+    padded, mask = pad_texts(encoded, longest, special_tokens(tokenizer).pad_id)
+    return TextBatch(torch.from_numpy(padded), torch.from_numpy(mask))
 
 
 def with_tensors(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:

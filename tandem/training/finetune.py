@@ -15,10 +15,11 @@ import torch
 
 from tandem.corpus.records import Record
 from tandem.model_io.readable_records import ModelCheck
+from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.image_tokens import NoPixels
 from tandem.training.batches import tokenize
-from tandem.training.caption_tokenizer import CLS
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.image_tokens import image_tokens
 from tandem.training.pair_pool import PairPool
@@ -57,9 +58,15 @@ def finetune(
     The recipe's shape is the checkpoint's, whatever it says. Dev is one record of each of the first
     `recipe.dev_family_count` families, so that a text has one right image. What `folder` gets, and
     what `resume` does, is as with train(). Raises RecordUnreadable, naming the record, ValueError
-    for no records or fewer families than a batch takes, and what train() raises.
+    for no records, fewer families than a batch takes or a checkpoint that reads no pixels, and what
+    train() raises.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
+    if isinstance(checkpoint.model.image_backbone, NoPixels):
+        raise ValueError(
+            f"{checkpoint_folder} reads a detector's regions, which pictures do not give; "
+            "begin with a checkpoint of another image source"
+        )
     tokenizer, config = checkpoint.tokenizer, checkpoint.model.config
     tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
     records, dev_pairs = list(train_records), list(dev_records)
@@ -79,14 +86,15 @@ def finetune(
     check = ModelCheck(config.image_size, TextPreprocessor(tokenizer, config.max_text_tokens))
 
     tokens_NRD = image_tokens(model.image_backbone, records, check.pixels, run, "image tokens")
-    pool = PairPool(source, tokens_NRD, tokenizer)
+    pool = PairPool(source, tokens_NRD, tokenizer, config.max_text_tokens)
     dev_records_kept, dev_captions = _dev_pairs(dev_pairs, recipe)
     dev_tokens_NRD = image_tokens(
         model.image_backbone, dev_records_kept, check.pixels, run, "dev tokens"
     )
-    dev = DevSet(tokenize(tokenizer, dev_captions), dev_tokens_NRD)
+    dev = DevSet(tokenize(tokenizer, dev_captions, config.max_text_tokens), dev_tokens_NRD)
     with run.compute.autocast():
-        before = dev_recall(model, run.compute.put(dev), tokenizer.get_vocab()[CLS], run.recipe)
+        cls_id = special_tokens(tokenizer).cls_id
+        before = dev_recall(model, run.compute.put(dev), cls_id, run.recipe)
     run.progress("encoder", 0, recipe.round_count, f"dev {before}")
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{before} before, {best} after {run.seconds():,.0f} s")
@@ -101,6 +109,7 @@ def _of_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) ->
         layer_count=config.layer_count,
         head_count=config.head_count,
         vocabulary_size=config.vocabulary_size,
+        image_source=config.image_source,
         pool_family_count=family_count,
         init_weights_sha256=checkpoint.weights_sha256,
     )

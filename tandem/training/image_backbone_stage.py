@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
-from tandem.modeling.joint_model import ImageBackbone
+from tandem.modeling.image_backbone import ImageBackbone
 from tandem.training.losses import labelling_loss
 from tandem.training.optimisation import step, warm_up_then_linear
 from tandem.training.run import Run, restore
@@ -29,7 +29,7 @@ def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> 
 
 def _train(backbone: ImageBackbone, image_size: int, run: Run) -> None:
     recipe, step_count, compute = run.recipe, run.recipe.backbone_step_count, run.compute
-    head = nn.Linear(recipe.width, class_count()).to(compute.device)
+    head = nn.Linear(backbone.project.out_features, class_count()).to(compute.device)
     backbone.train()
     optimiser = AdamW(
         [*backbone.parameters(), *head.parameters()], lr=recipe.backbone_learning_rate

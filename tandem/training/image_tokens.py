@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from tandem.modeling.joint_model import ImageBackbone
 from tandem.training.run import Run
 
 Picture = TypeVar("Picture")
@@ -21,7 +20,7 @@ _CHUNK_SIZE = 64
 
 @torch.inference_mode()
 def image_tokens(
-    backbone: ImageBackbone,
+    backbone: nn.Module,
     pictures: Sequence[Picture],
     pixels_of: Callable[[Picture], NDArray[np.uint8]],
     run: Run,

@@ -48,10 +48,17 @@ class PairPool:
     Everything drawn follows from the generator that is handed in.
     """
 
-    def __init__(self, source: PairSource, tokens_NRD: Tensor, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        source: PairSource,
+        tokens_NRD: Tensor,
+        tokenizer: Tokenizer,
+        max_text_tokens: int,
+    ) -> None:
+        """Batches raise CaptionTooLong for a caption over `max_text_tokens`."""
         self._source = source
         self._tokens_NRD = tokens_NRD
-        self._tokenizer = tokenizer
+        self._tokenizer, self._max_text_tokens = tokenizer, max_text_tokens
         self._place = {
             number: (family, place)
             for family, members in enumerate(source.families)
@@ -165,4 +172,4 @@ class PairPool:
 
     def _texts(self, numbers: Sequence[int], rng: random.Random) -> TextBatch:
         texts = [self._source.caption(number, rng) for number in numbers]
-        return tokenize(self._tokenizer, texts)
+        return tokenize(self._tokenizer, texts, self._max_text_tokens)

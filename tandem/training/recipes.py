@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tandem.modeling.config import ImageSource
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -46,6 +48,14 @@ class Recipe:
     dev_family_count: int
     dev_every_round_count: int
     be_steps_per_round: int = 1
+    pretrained: str = ""
+    """The folder or hub name of a published encoder to begin from, which then says `width`,
+    `layer_count`, `head_count` and `vocabulary_size`; empty begins at random."""
+    pretrained_weights_sha256: str = ""
+    """Of its files, since a folder's name says little; filled in when the run starts."""
+    has_half_the_layers: bool = False
+    """Of the published encoder, every second layer from the first."""
+    image_source: ImageSource = "grid"
     accumulation_step_count: int = 1
     """Micro-batches, each as large as said above, whose mean gradient makes one step."""
     mined_from_round_count: int = 0
@@ -212,6 +222,29 @@ def small(seed: int = 1) -> Recipe:
     )
 
 
+def minilm(seed: int = 1) -> Recipe:
+    """From a published sentence encoder, whose words have their meanings before the first round.
+
+    Image tokens have none yet, so the order is that of a run from nothing (decision 7). The rate is
+    a fifth, to keep what is known; neither it nor the rounds are tuned.
+    """
+    return replace(
+        default(seed),
+        name="minilm",
+        pretrained="sentence-transformers/all-MiniLM-L6-v2",
+        width=384,
+        layer_count=6,
+        head_count=12,
+        vocabulary_size=30_522,
+        learning_rate=1e-4,
+    )
+
+
+def half_minilm(seed: int = 1) -> Recipe:
+    """The same with layers 0, 2 and 4 (Geigle et al. 2022, figure 4)."""
+    return replace(minilm(seed), name="half_minilm", has_half_the_layers=True, layer_count=3)
+
+
 def tiny(seed: int = 1) -> Recipe:
     """A model that learns next to nothing, in seconds: for tests of everything around it."""
     return replace(
@@ -262,7 +295,7 @@ def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
 
 RECIPES: Mapping[str, Callable[[int], Recipe]] = {
     recipe.__name__: recipe
-    for recipe in (ance, default, bi_encoder, cross_encoder, half, small, tiny)
+    for recipe in (ance, default, bi_encoder, cross_encoder, half, minilm, half_minilm, small, tiny)
 }
 
 

@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 from torch.optim import AdamW
 
+from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.joint_model import JointModel
-from tandem.training.caption_tokenizer import CLS
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.loss_curve import CurvePoint, LossCurve
 from tandem.training.mined_negatives import MinedNegatives
@@ -44,7 +44,7 @@ def train_rounds(
     )
     schedule = warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
-    cls_id = tokenizer.get_vocab()[CLS]
+    cls_id = special_tokens(tokenizer).cls_id
     objectives = Objectives(model, pool, rng, cls_id, run)
     groups_N = pool.groups() if recipe.mined_refresh_round_count else None
     best: DevRecall | None = None

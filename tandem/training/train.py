@@ -19,8 +19,8 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import Split, scene_families
-from tandem.modeling.config import JointConfig
-from tandem.modeling.joint_model import ImageBackbone, JointModel
+from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import tokenize
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.dev_recall import DevRecall, DevSet
@@ -32,6 +32,7 @@ from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run
 from tandem.training.scene_pairs import ScenePairs
+from tandem.training.starting_model import in_its_shape, starting_model
 
 _CPU = torch.device("cpu")
 _TOKENIZER_FAMILY_COUNT = 2_000
@@ -55,9 +56,12 @@ def train(
     state every `state_every_step_count` steps of a stage. With `resume` a run goes on from there,
     to the same weights as if it had never stopped. The same recipe on the same machine's CPU gives
     the same weights. Of several processes only the first writes and tells. Raises ValueError for a
-    recipe that trains nothing, RunStateInvalid for another recipe's state, LossCurveIncomplete
-    where the curve does not reach the state.
+    recipe that trains nothing or reads regions, which scenes have none of, RunStateInvalid for
+    another recipe's state, LossCurveIncomplete where the curve does not reach the state,
+    CaptionTooLong where the tokenizer splits a caption too finely, and what `starting_model`
+    raises.
     """
+    recipe = in_its_shape(recipe)
     run = Run(
         recipe,
         folder,
@@ -69,20 +73,14 @@ def train(
     )
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
-    tokenizer = _learn_vocabulary(train_families, recipe)
-    model = JointModel(
-        JointConfig(
-            vocabulary_size=tokenizer.get_vocab_size(),
-            width=recipe.width,
-            layer_count=recipe.layer_count,
-            head_count=recipe.head_count,
-        )
-    ).to(device)
-    train_image_backbone(model.image_backbone, model.config.image_size, run)
+    model, tokenizer = starting_model(recipe, lambda: _learn_vocabulary(train_families, recipe))
+    model.to(device)
+    if isinstance(model.image_backbone, ImageBackbone):
+        train_image_backbone(model.image_backbone, model.config.image_size, run)
     scenes = [scene for family in train_families for scene in family]
     tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")
-    pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer)
-    dev = _dev_set(model.image_backbone, tokenizer, run)
+    pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer, model.config.max_text_tokens)
+    dev = _dev_set(model, tokenizer, run)
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{best} in {run.seconds():,.0f} s")
     return best
@@ -99,7 +97,7 @@ def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> 
     return train_tokenizer(texts, recipe.vocabulary_size)
 
 
-def _dev_set(backbone: ImageBackbone, tokenizer: Tokenizer, run: Run) -> DevSet:
+def _dev_set(model: JointModel, tokenizer: Tokenizer, run: Run) -> DevSet:
     split: Split = "val"
     recipe = run.recipe
     families = list(
@@ -110,5 +108,5 @@ def _dev_set(backbone: ImageBackbone, tokenizer: Tokenizer, run: Run) -> DevSet:
         captions_of(scene, LANGUAGES[number % len(LANGUAGES)])[0]
         for number, scene in enumerate(scenes)
     ]
-    tokens_NRD = image_tokens(backbone, scenes, scene_pixels, run, "dev tokens")
-    return DevSet(tokenize(tokenizer, texts), tokens_NRD)
+    tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "dev tokens")
+    return DevSet(tokenize(tokenizer, texts, model.config.max_text_tokens), tokens_NRD)

@@ -30,6 +30,10 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
         (["tiny", "--on-error", "skip"], "--on-error would be ignored"),
         (["tiny", "--device", "tpu"], "no device 'tpu'"),
+        (
+            ["finetune", "--corpus", "emoji", "--pretrained", "x", "--image-source", "patches"],
+            "--pretrained, --image-source would be ignored",
+        ),
         (["finetune", "--corpus", "nowhere"], "no corpus 'nowhere'"),
         (["finetune", "--corpus", "emoji", "--init", "/nowhere"], "/nowhere is no checkpoint"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from torch import Tensor
 
 from tandem.content import Modality
 from tandem.corpus.nouns import LANGUAGES
@@ -13,11 +14,16 @@ from tandem.corpus.scenes import scene_records
 from tandem.evaluation.fusion import add, norm_add
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.metrics import recall_at
-from tandem.evaluation.offline import Fusion, OfflineGallery
+from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import first_answer_ranks
 from tandem.model_io.image import decode_image
-from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tandem.modeling.config import JointConfig
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tandem.modeling.region_tokens import RegionFile, write_regions
+from tests.modeling.published_folders import published_xlm_r
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 SCENE_COUNT = 12
 DIRECTIONS = [Modality.IMAGE, Modality.TEXT]
@@ -49,18 +55,90 @@ def test_scores_are_the_models_own(
     offline: OfflineGallery, checkpoint: Checkpoint, gallery: Gallery, target: Modality
 ) -> None:
     """Each similarity and logit as the model gives it for one pair alone, without padding."""
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    cls_id = tokenizer.get_vocab()["[CLS]"]
-
     pools = offline.score(target, SCENE_COUNT)
 
+    assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=2)
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_scores_of_a_published_encoder_are_its_own(
+    tmp_path: Path, gallery: Gallery, target: Modality
+) -> None:
+    """XLM-R's texts begin with 0 and are padded with 1; so does the text side of an image."""
+    published_xlm_r(tmp_path / "published")
+    published = PublishedCheckpoint.open(str(tmp_path / "published"))
+    model = JointModel(published.config)
+    published.start(model.joint_encoder)
+    save_checkpoint(tmp_path / "ours", model, published.tokenizer, {})
+    checkpoint = load_checkpoint(tmp_path / "ours")
+
+    pools = OfflineGallery(checkpoint, gallery).score(target, SCENE_COUNT)
+
+    assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=0)
+
+
+@pytest.mark.parametrize("target", DIRECTIONS)
+def test_regions_take_the_place_of_pixels(
+    tmp_path: Path, gallery: Gallery, target: Modality
+) -> None:
+    """Of 1 to 5 regions an image: each pair as the model scores it without the padded rows."""
+    rng = np.random.default_rng(0)
+    regions = {
+        record.record_id: rng.random((1 + number % 5, 2054)).astype(np.float16)
+        for number, (record, _) in enumerate(gallery.pairs)
+    }
+    write_regions(tmp_path / "regions.safetensors", regions, region_count=5)
+    tokenizer = tiny_tokenizer(tuple(caption.text for _, caption in gallery.pairs))
+    model = JointModel(
+        JointConfig(
+            vocabulary_size=tokenizer.get_vocab_size(),
+            width=16,
+            layer_count=1,
+            head_count=2,
+            image_source="regions",
+        )
+    )
+    save_checkpoint(tmp_path / "ours", model, tokenizer, {})
+    checkpoint = load_checkpoint(tmp_path / "ours")
+
+    offline = OfflineGallery(checkpoint, gallery, RegionFile(tmp_path / "regions.safetensors"))
+    pools = offline.score(target, SCENE_COUNT)
+
+    images = [torch.from_numpy(own)[None] for own in regions.values()]
+    assert_pairs_are_the_models_own(pools, checkpoint, gallery, target, cls_id=2, images=images)
+
+
+def test_image_tokens_that_the_model_does_not_read_are_refused(
+    tmp_path: Path, checkpoint: Checkpoint, gallery: Gallery
+) -> None:
+    """Regions for a model of pixels."""
+    regions = {record.record_id: np.ones((1, 2054), np.float16) for record, _ in gallery.pairs}
+    write_regions(tmp_path / "regions.safetensors", regions, region_count=1)
+
+    with pytest.raises(ValueError, match="2054 wide and the checkpoint reads grid, 16 wide"):
+        OfflineGallery(checkpoint, gallery, RegionFile(tmp_path / "regions.safetensors"))
+
+
+def assert_pairs_are_the_models_own(
+    pools: ScoredPools,
+    checkpoint: Checkpoint,
+    gallery: Gallery,
+    target: Modality,
+    cls_id: int,
+    images: list[Tensor] | None = None,
+) -> None:
+    """Asserts that a few pairs, each alone and without padding, are scored alike."""
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
     with torch.inference_mode():
         for query, item in [(0, 0), (0, 5), (7, 2), (11, 11)]:
             text, image = (query, item) if target is Modality.IMAGE else (item, query)
             ids = torch.tensor([tokenizer.encode(gallery.pairs[text][1].text).ids])
             mask = torch.ones_like(ids)
-            pixels = decode_image(gallery.pairs[image][0].image.read(), 112)
-            tokens = model.image_backbone(torch.from_numpy(pixels.copy())[None])
+            if images is None:
+                pixels = decode_image(gallery.pairs[image][0].image.read(), 112)
+                tokens = model.image_backbone(torch.from_numpy(pixels.copy())[None])
+            else:
+                tokens = images[image]
             cosine = model.embed_texts(ids, mask) @ model.embed_images(tokens, cls_id).T
             logit = model.match_logits(ids, mask, tokens)
             place = pools.retrieved[query].tolist().index(item)

@@ -1,8 +1,12 @@
 """A model's shape: what fits together is taken, what does not is refused."""
 
+import json
+
 import pytest
 
-from tandem.modeling.config import JointConfig
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import ImageSource, JointConfig
+from tandem.modeling.default_checkpoint import default_checkpoint
 
 
 @pytest.mark.parametrize(("image_size", "count"), [(112, 49), (64, 16), (16, 1)])
@@ -23,8 +27,54 @@ def test_an_image_that_tokens_cannot_tile_is_refused() -> None:
         JointConfig(vocabulary_size=10, image_size=100)
 
 
-def test_a_shape_survives_its_dictionary() -> None:
-    """What a checkpoint writes is what it reads."""
-    config = JointConfig(vocabulary_size=10, width=32, dropout=0.5)
+def test_an_encoder_that_there_is_not_is_refused() -> None:
+    """With the ones there are."""
+    with pytest.raises(ValueError, match="no encoder 'gpt'; there are pre_norm, post_norm"):
+        JointConfig(vocabulary_size=10, encoder="gpt")
 
+
+def test_an_image_source_that_there_is_not_is_refused() -> None:
+    """With the ones there are."""
+    with pytest.raises(ValueError, match="no image_source 'sound'; there are grid, patches, eff"):
+        JointConfig(vocabulary_size=10, image_source="sound")
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "width"),
+    [
+        ("grid", 49, 24),
+        ("patches", 49, 768),
+        ("efficientnet_lite0", 16, 1280),
+        ("regions", 36, 2054),
+    ],
+)
+def test_a_source_says_how_many_tokens_and_how_wide(
+    source: ImageSource, count: int, width: int
+) -> None:
+    """Of 112 pixels: 7 x 7, or 4 x 4; of regions as many as are asked for."""
+    config = JointConfig(vocabulary_size=10, image_source=source, grid_width=24, region_count=36)
+
+    assert (config.image_token_count, config.token_width) == (count, width)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        JointConfig(vocabulary_size=10, image_source="regions", region_count=36),
+        JointConfig(vocabulary_size=10, width=32, dropout=0.5),
+        JointConfig(
+            vocabulary_size=10, encoder="post_norm", feed_forward_width=64, norm_epsilon=1e-12
+        ),
+    ],
+)
+def test_a_shape_survives_its_dictionary(config: JointConfig) -> None:
+    """What a checkpoint writes is what it reads."""
     assert JointConfig(**config.to_dict()) == config
+
+
+def test_the_shipped_models_fingerprint_stays() -> None:
+    """Fields that it was made without are not in it: indexes of its embeddings stay searchable."""
+    files = CheckpointFiles.read(default_checkpoint())
+
+    assert files.config.encoder == "pre_norm"
+    assert files.config.to_dict() == json.loads((default_checkpoint() / "config.json").read_text())

@@ -1,14 +1,17 @@
-"""The joint model: what pads, masks and places may and may not change.
+"""The joint model, with either encoder: what pads, masks and places may and may not change.
 
 Shapes: B rows, T text tokens, R image tokens, D width.
 """
+
+from typing import get_args
 
 import pytest
 import torch
 from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
-from tandem.modeling.joint_model import JointModel
+from tandem.modeling.config import Encoder
+from tandem.modeling.joint_model import JointEncoder, JointModel
 from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
 from tests.modeling.tiny_checkpoint import tiny_model
 
@@ -19,9 +22,9 @@ CLS_ID = 2
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-@pytest.fixture(name="model")
-def _model() -> JointModel:
-    return tiny_model()
+@pytest.fixture(name="model", params=get_args(Encoder))
+def _model(request: pytest.FixtureRequest) -> JointModel:
+    return tiny_model(encoder=request.param)
 
 
 def texts(batch: int, length: int, seed: int = 0) -> Tensor:
@@ -144,7 +147,9 @@ def test_order_matters_in_both_modalities(model: JointModel) -> None:
 @torch.inference_mode()
 def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel) -> None:
     """Of the last layer's output: neither the first position alone nor the padding."""
-    hidden = _record(model.joint_encoder.final_norm)
+    encoder = model.joint_encoder
+    is_pre_norm = isinstance(encoder, JointEncoder)
+    hidden = _record(encoder.final_norm if is_pre_norm else encoder.layers[-1])
     ids = texts(1, 6)
     mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
 

@@ -1,18 +1,21 @@
 """Fewer bits: what they change and what they must not."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor
 
 from tandem.model_io.precision import Precision
+from tandem.modeling.config import Encoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.lowered import lowered
 from tests.modeling.tiny_checkpoint import tiny_model
 
 
-@pytest.fixture(name="model")
-def _model() -> JointModel:
-    return tiny_model().eval()
+@pytest.fixture(name="model", params=get_args(Encoder))
+def _model(request: pytest.FixtureRequest) -> JointModel:
+    return tiny_model(encoder=request.param)
 
 
 def pairs(count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,9 +1,14 @@
 """Where a run computes. There is no GPU here: torch's "meta" device, which computes shapes alone,
 stands for one, and refuses tensors of the CPU as a GPU does."""
 
+from dataclasses import replace
+from typing import get_args
+
 import pytest
 import torch
 
+from tandem.modeling.config import Encoder, ImageSource
+from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import PairBatch, TextBatch
 from tandem.training.compute import Compute, device_named
 from tandem.training.losses import (
@@ -52,11 +57,19 @@ def test_a_batch_moves_whole() -> None:
     assert batch.tokens.device.type == "cpu"
 
 
-def test_the_model_and_the_losses_make_no_tensor_on_another_device() -> None:
+@pytest.mark.parametrize("encoder", get_args(Encoder))
+@pytest.mark.parametrize("source", get_args(ImageSource))
+def test_the_model_and_the_losses_make_no_tensor_on_another_device(
+    encoder: Encoder, source: ImageSource
+) -> None:
     """All run on the meta device; one tensor left on the CPU stops them, as in the last line."""
-    model = tiny_model().to("meta")
+    config = replace(tiny_model(encoder=encoder).config, image_source=source)
+    model = JointModel(config).to("meta").eval()
     ids = META.put(torch.ones(4, 6, dtype=torch.int64))
-    tokens = META.put(torch.zeros(4, 49, 16))
+    if source == "regions":
+        tokens = META.put(torch.zeros(4, config.image_token_count, config.token_width))
+    else:
+        tokens = model.image_backbone(META.put(torch.zeros(4, 112, 112, 3, dtype=torch.uint8)))
 
     texts, images = model.embed_texts(ids, ids), model.embed_images(tokens, 2)
     logits = model.match_logits(ids, ids, tokens)
@@ -71,7 +84,7 @@ def test_the_model_and_the_losses_make_no_tensor_on_another_device() -> None:
 
     assert {value.device.type for value in values} == {"meta"}
     with pytest.raises(RuntimeError, match="device"):
-        model.match_logits(ids, ids, torch.zeros(4, 49, 16))
+        model.match_logits(ids, ids, torch.zeros(tokens.shape))
 
 
 @pytest.mark.parametrize(

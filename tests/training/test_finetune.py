@@ -1,7 +1,7 @@
 """Training further: on records of any corpus, from a checkpoint, with its frozen backbone."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,12 +13,15 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import ImageSource, JointConfig
+from tandem.modeling.joint_model import JointModel
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.finetune import Finetuned, finetune
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
 from tandem.training.recipes import finetune as finetune_recipe
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.modeling.published_folders import xlm_r_tokenizer
+from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
 
 RECIPE = replace(
     finetune_recipe("emoji", round_count=12),
@@ -87,6 +90,57 @@ def test_the_encoder_learns_and_the_rest_stays(tmp_path: Path, init: Path, tune:
         if not torch.equal(weight, before.model.joint_encoder.state_dict()[name])
     ]
     assert len(moved) >= 0.9 * len(after.model.joint_encoder.state_dict())
+
+
+@pytest.mark.parametrize("source", ["grid", "patches", "efficientnet_lite0"])
+def test_a_checkpoint_of_any_encoder_and_image_source_goes_on(
+    tmp_path: Path, source: ImageSource
+) -> None:
+    """BERT's layers, XLM-R's special tokens, whose first has the id 0, and its own image tokens.
+
+    Its backbone stays to the bit, norms' statistics included, though the model was not trained.
+    """
+    config = JointConfig(
+        vocabulary_size=xlm_r_tokenizer().get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        encoder="post_norm",
+        image_source=source,
+    )
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / "init", JointModel(config), xlm_r_tokenizer(), {})
+    recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
+
+    finetune(
+        recipe,
+        tmp_path / "init",
+        records("train", 60),
+        records("val", 30),
+        tmp_path / "out",
+        lambda *_: None,
+    )
+
+    before, after = load_checkpoint(tmp_path / "init"), load_checkpoint(tmp_path / "out")
+    assert after.model.config == config
+    assert after.training["recipe"]["image_source"] == source
+    for name, weight in after.model.image_backbone.state_dict().items():
+        assert torch.equal(weight, before.model.image_backbone.state_dict()[name]), name
+    weights = [each.model.joint_encoder.image_project.weight for each in (before, after)]
+    assert not torch.equal(*weights)
+
+
+def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
+    """Pictures give none; before any of them is read."""
+    config = replace(tiny_model().config, image_source="regions")
+    save_checkpoint(tmp_path / "init", JointModel(config), tiny_tokenizer(), {})
+
+    def unread() -> Iterator[Record]:
+        raise AssertionError
+        yield
+
+    with pytest.raises(ValueError, match="init reads a detector's regions"):
+        finetune(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out", lambda *_: None)
 
 
 def test_what_shaped_it_is_written_beside_it(tmp_path: Path, init: Path, tune: Tune) -> None:

@@ -21,12 +21,13 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import FAMILY_SIZE, scene_families
-from tandem.training.batches import PairBatch, TextBatch, tokenize
+from tandem.training.batches import CaptionTooLong, PairBatch, TextBatch, tokenize
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.pair_pool import PairPool
 from tandem.training.scene_labels import token_classes
 from tandem.training.scene_pairs import ScenePairs, labelled_pixels
+from tests.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60
 
@@ -41,7 +42,7 @@ class Pool:
         self.scenes = [scene for family in families for scene in family]
         self.tokenizer = train_tokenizer(map(_say, self.scenes), 1500)
         numbers = torch.arange(len(self.scenes), dtype=torch.float16)
-        self.pool = PairPool(ScenePairs(families), numbers[:, None, None], self.tokenizer)
+        self.pool = PairPool(ScenePairs(families), numbers[:, None, None], self.tokenizer, 64)
         self._scene_of_ids = {
             tuple(self.tokenizer.encode(text).ids): (number, language)
             for number, scene in enumerate(self.scenes)
@@ -89,7 +90,7 @@ def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
     """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them."""
     texts = ["two dogs", "on the left two dogs, on the right one umbrella"]
 
-    batch = tokenize(pool.tokenizer, texts)
+    batch = tokenize(pool.tokenizer, texts, 64)
 
     own = [pool.tokenizer.encode(text).ids for text in texts]
     assert batch.ids.dtype == batch.mask.dtype == torch.int64
@@ -98,6 +99,33 @@ def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
         padding = [0] * (len(own[1]) - len(expected))
         assert ids.tolist() == expected + padding
         assert mask.tolist() == [1] * len(expected) + padding
+
+
+def test_a_first_token_of_id_0_counts() -> None:
+    """XLM-R's texts begin with 0 and are padded with 1."""
+    batch = tokenize(xlm_r_tokenizer(), ["two dogs", "cat"], 4)
+
+    assert batch.ids.tolist() == [[0, 5, 6, 2], [0, 11, 2, 1]]
+    assert batch.mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+
+
+def test_a_caption_that_the_model_has_no_places_for_is_named() -> None:
+    """The first such of a batch, [CLS] and [SEP] counted; one token fewer is taken."""
+    texts = ["cat", "two dogs", "one umbrella cat"]
+
+    with pytest.raises(CaptionTooLong, match="'two dogs' has 4 tokens, the limit is 3"):
+        tokenize(xlm_r_tokenizer(), texts, 3)
+    assert tokenize(xlm_r_tokenizer(), texts, 5).ids.shape == (3, 5)
+
+
+def test_a_pool_takes_no_caption_over_its_limit(pool: Pool) -> None:
+    """Here 5 tokens, which few captions have."""
+    families = list(islice(scene_families("train", 1), 16))
+    tokens = torch.zeros(16 * FAMILY_SIZE, 1, 1)
+    short = PairPool(ScenePairs(families), tokens, pool.tokenizer, 5)
+
+    with pytest.raises(CaptionTooLong, match="the limit is 5"):
+        short.match_batch(random.Random(0), 16)
 
 
 def test_be_rows_match_and_are_of_different_families(pool: Pool) -> None:
@@ -256,7 +284,9 @@ def test_scenes_that_say_the_same_are_one_group() -> None:
     """Single drawings of two families may be counted alike; each sibling is told apart."""
     families = list(islice(scene_families("train", 1), 400))
     scenes = [scene for family in families for scene in family]
-    pool = PairPool(ScenePairs(families), torch.zeros(len(scenes), 1, 1), Tokenizer(WordLevel()))
+    pool = PairPool(
+        ScenePairs(families), torch.zeros(len(scenes), 1, 1), Tokenizer(WordLevel()), 64
+    )
 
     groups = pool.groups().tolist()
 

@@ -103,7 +103,7 @@ def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_trained_model_reads_texts(trained: Callable[..., Run]) -> None:
     """The checkpoint's own tokenizer and weights fit each other."""
     checkpoint, _, _ = trained(1)
-    texts = tokenize(checkpoint.tokenizer, ["two dogs left of one umbrella", "drei Katzen"])
+    texts = tokenize(checkpoint.tokenizer, ["two dogs left of one umbrella", "drei Katzen"], 64)
 
     embeddings = checkpoint.model.embed_texts(texts.ids, texts.mask)
 

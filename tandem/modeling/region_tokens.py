@@ -1,0 +1,108 @@
+"""A detector's regions as image tokens, from one file that was made beforehand.
+
+The file is safetensors: `tokens` float16 [N, R, 2054] and `counts` int64 [N], how many of an
+image's R rows are regions, with the record ids as a JSON list in its header. Rows are read when
+asked for, so a file may be larger than memory.
+
+Shapes: N images of the file, B records, n regions of one image, R regions at most, D = 2054.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tandem.corpus.records import Record
+from tandem.modeling.config import REGION_WIDTH
+
+_TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
+
+
+class RegionsInvalid(ValueError):
+    """A file of regions is damaged, or has none for a record."""
+
+
+def region_tokens(
+    said_nF: NDArray[np.floating[Any]],
+    boxes_n4: NDArray[np.floating[Any]],
+    width: float,
+    height: float,
+) -> NDArray[np.float16]:
+    """Returns float16 [n, 2054], each region as OSCAR reads it (Li et al. 2020).
+
+    `said_nF` is what the detector says of each region, [n, 2048], as it is; `boxes_n4` are x1, y1,
+    x2, y2 in pixels of an image of that width and height. Behind the 2,048 come x1 / W, y1 / H,
+    x2 / W, y2 / H, width / W, height / H. Raises ValueError for other shapes, and for a box outside
+    the image: it would be in another unit.
+
+    >>> tokens = region_tokens(np.zeros((1, 2048)), np.array([[50, 0, 100, 25]]), 200, 100)
+    >>> tokens[0, 2048:].tolist()
+    [0.25, 0.0, 0.5, 0.25, 0.25, 0.25]
+    """
+    if said_nF.shape != (len(boxes_n4), REGION_WIDTH - 6) or boxes_n4.shape[1:] != (4,):
+        raise ValueError(
+            f"regions have shapes {list(said_nF.shape)} and boxes {list(boxes_n4.shape)}, not "
+            f"[n, {REGION_WIDTH - 6}] and [n, 4]"
+        )
+    corners_n4 = boxes_n4 / np.array([width, height, width, height])
+    sides_n2 = corners_n4[:, 2:] - corners_n4[:, :2]
+    # A detector's last pixel may be counted as one more.
+    if corners_n4.size and (corners_n4.min() < -0.01 or corners_n4.max() > 1.01):
+        raise ValueError(f"boxes reach out of an image of {width:g} x {height:g} pixels")
+    if (sides_n2 < 0).any():
+        raise ValueError("boxes end before they begin; they are x1, y1, x2, y2")
+    return np.concatenate([said_nF, corners_n4, sides_n2], axis=1).astype(np.float16)
+
+
+def write_regions(
+    path: Path, regions: Mapping[str, NDArray[np.float16]], region_count: int
+) -> None:
+    """Writes each record's regions, [n, 2054], the first `region_count` of them in their order."""
+    tokens = torch.zeros(len(regions), region_count, REGION_WIDTH, dtype=torch.float16)
+    counts = torch.zeros(len(regions), dtype=torch.int64)
+    for number, own in enumerate(regions.values()):
+        kept = own[:region_count]
+        tokens[number, : len(kept)] = torch.from_numpy(np.ascontiguousarray(kept))
+        counts[number] = len(kept)
+    save_file({_TOKENS: tokens, _COUNTS: counts}, path, {_IDS: json.dumps(list(regions))})
+
+
+class RegionFile:
+    """Image tokens by record id. Its pixels are never looked at."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises RegionsInvalid for what is no such file, naming it."""
+        self._path = path
+        try:
+            self._file = safe_open(path, framework="pt")
+            ids = json.loads((self._file.metadata() or {})[_IDS])
+            self._counts = self._file.get_tensor(_COUNTS)
+            self._tokens = self._file.get_slice(_TOKENS)
+            shape = self._tokens.get_shape()
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise RegionsInvalid(f"{path} is no file of regions: {error!r}") from error
+        if shape[0] != len(ids) or len(self._counts) != len(ids) or shape[2] != REGION_WIDTH:
+            raise RegionsInvalid(
+                f"{path} has {len(ids):,} ids, {len(self._counts):,} counts and tokens {shape}; "
+                f"the last should be [{len(ids)}, R, {REGION_WIDTH}]"
+            )
+        self._rows = {record_id: row for row, record_id in enumerate(ids)}
+
+    def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
+        """Returns float16 [B, R, D] and int64 [B, R]; raises RegionsInvalid naming a record."""
+        rows = [self._row(record.record_id) for record in records]
+        tokens_BRD = torch.stack([self._tokens[row] for row in rows])
+        numbers_R = torch.arange(tokens_BRD.shape[1])
+        return tokens_BRD, (numbers_R < self._counts[rows][:, None]).long()
+
+    def _row(self, record_id: str) -> int:
+        if record_id not in self._rows:
+            raise RegionsInvalid(f"{self._path} has no regions of record {record_id!r}")
+        return self._rows[record_id]

@@ -1,0 +1,173 @@
+"""Regions: OSCAR's numbers of a box, a file of them, and a model that reads them."""
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from tandem.corpus.records import Record
+from tandem.corpus.scenes import scene_records
+from tandem.model_io.precision import Precision
+from tandem.modeling import region_tokens as module
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import Encoder, JointConfig
+from tandem.modeling.export import export_model
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.region_tokens import (
+    RegionFile,
+    RegionsInvalid,
+    region_tokens,
+    write_regions,
+)
+from tests.modeling.tiny_checkpoint import tiny_tokenizer
+
+RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]
+
+
+def regions(count: int, seed: int = 0) -> NDArray[np.float16]:
+    """Returns random regions of an image of 200 x 100 pixels."""
+    rng = np.random.default_rng(seed)
+    corners = np.sort(rng.random((count, 2, 2)), axis=1) * [200, 100]
+    return region_tokens(rng.random((count, 2048)), corners.reshape(count, 4), 200, 100)
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> RegionFile:
+    """Of three records with 2, 5 and 0 regions, of which 3 are kept."""
+    own = {
+        record.record_id: regions(count, count)
+        for record, count in zip(RECORDS, (2, 5, 0), strict=True)
+    }
+    write_regions(tmp_path / "regions.safetensors", own, region_count=3)
+    return RegionFile(tmp_path / "regions.safetensors")
+
+
+def model_of(encoder: Encoder) -> JointModel:
+    """Returns a tiny untrained model that reads regions."""
+    config = JointConfig(
+        vocabulary_size=60,
+        width=16,
+        layer_count=2,
+        head_count=2,
+        encoder=encoder,
+        image_source="regions",
+        region_count=3,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return JointModel(config).eval()
+
+
+def test_doctests() -> None:
+    """The examples in the docstrings are true."""
+    result = doctest.testmod(module, extraglobs={"np": np})
+
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_a_region_says_where_it_is() -> None:
+    """x1 50 and x2 150 of 200, y1 20 and y2 30 of 100; what the detector said stays as it is."""
+    said = np.arange(2048)[None] / 2048
+
+    [token] = region_tokens(said, np.array([[50, 20, 150, 30]]), 200, 100)
+
+    assert_allclose(token[2048:], [0.25, 0.2, 0.75, 0.3, 0.5, 0.1], atol=1e-3)
+    assert_allclose(token[:2048], said[0], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "boxes", "message"),
+    [
+        ((1, 1024), [[0, 0, 1, 1]], r"shapes \[1, 1024\] and boxes \[1, 4\], not \[n, 2048\]"),
+        ((2, 2048), [[0, 0, 1, 1]], r"shapes \[2, 2048\] and boxes \[1, 4\]"),
+        ((1, 2048), [[0, 0, 300, 50]], "reach out of an image of 200 x 100 pixels"),
+        ((1, 2048), [[150, 0, 50, 50]], "boxes end before they begin"),
+    ],
+)
+def test_boxes_in_another_unit_are_refused(
+    shape: tuple[int, int], boxes: list[list[float]], message: str
+) -> None:
+    """Other numbers than OSCAR was trained on would be read without a word."""
+    with pytest.raises(ValueError, match=message):
+        region_tokens(np.zeros(shape), np.array(boxes), 200, 100)
+
+
+def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
+    """Padded with zeros that the mask leaves out; of five regions the first three."""
+    second, first, third = RECORDS[1], RECORDS[0], RECORDS[2]
+
+    tokens, mask = file.of([second, first, third])
+
+    assert tokens.dtype is torch.float16
+    assert tokens.shape == (3, 3, 2054)
+    assert mask.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
+    assert np.array_equal(tokens[0], regions(5, 5)[:3])
+    assert np.array_equal(tokens[1, :2], regions(2, 2))
+    assert tokens[1, 2].abs().max() == 0
+
+
+def test_a_record_without_regions_is_named(file: RegionFile) -> None:
+    """A file of another corpus."""
+    stranger = next(iter(scene_records("val", 9, 4)))
+
+    with pytest.raises(RegionsInvalid, match=f"no regions of record '{stranger.record_id}'"):
+        file.of([RECORDS[0], stranger])
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -> None:
+    """Weights, a broken copy, and tokens of another width."""
+    path = tmp_path / "regions.safetensors"
+    whole, tensors = path.read_bytes(), load_file(path)
+    save_file(tensors, tmp_path / "without-ids.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-5])
+    narrow = tensors | {"tokens": tensors["tokens"][:, :, :2048].contiguous()}
+    save_file(narrow, tmp_path / "narrow.safetensors", {"record_ids": '["a", "b", "c"]'})
+
+    for name, message in [
+        ("without-ids", "is no file of regions: KeyError"),
+        ("cut", "is no file of regions: SafetensorError"),
+        ("nothing", "is no file of regions: FileNotFoundError"),
+        ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
+    ]:
+        with pytest.raises(RegionsInvalid, match=f"{name}.safetensors.*{message}"):
+            RegionFile(tmp_path / f"{name}.safetensors")
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("encoder", ["pre_norm", "post_norm"])
+def test_regions_have_no_order_and_padding_is_not_read(file: RegionFile, encoder: Encoder) -> None:
+    """A region says itself where it is; what stands in a row that is masked changes nothing."""
+    model = model_of(encoder)
+    tokens, mask = file.of(RECORDS[:2])
+    noisy = tokens.clone()
+    noisy[0, 2] = 7.0
+    ids = torch.full((2, 4), 5)
+
+    for one, other, close in [
+        ((tokens, mask), (noisy, mask), True),
+        ((tokens, mask), (tokens.flip(1), mask.flip(1)), True),
+        ((tokens, mask), (noisy, torch.ones_like(mask)), False),
+    ]:
+        embeddings = [model.embed_images(each, 2, of) for each, of in (one, other)]
+        logits = [model.match_logits(ids, torch.ones_like(ids), *each) for each in (one, other)]
+        for before, after in (embeddings, logits):
+            assert bool((before - after).abs().max() < 1e-5) is close
+
+
+def test_a_model_of_regions_is_saved_but_not_exported(tmp_path: Path) -> None:
+    """Triton is given pixels, and there is nothing that makes regions of them."""
+    save_checkpoint(tmp_path / "ours", model_of("post_norm"), tiny_tokenizer(), {})
+    loaded = load_checkpoint(tmp_path / "ours")
+
+    assert loaded.model.config.image_token_count == 3
+    with pytest.raises(ValueError, match="ours reads a detector's regions, which Triton has no"):
+        export_model(tmp_path / "ours", tmp_path / "repository", Precision.FP32)
+    with pytest.raises(ValueError, match="which no pixels give; give it a file of regions"):
+        loaded.model.image_backbone(torch.zeros(1, 112, 112, 3, dtype=torch.uint8))
+    assert not (tmp_path / "repository").exists()

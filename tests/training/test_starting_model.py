@@ -1,0 +1,147 @@
+"""What a run begins from: nothing, or a published encoder with its tokenizer."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.config import ImageSource
+from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tandem.modeling.published_files import PublishedCheckpointInvalid
+from tandem.training.recipes import RECIPES, Recipe, tiny
+from tandem.training.run_state import RunStateInvalid
+from tandem.training.starting_model import starting_model
+from tandem.training.train import train
+from tests.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
+from tests.modeling.tiny_checkpoint import tiny_tokenizer
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("train")
+
+
+def from_published(folder: Path, image_source: ImageSource = "patches") -> Recipe:
+    """Returns the tiny recipe from the folder; patches need no steps of their own."""
+    return replace(tiny(1), pretrained=str(folder), image_source=image_source)
+
+
+def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Path) -> None:
+    """Its shape, its tokenizer, weights that have moved, and what it began from written beside."""
+    published_xlm_r(tmp_path / "published")
+
+    train(from_published(tmp_path / "published"), tmp_path / "ours", lambda *_: None)
+
+    published = PublishedCheckpoint.open(str(tmp_path / "published"))
+    checkpoint = load_checkpoint(tmp_path / "ours")
+    assert checkpoint.model.config == replace(published.config, image_source="patches")
+    assert checkpoint.tokenizer.to_str() == published.tokenizer.to_str()
+    begun, _ = starting_model(from_published(tmp_path / "published"), tiny_tokenizer)
+    moved = {
+        name: (weight - begun.state_dict()[name]).abs().max().item()
+        for name, weight in checkpoint.model.state_dict().items()
+    }
+    # More than its rounding to float16, less than another draw would differ by.
+    assert 1e-3 < moved["joint_encoder.layers.0.query_key_value.weight"] < 0.05
+    recipe = checkpoint.training["recipe"]
+    assert recipe["pretrained"] == str(tmp_path / "published")
+    assert recipe["pretrained_weights_sha256"] == published.weights_sha256()
+    shape = ("width", "layer_count", "head_count", "vocabulary_size")
+    assert [recipe[name] for name in shape] == [32, 2, 4, 20]
+
+
+def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
+    """As in a run from nothing; patches have nothing to learn."""
+    published_bert(tmp_path / "published")
+    stages: dict[str, list[str]] = {}
+    for source in ("grid", "patches"):
+        seen = stages.setdefault(source, [])
+        recipe = from_published(tmp_path / "published", source)
+        train(recipe, tmp_path / source, lambda stage, *_, seen=seen: seen.append(stage))
+
+    assert stages["grid"][0] == "backbone"
+    assert "backbone" not in stages["patches"]
+    assert load_checkpoint(tmp_path / "grid").model.config.token_width == 32
+
+
+def test_half_the_layers_are_taken(tmp_path: Path) -> None:
+    """Layers 0 and 2 of three."""
+    published = published_bert(tmp_path)
+    recipe = replace(from_published(tmp_path), has_half_the_layers=True)
+
+    model, _ = starting_model(recipe, tiny_tokenizer)
+
+    layers = model.joint_encoder.layers
+    assert len(layers) == 2
+    for own, number in zip(layers, (0, 2), strict=True):
+        theirs = published.encoder.layer[number].output.dense.weight
+        assert torch.equal(own.feed_forward[2].weight, theirs)
+
+
+def test_without_a_published_encoder_the_vocabulary_is_learned() -> None:
+    """And the layers are ours."""
+    model, tokenizer = starting_model(tiny(1), tiny_tokenizer)
+
+    assert tokenizer.to_str() == tiny_tokenizer().to_str()
+    assert model.config.encoder == "pre_norm"
+    assert model.config.vocabulary_size == tokenizer.get_vocab_size()
+
+
+def test_a_run_does_not_go_on_from_other_weights(tmp_path: Path) -> None:
+    """The folder is the same, what lies in it is not."""
+    published_bert(tmp_path / "published", layer_count=2)
+    recipe = from_published(tmp_path / "published")
+
+    def stop(stage: str, *_: object) -> None:
+        if stage == "encoder":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "ours", stop, state_every_step_count=1)
+    published_bert(tmp_path / "published", layer_count=2, type_count=1)
+
+    with pytest.raises(RunStateInvalid, match="another recipe: pretrained_weights_sha256 differ"):
+        train(recipe, tmp_path / "ours", stop, resume=True)
+
+
+@pytest.mark.parametrize("name", ["minilm", "half_minilm"])
+def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name: str) -> None:
+    """`tandem train minilm --pretrained FOLDER`: the folder's encoder, and no download."""
+    recipe = RECIPES[name](1)
+    assert recipe.pretrained == "sentence-transformers/all-MiniLM-L6-v2"
+    assert recipe.has_half_the_layers is (name == "half_minilm")
+
+    result = CliRunner().invoke(
+        app, ["train", name, "--pretrained", str(tmp_path), "--folder", str(tmp_path / "ours")]
+    )
+
+    assert isinstance(result.exception, PublishedCheckpointInvalid)
+    assert str(result.exception) == f"{tmp_path} has no model.safetensors"
+    assert not (tmp_path / "ours").exists()
+
+
+def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
+    """`tandem train --image-source`; regions are refused, since scenes have none."""
+    published_bert(tmp_path / "published")
+    arguments = ["train", "tiny", "--pretrained", str(tmp_path / "published")]
+    arguments += ["--folder", str(tmp_path), "--image-source"]
+
+    patches = CliRunner().invoke(app, [*arguments, "patches"])
+    regions = CliRunner().invoke(app, [*arguments, "regions"])
+    unknown = CliRunner().invoke(app, [*arguments, "sound"])
+
+    assert patches.exit_code == 0, patches.output
+    assert load_checkpoint(tmp_path / "tiny").model.config.image_source == "patches"
+    assert "reads a detector's regions" in str(regions.exception)
+    assert unknown.exit_code == 2
+
+
+def test_a_published_tokenizer_splits_the_captions(tmp_path: Path) -> None:
+    """The words that it was trained with, not those of the scenes."""
+    published_bert(tmp_path)
+
+    _, tokenizer = starting_model(from_published(tmp_path), tiny_tokenizer)
+
+    assert tokenizer.get_vocab() == bert_tokenizer().get_vocab()
