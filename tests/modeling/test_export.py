@@ -1,6 +1,5 @@
 """The exporter: what Triton will load gives what the checkpoint gives, or nothing is written."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,27 +30,6 @@ MODELS = ("image_backbone", "joint_encoder")
 
 # torch's own comparison imports two seconds of distributed tensors.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-
-
-@pytest.fixture(name="checkpoint", scope="module")
-def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint")
-    save_tiny_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture(name="exported", scope="module")
-def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export that no test changes."""
-    folder = tmp_path_factory.mktemp("exported")
-    export_model(checkpoint, folder, Precision.FP32)
-    return folder
-
-
-@pytest.fixture(name="repository")
-def _repository(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the export, for a test to damage."""
-    return shutil.copytree(exported, tmp_path / "repository")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -1,6 +1,5 @@
 """A start exports when it must and only then."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,32 +8,11 @@ import pytest
 
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision, native_precision
-from tandem.modeling.export import export_model
 from tandem.modeling.fresh_export import export_if_stale
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("export")
-
-
-@pytest.fixture(name="checkpoint", scope="module")
-def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint")
-    save_tiny_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture(name="exported", scope="module")
-def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported")
-    export_model(checkpoint, folder, Precision.FP32)
-    return folder
-
-
-@pytest.fixture(name="repository")
-def _repository(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the export, for a test to damage."""
-    return shutil.copytree(exported, tmp_path / "repository")
 
 
 def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> None:

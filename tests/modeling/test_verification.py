@@ -1,7 +1,6 @@
 """Verifying a model repository: what is whole passes, and each fault is named."""
 
 import json
-import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,24 +18,11 @@ from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 pytestmark = pytest.mark.xdist_group("export")
 
 
-@pytest.fixture(name="checkpoint", scope="module")
-def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint")
-    save_tiny_checkpoint(folder)
-    return folder
-
-
 @pytest.fixture(name="exported", scope="module")
 def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
     export_model(checkpoint, folder, Precision.BF16)
     return folder
-
-
-@pytest.fixture(name="repository")
-def _repository(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the export, for a test to damage."""
-    return shutil.copytree(exported, tmp_path / "repository")
 
 
 def put_in(repository: Path, name: str, content: bytes) -> None:
