@@ -270,12 +270,10 @@ def tiny(seed: int = 1) -> Recipe:
 def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
     """A checkpoint trained further on a corpus; its shape is the checkpoint's.
 
-    No softmax, no easier negatives first, and a fifth of the learning rate: the weights are no
-    longer random. Siblings share captions, so each family gives the CE one match and one mismatch.
-
-    Not tuned. In the one try, on emoji, which are far from scenes, the BE's loss neared twice the
-    margin within 20 rounds, where embeddings fall into one point: softmax_round_count is then the
-    first thing to try.
+    In-batch softmax throughout: on emoji, which are far from scenes, the batch-hard triplet neared
+    twice its margin within 20 rounds, where embeddings fall into one point, while 45 rounds of
+    softmax took BE R@1 from 1.2 to 4.9 (82 dev texts, one seed: a look, not a tuning). Siblings
+    share captions, so each family gives the CE one match and one mismatch.
     """
     return replace(
         default(seed),
@@ -284,10 +282,10 @@ def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
         backbone_step_count=0,
         round_count=round_count,
         ce_family_count=64,
-        softmax_round_count=0,
+        softmax_round_count=round_count,
         random_negative_round_count=0,
         sibling_negative_share=0.0,
-        learning_rate=1e-4,
+        learning_rate=3e-4,
         dev_family_count=100,
         dev_every_round_count=20,
     )
