@@ -13,11 +13,20 @@
     ├── ItemIdInvalid           │ a request asks for what is not offered
     ├── ItemIdDuplicate         │
     ├── EmbeddingInvalid        │
-    ├── TokensInvalid           ┘
-    ├── IndexNotFound           ┐ it does not fit what is stored
-    ├── ModelMismatch           ┘
+    ├── TokensInvalid           │
+    ├── FilterInvalid           │
+    ├── AttributeInvalid        │
+    ├── RequestIdInvalid        │
+    ├── RequestIdReused         │
+    ├── ConsistencyTokenInvalid │
+    ├── IndexTypeInvalid        ┘
+    ├── IndexNotFound           ┐
+    ├── ModelMismatch           │ it does not fit what is stored
+    ├── SequenceNotReached      │
+    ├── ShardMapMismatch        ┘
     ├── ModelUnavailable        ┐
-    ├── ServiceUnavailable      │ not now: the same call may succeed later
+    ├── ServiceUnavailable      │
+    ├── ShardsMissing           │ not now: the same call may succeed later
     ├── Overloaded              │
     ├── DeadlineExceeded        ┘
     ├── StoreFull               ┐
@@ -283,6 +292,115 @@ class ItemCorrupt(TandemError):
             f"stored item {_shown(item_id)} is damaged: {why}; restore it or ingest it again",
             {"item_id": item_id},
         )
+
+
+class FilterInvalid(TandemError):
+    """A filter has no condition, too many, or one with a bad name or value."""
+
+    reason = "FILTER_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the filter is not valid: {why}")
+
+
+class AttributeInvalid(TandemError):
+    """An attribute has a bad name or value, or there are too many."""
+
+    reason = "ATTRIBUTE_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the attributes are not valid: {why}")
+
+
+class RequestIdInvalid(TandemError):
+    """A request id is too long."""
+
+    reason = "REQUEST_ID_INVALID"
+
+    def __init__(self, *, got: int, limit: int) -> None:
+        super().__init__(
+            f"the request_id has {got:,} bytes, the limit is {limit:,}; shorten it",
+            {"got": str(got), "limit": str(limit)},
+        )
+
+
+class RequestIdReused(TandemError):
+    """A request id was used for another write."""
+
+    reason = "REQUEST_ID_REUSED"
+
+    def __init__(self, *, request_id: str) -> None:
+        super().__init__(
+            f"request_id {_shown(request_id)} was used for another write; make up a new one for "
+            "each write, and repeat it only with the same items",
+            {"request_id": request_id},
+        )
+
+
+class SequenceNotReached(TandemError):
+    """The shard's change log did not reach a sequence in time."""
+
+    reason = "SEQUENCE_NOT_REACHED"
+
+    def __init__(self, *, minimum: int, applied: int) -> None:
+        super().__init__(
+            f"the shard's change log stands at {applied:,}, not yet at {minimum:,}; allow more "
+            "time, or ask without a minimum",
+            {"minimum_sequence": str(minimum), "applied_sequence": str(applied)},
+        )
+
+
+class ConsistencyTokenInvalid(TandemError):
+    """A consistency token is not one of this deployment's."""
+
+    reason = "CONSISTENCY_TOKEN_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(
+            f"a consistency token is not valid: {why}; send what IngestItems or RemoveItems gave"
+        )
+
+
+class ShardsMissing(TandemError):
+    """Shards did not answer, and more of the index is asked for than the others have."""
+
+    reason = "SHARDS_MISSING"
+
+    def __init__(self, *, missing: Mapping[int, str], shard_count: int) -> None:
+        """`missing` says, by shard number, why it did not answer."""
+        answered = shard_count - len(missing)
+        reasons = ", ".join(f"shard {number}: {why}" for number, why in sorted(missing.items()))
+        super().__init__(
+            f"{answered} of {shard_count} shards answered ({reasons}); retry later, or allow an "
+            "answer without them",
+            {
+                "missing_shards": ",".join(map(str, sorted(missing))),
+                "answered_shard_count": str(answered),
+                "shard_count": str(shard_count),
+            },
+        )
+
+
+class ShardMapMismatch(TandemError):
+    """Caller and shard go by different shard maps."""
+
+    reason = "SHARD_MAP_MISMATCH"
+
+    def __init__(self, *, request_version: int, shard_version: int) -> None:
+        super().__init__(
+            f"the caller goes by shard map {request_version}, the shard by {shard_version}; "
+            "restart what has the older one",
+            {"request_version": str(request_version), "shard_version": str(shard_version)},
+        )
+
+
+class IndexTypeInvalid(TandemError):
+    """FAISS does not take this index type or search parameter."""
+
+    reason = "INDEX_TYPE_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the index cannot be made or tuned like this: {why}")
 
 
 class InternalFault(TandemError):

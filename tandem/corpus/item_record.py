@@ -8,12 +8,13 @@ of the write. A reader takes only the part it needs, so a rerank does not copy p
 
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tandem.attributes import Attributes
 from tandem.content import (
     Content,
     Encoding,
@@ -43,6 +44,7 @@ class StoredItem:
     item_id: str
     content: Content
     encoding: Encoding
+    attributes: Attributes = field(default_factory=dict)
 
 
 def item_key(index_id: str, item_id: str) -> bytes:

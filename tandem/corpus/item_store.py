@@ -14,7 +14,7 @@ freed since it began.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -22,6 +22,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
+from tandem.attributes import Attributes
 from tandem.content import Modality, Tokens
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
@@ -63,6 +64,7 @@ class StoredEmbedding:
     item_id: str
     modality: Modality
     embedding: npt.NDArray[np.float32]
+    attributes: Attributes = field(default_factory=dict)
 
 
 class ItemStore:

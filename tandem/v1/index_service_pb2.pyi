@@ -1,8 +1,10 @@
 import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
+from tandem.v1 import attribute_pb2 as _attribute_pb2
 from tandem.v1 import content_pb2 as _content_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -10,27 +12,66 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SearchStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEARCH_STRATEGY_UNSPECIFIED: _ClassVar[SearchStrategy]
+    SEARCH_STRATEGY_UNFILTERED: _ClassVar[SearchStrategy]
+    SEARCH_STRATEGY_PRE_FILTER: _ClassVar[SearchStrategy]
+    SEARCH_STRATEGY_POST_FILTER: _ClassVar[SearchStrategy]
+    SEARCH_STRATEGY_EXACT_SCAN: _ClassVar[SearchStrategy]
+SEARCH_STRATEGY_UNSPECIFIED: SearchStrategy
+SEARCH_STRATEGY_UNFILTERED: SearchStrategy
+SEARCH_STRATEGY_PRE_FILTER: SearchStrategy
+SEARCH_STRATEGY_POST_FILTER: SearchStrategy
+SEARCH_STRATEGY_EXACT_SCAN: SearchStrategy
+
 class SearchEmbeddingsRequest(_message.Message):
-    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k")
+    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     MODALITY_FIELD_NUMBER: _ClassVar[int]
     RETRIEVE_K_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     queries: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
     model_fingerprint: str
     modality: _content_pb2.Modality
     retrieve_k: int
-    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ...) -> None: ...
+    filter: _attribute_pb2.Filter
+    minimum_sequence: int
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
 
 class SearchEmbeddingsResponse(_message.Message):
-    __slots__ = ("hit_lists", "search_duration")
+    __slots__ = ("hit_lists", "search_duration", "applied_sequence", "item_count", "path")
     HIT_LISTS_FIELD_NUMBER: _ClassVar[int]
     SEARCH_DURATION_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     hit_lists: _containers.RepeatedCompositeFieldContainer[HitList]
     search_duration: _duration_pb2.Duration
-    def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    applied_sequence: int
+    item_count: int
+    path: SearchPath
+    def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., applied_sequence: _Optional[int] = ..., item_count: _Optional[int] = ..., path: _Optional[_Union[SearchPath, _Mapping]] = ...) -> None: ...
+
+class SearchPath(_message.Message):
+    __slots__ = ("strategy", "index_type", "device", "fallback_reason", "matching_count")
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    INDEX_TYPE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_REASON_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    strategy: SearchStrategy
+    index_type: str
+    device: str
+    fallback_reason: str
+    matching_count: int
+    def __init__(self, strategy: _Optional[_Union[SearchStrategy, str]] = ..., index_type: _Optional[str] = ..., device: _Optional[str] = ..., fallback_reason: _Optional[str] = ..., matching_count: _Optional[int] = ...) -> None: ...
 
 class HitList(_message.Message):
     __slots__ = ("hits",)
@@ -47,26 +88,39 @@ class Hit(_message.Message):
     def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
-    __slots__ = ("index_id", "model_fingerprint", "items")
+    __slots__ = ("index_id", "model_fingerprint", "items", "request_id", "shard_map_version")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     model_fingerprint: str
     items: _containers.RepeatedCompositeFieldContainer[EncodedItem]
-    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ...) -> None: ...
+    request_id: str
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
 
 class EncodedItem(_message.Message):
-    __slots__ = ("item_id", "content", "embedding", "tokens")
+    __slots__ = ("item_id", "content", "embedding", "tokens", "attributes")
+    class AttributesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _attribute_pb2.AttributeValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_attribute_pb2.AttributeValue, _Mapping]] = ...) -> None: ...
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     content: _content_pb2.Content
     embedding: _content_pb2.Embedding
     tokens: _content_pb2.ContentTokens
-    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., tokens: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ...) -> None: ...
+    attributes: _containers.MessageMap[str, _attribute_pb2.AttributeValue]
+    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., tokens: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ...) -> None: ...
 
 class UpsertItemsResponse(_message.Message):
     __slots__ = ("sequence",)
@@ -75,12 +129,16 @@ class UpsertItemsResponse(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class DeleteItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids")
+    __slots__ = ("index_id", "item_ids", "request_id", "shard_map_version")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    request_id: str
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
 
 class DeleteItemsResponse(_message.Message):
     __slots__ = ("deleted_count", "sequence")
@@ -105,9 +163,18 @@ class GetItemsResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("item_id", "content")
+    __slots__ = ("item_id", "content", "attributes")
+    class AttributesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _attribute_pb2.AttributeValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_attribute_pb2.AttributeValue, _Mapping]] = ...) -> None: ...
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     content: _content_pb2.Content
-    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ...) -> None: ...
+    attributes: _containers.MessageMap[str, _attribute_pb2.AttributeValue]
+    def __init__(self, item_id: _Optional[str] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ...) -> None: ...

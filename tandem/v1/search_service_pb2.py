@@ -23,36 +23,45 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from tandem.v1 import attribute_pb2 as tandem_dot_v1_dot_attribute__pb2
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
 from tandem.v1 import index_service_pb2 as tandem_dot_v1_dot_index__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/search_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"\x9a\x02\n\x12SearchItemsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x10\n\x08index_id\x18\x02 \x01(\t\x12,\n\x0ftarget_modality\x18\x03 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x17\n\nretrieve_k\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08rerank_k\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08return_n\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x17\n\x0frerank_disabled\x18\x07 \x01(\x08\x12\x18\n\x10\x63ontent_included\x18\x08 \x01(\x08\x42\r\n\x0b_retrieve_kB\x0b\n\t_rerank_kB\x0b\n\t_return_n\"\x84\x01\n\x13SearchItemsResponse\x12$\n\x05items\x18\x01 \x03(\x0b\x32\x15.tandem.v1.RankedItem\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12,\n\tdurations\x18\x03 \x01(\x0b\x32\x19.tandem.v1.StageDurations\"\xe1\x01\n\nRankedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\x18\n\x0bmatch_logit\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x15\n\rretrieve_rank\x18\x05 \x01(\x05\x12\x12\n\nfinal_rank\x18\x06 \x01(\x05\x12#\n\x07\x63ontent\x18\x07 \x01(\x0b\x32\x12.tandem.v1.ContentB\x0e\n\x0c_match_logitB\x14\n\x12_match_probability\"\x94\x02\n\x0eStageDurations\x12\x32\n\x0f\x65ncode_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11retrieve_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0frerank_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x66\x65tch_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0etotal_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"F\n\x12IngestItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x1e\n\x05items\x18\x02 \x03(\x0b\x32\x0f.tandem.v1.Item\"?\n\x13IngestItemsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.IngestResult\"D\n\x0cIngestResult\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\"8\n\x12RemoveItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\",\n\x13RemoveItemsResponse\x12\x15\n\rremoved_count\x18\x01 \x01(\x05\x32\xfd\x01\n\rSearchService\x12L\n\x0bSearchItems\x12\x1d.tandem.v1.SearchItemsRequest\x1a\x1e.tandem.v1.SearchItemsResponse\x12P\n\x0bIngestItems\x12\x1d.tandem.v1.IngestItemsRequest\x1a\x1e.tandem.v1.IngestItemsResponse(\x01\x30\x01\x12L\n\x0bRemoveItems\x12\x1d.tandem.v1.RemoveItemsRequest\x1a\x1e.tandem.v1.RemoveItemsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/search_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"\xf9\x02\n\x12SearchItemsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x10\n\x08index_id\x18\x02 \x01(\t\x12,\n\x0ftarget_modality\x18\x03 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x17\n\nretrieve_k\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08rerank_k\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08return_n\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x17\n\x0frerank_disabled\x18\x07 \x01(\x08\x12\x18\n\x10\x63ontent_included\x18\x08 \x01(\x08\x12!\n\x06\x66ilter\x18\t \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x1a\n\x12\x63onsistency_tokens\x18\n \x03(\t\x12\x1e\n\x16\x66ull_coverage_required\x18\x0b \x01(\x08\x42\r\n\x0b_retrieve_kB\x0b\n\t_rerank_kB\x0b\n\t_return_n\"\xab\x01\n\x13SearchItemsResponse\x12$\n\x05items\x18\x01 \x03(\x0b\x32\x15.tandem.v1.RankedItem\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12,\n\tdurations\x18\x03 \x01(\x0b\x32\x19.tandem.v1.StageDurations\x12%\n\x08\x63overage\x18\x04 \x01(\x0b\x32\x13.tandem.v1.Coverage\"\xb2\x01\n\x08\x43overage\x12\x1c\n\x14\x61nswered_shard_count\x18\x01 \x01(\x05\x12\x13\n\x0bshard_count\x18\x02 \x01(\x05\x12\x1a\n\x12\x63overed_item_count\x18\x03 \x01(\x03\x12\x17\n\nitem_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12/\n\x0emissing_shards\x18\x05 \x03(\x0b\x32\x17.tandem.v1.MissingShardB\r\n\x0b_item_count\"L\n\x0cMissingShard\x12\x14\n\x0cshard_number\x18\x01 \x01(\x05\x12&\n\x06reason\x18\x02 \x01(\x0e\x32\x16.tandem.v1.ErrorReason\"\xea\x02\n\nRankedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\x18\n\x0bmatch_logit\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x15\n\rretrieve_rank\x18\x05 \x01(\x05\x12\x12\n\nfinal_rank\x18\x06 \x01(\x05\x12#\n\x07\x63ontent\x18\x07 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x39\n\nattributes\x18\x08 \x03(\x0b\x32%.tandem.v1.RankedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\x42\x0e\n\x0c_match_logitB\x14\n\x12_match_probability\"\x94\x02\n\x0eStageDurations\x12\x32\n\x0f\x65ncode_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11retrieve_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0frerank_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x66\x65tch_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0etotal_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"Z\n\x12IngestItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x1e\n\x05items\x18\x02 \x03(\x0b\x32\x0f.tandem.v1.Item\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"Z\n\x13IngestItemsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.IngestResult\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"D\n\x0cIngestResult\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\"L\n\x12RemoveItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"G\n\x13RemoveItemsResponse\x12\x15\n\rremoved_count\x18\x01 \x01(\x05\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t2\xfd\x01\n\rSearchService\x12L\n\x0bSearchItems\x12\x1d.tandem.v1.SearchItemsRequest\x1a\x1e.tandem.v1.SearchItemsResponse\x12P\n\x0bIngestItems\x12\x1d.tandem.v1.IngestItemsRequest\x1a\x1e.tandem.v1.IngestItemsResponse(\x01\x30\x01\x12L\n\x0bRemoveItems\x12\x1d.tandem.v1.RemoveItemsRequest\x1a\x1e.tandem.v1.RemoveItemsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.search_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEARCHITEMSREQUEST']._serialized_start=164
-  _globals['_SEARCHITEMSREQUEST']._serialized_end=446
-  _globals['_SEARCHITEMSRESPONSE']._serialized_start=449
-  _globals['_SEARCHITEMSRESPONSE']._serialized_end=581
-  _globals['_RANKEDITEM']._serialized_start=584
-  _globals['_RANKEDITEM']._serialized_end=809
-  _globals['_STAGEDURATIONS']._serialized_start=812
-  _globals['_STAGEDURATIONS']._serialized_end=1088
-  _globals['_INGESTITEMSREQUEST']._serialized_start=1090
-  _globals['_INGESTITEMSREQUEST']._serialized_end=1160
-  _globals['_INGESTITEMSRESPONSE']._serialized_start=1162
-  _globals['_INGESTITEMSRESPONSE']._serialized_end=1225
-  _globals['_INGESTRESULT']._serialized_start=1227
-  _globals['_INGESTRESULT']._serialized_end=1295
-  _globals['_REMOVEITEMSREQUEST']._serialized_start=1297
-  _globals['_REMOVEITEMSREQUEST']._serialized_end=1353
-  _globals['_REMOVEITEMSRESPONSE']._serialized_start=1355
-  _globals['_REMOVEITEMSRESPONSE']._serialized_end=1399
-  _globals['_SEARCHSERVICE']._serialized_start=1402
-  _globals['_SEARCHSERVICE']._serialized_end=1655
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._loaded_options = None
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
+  _globals['_SEARCHITEMSREQUEST']._serialized_start=191
+  _globals['_SEARCHITEMSREQUEST']._serialized_end=568
+  _globals['_SEARCHITEMSRESPONSE']._serialized_start=571
+  _globals['_SEARCHITEMSRESPONSE']._serialized_end=742
+  _globals['_COVERAGE']._serialized_start=745
+  _globals['_COVERAGE']._serialized_end=923
+  _globals['_MISSINGSHARD']._serialized_start=925
+  _globals['_MISSINGSHARD']._serialized_end=1001
+  _globals['_RANKEDITEM']._serialized_start=1004
+  _globals['_RANKEDITEM']._serialized_end=1366
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_start=1252
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_end=1328
+  _globals['_STAGEDURATIONS']._serialized_start=1369
+  _globals['_STAGEDURATIONS']._serialized_end=1645
+  _globals['_INGESTITEMSREQUEST']._serialized_start=1647
+  _globals['_INGESTITEMSREQUEST']._serialized_end=1737
+  _globals['_INGESTITEMSRESPONSE']._serialized_start=1739
+  _globals['_INGESTITEMSRESPONSE']._serialized_end=1829
+  _globals['_INGESTRESULT']._serialized_start=1831
+  _globals['_INGESTRESULT']._serialized_end=1899
+  _globals['_REMOVEITEMSREQUEST']._serialized_start=1901
+  _globals['_REMOVEITEMSREQUEST']._serialized_end=1977
+  _globals['_REMOVEITEMSRESPONSE']._serialized_start=1979
+  _globals['_REMOVEITEMSRESPONSE']._serialized_end=2050
+  _globals['_SEARCHSERVICE']._serialized_start=2053
+  _globals['_SEARCHSERVICE']._serialized_end=2306
 # @@protoc_insertion_point(module_scope)
