@@ -1,7 +1,6 @@
 """What a real Triton answers equals what the eager model gives, whatever is asked at once."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from tandem.model_io.triton_client import TritonClient
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tests.model_io.tiny_triton import Serving
-from tests.model_io.triton_metrics import Counts
+from tests.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -178,18 +177,15 @@ async def test_requests_of_different_clients_share_executions(
 ) -> None:
     """One text a call from 16 connections: more than four inferences an execution."""
     clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
-    before = Counts.of(tiny_serving, JOINT_ENCODER)
+    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
     await asyncio.gather(*(_call(client, tiny_manifest) for client in clients))
 
-    counted = Counts.of(tiny_serving, JOINT_ENCODER).since(before)
-    # Triton counts an execution after it has answered: on a busy machine, visibly later.
-    deadline_time = time.monotonic() + 5
-    while counted.inferences < CLIENT_COUNT * CALL_COUNT and time.monotonic() < deadline_time:
-        await asyncio.sleep(0.05)
-        counted = Counts.of(tiny_serving, JOINT_ENCODER).since(before)
-    assert counted.inferences == CLIENT_COUNT * CALL_COUNT
-    assert counted.inferences / counted.executions > 4
+    counts = counted(
+        tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CLIENT_COUNT * CALL_COUNT
+    )
+    assert counts.inferences == CLIENT_COUNT * CALL_COUNT
+    assert counts.inferences / counts.executions > 4
     for client in clients:
         await client.close()
 
@@ -198,12 +194,12 @@ async def test_requests_of_one_client_do_not(
     tiny_serving: Serving, tiny_client: TritonClient, tiny_manifest: Manifest
 ) -> None:
     """Positive control: one after another, each is an execution."""
-    before = Counts.of(tiny_serving, JOINT_ENCODER)
+    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
     await _call(tiny_client, tiny_manifest)
 
-    counted = Counts.of(tiny_serving, JOINT_ENCODER).since(before)
-    assert counted == Counts(CALL_COUNT, CALL_COUNT)
+    counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
+    assert counts == Counts(CALL_COUNT, CALL_COUNT)
 
 
 async def _call(client: TritonClient, manifest: Manifest) -> None:

@@ -35,6 +35,11 @@ class Serving:
         """host:port for a TritonClient."""
         return f"127.0.0.1:{self.grpc_port}"
 
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus would scrape it."""
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+
 
 @contextmanager
 def serving(repository: Path) -> Iterator[Serving]:

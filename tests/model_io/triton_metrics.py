@@ -1,12 +1,14 @@
 """What Triton itself counts."""
 
+import time
 import urllib.request
 from dataclasses import dataclass
 from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.model_io.tiny_triton import Serving
+PATIENCE_SECONDS = 20.0
+STILL_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +19,44 @@ class Counts:
     executions: float
 
     @classmethod
-    def of(cls, serving: Serving, model: str) -> Self:
-        """Returns the counts since the server's start."""
-        url = f"http://127.0.0.1:{serving.metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=5) as response:
+    def of(cls, metrics_url: str, model: str) -> Self:
+        """Returns the counts since the server's start, as they stand at this moment."""
+        with urllib.request.urlopen(metrics_url, timeout=5) as response:
             families = text_string_to_metric_families(response.read().decode())
-            values = {
-                family.name: sample.value
-                for family in families
-                for sample in family.samples
-                if sample.labels.get("model") == model
-            }
+        values = {
+            family.name: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.get("model") == model
+        }
         return cls(values["nv_inference_count"], values["nv_inference_exec_count"])
+
+    @classmethod
+    def at_rest(cls, metrics_url: str, model: str) -> Self:
+        """Returns the counts once they stand still.
+
+        Triton counts an execution after it has answered: on a busy machine, visibly later.
+        """
+        deadline_time = time.monotonic() + PATIENCE_SECONDS
+        counts = cls.of(metrics_url, model)
+        still_since = time.monotonic()
+        while (now := time.monotonic()) < min(still_since + STILL_SECONDS, deadline_time):
+            time.sleep(0.05)
+            later = cls.of(metrics_url, model)
+            if later != counts:
+                counts, still_since = later, now
+        return counts
 
     def since(self, before: Self) -> Self:
         """Returns what has been added."""
         return type(self)(self.inferences - before.inferences, self.executions - before.executions)
+
+
+def counted(metrics_url: str, model: str, before: Counts, inference_count: int) -> Counts:
+    """Returns what was added to `before`, waiting until that many rows were counted."""
+    deadline_time = time.monotonic() + PATIENCE_SECONDS
+    counts = Counts.of(metrics_url, model).since(before)
+    while counts.inferences < inference_count and time.monotonic() < deadline_time:
+        time.sleep(0.05)
+        counts = Counts.of(metrics_url, model).since(before)
+    return counts

@@ -1,17 +1,17 @@
 """Requests of different users share executions of the model."""
 
 import threading
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.cli.stack import LocalStack
 from tandem.client import Client
+from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.v1 import content_pb2, encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
+from tests.model_io.triton_metrics import Counts
 
 CLIENT_COUNT = 16
 CALL_COUNT = 40  # each
@@ -67,20 +67,7 @@ def _from_all(client: Callable[[], None]) -> None:
 
 def _rows_an_execution(stack: LocalStack, work: Callable[[], None]) -> float:
     """Returns how many rows the joint encoder took at a time during `work`."""
-    before = _inferences_and_executions(stack)
+    before = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER)
     work()
-    after = _inferences_and_executions(stack)
-    return (after[0] - before[0]) / (after[1] - before[1])
-
-
-def _inferences_and_executions(stack: LocalStack) -> tuple[float, float]:
-    with urllib.request.urlopen(stack.metrics_url("triton"), timeout=5) as response:
-        text = response.read().decode()
-    values = {
-        family.name: sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.labels.get("model") == "joint_encoder"
-        and family.name in ("nv_inference_count", "nv_inference_exec_count")
-    }
-    return values["nv_inference_count"], values["nv_inference_exec_count"]
+    counts = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER).since(before)
+    return counts.inferences / counts.executions

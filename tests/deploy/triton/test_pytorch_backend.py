@@ -19,7 +19,7 @@ from tests.model_io.odd_models import (
     write_model,
 )
 from tests.model_io.tiny_triton import Serving, serving
-from tests.model_io.triton_metrics import Counts
+from tests.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -61,21 +61,21 @@ async def test_requests_that_wait_together_run_together(
     odd_client: TritonClient, odd_serving: Serving
 ) -> None:
     """One execution for requests of different sizes; each gets its own rows."""
-    before = Counts.of(odd_serving, MOODY)
+    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
 
     answers = await asyncio.gather(*(_plus_one(odd_client, [n] * n) for n in (1, 2, 3)))
 
     assert answers == [[2], [3, 3], [4, 4, 4]]
-    counted = Counts.of(odd_serving, MOODY).since(before)
-    assert counted.inferences == 6
-    assert counted.executions < 3
+    counts = counted(odd_serving.metrics_url, MOODY, before, inference_count=6)
+    assert counts.inferences == 6
+    assert counts.executions < 3
 
 
 async def test_a_request_that_fails_fails_alone(
     odd_client: TritonClient, odd_serving: Serving
 ) -> None:
     """What the model refuses in a batch does not harm the requests that came with it."""
-    before = Counts.of(odd_serving, MOODY)
+    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
 
     first, bad, last = await asyncio.gather(
         _plus_one(odd_client, [1]),
@@ -87,7 +87,9 @@ async def test_a_request_that_fails_fails_alone(
     assert (first, last) == ([2], [4])
     assert isinstance(bad, ModelUnavailable)
     assert "no negative numbers" in bad.message
-    assert Counts.of(odd_serving, MOODY).since(before).executions < 3
+    counts = counted(odd_serving.metrics_url, MOODY, before, inference_count=3)
+    assert counts.inferences == 3  # the refused one was read too
+    assert counts.executions < 3
 
 
 async def _plus_one(client: TritonClient, numbers: list[int]) -> list[float]:
