@@ -29,3 +29,56 @@ STORE_USED_BYTES = Gauge(
     "Bytes of the item store's map that were ever used.",
     registry=REGISTRY,
 )
+LIVE_RECALL = Gauge(
+    "tandem_index_live_recall_ratio",
+    "Share of the truly nearest items that sampled searches of the last window found.",
+    ["direction"],
+    registry=REGISTRY,
+)
+LIVE_RECALL_SEARCHES = Gauge(
+    "tandem_index_live_recall_searches",
+    "Searches behind tandem_index_live_recall_ratio.",
+    ["direction"],
+    registry=REGISTRY,
+)
+LIST_IMBALANCE = Gauge(
+    "tandem_index_list_imbalance_ratio",
+    "FAISS's imbalance factor of the index's lists: 1 where all are equally long.",
+    ["modality"],
+    registry=REGISTRY,
+)
+REBUILD_REQUESTS = Counter(
+    "tandem_index_rebuild_requests_total",
+    "Times that a FAISS index was asked to be built anew: recall (live recall fell), "
+    "recall_pinned (it fell, and the tuning is an operator's: nothing is done), operator.",
+    ["cause"],
+    registry=REGISTRY,
+)
+MAINTENANCE_DURATION = Histogram(
+    "tandem_index_maintenance_duration_seconds",
+    "Wall time of background work: rebuild, fold, snapshot, recall.",
+    ["work"],
+    buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1800),
+    registry=REGISTRY,
+)
+MAINTENANCE_FAILURES = Counter(
+    "tandem_index_maintenance_failures_total",
+    "Background work that failed; the log says why.",
+    registry=REGISTRY,
+)
+SNAPSHOT_SEQUENCE = Gauge(
+    "tandem_index_snapshot_sequence",
+    "Where the change log stood at the newest snapshot.",
+    registry=REGISTRY,
+)
+SNAPSHOTS_REFUSED = Counter(
+    "tandem_index_snapshots_refused_total",
+    "Snapshots found at start that were not as written, or not of this store.",
+    registry=REGISTRY,
+)
+SEARCHES = Counter(
+    "tandem_index_searches_total",
+    "Queries by how the nearest items were found.",
+    ["strategy"],
+    registry=REGISTRY,
+)

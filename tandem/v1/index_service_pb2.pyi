@@ -26,7 +26,7 @@ SEARCH_STRATEGY_POST_FILTER: SearchStrategy
 SEARCH_STRATEGY_EXACT_SCAN: SearchStrategy
 
 class SearchEmbeddingsRequest(_message.Message):
-    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version")
+    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version", "query_modality")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class SearchEmbeddingsRequest(_message.Message):
     FILTER_FIELD_NUMBER: _ClassVar[int]
     MINIMUM_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     queries: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
     model_fingerprint: str
@@ -43,7 +44,8 @@ class SearchEmbeddingsRequest(_message.Message):
     filter: _attribute_pb2.Filter
     minimum_sequence: int
     shard_map_version: int
-    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+    query_modality: _content_pb2.Modality
+    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ...) -> None: ...
 
 class SearchEmbeddingsResponse(_message.Message):
     __slots__ = ("hit_lists", "search_duration", "applied_sequence", "item_count", "path")

@@ -1,0 +1,47 @@
+"""Which rows recent filters hold for, until the rows change."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+
+from index_svc.hit import Mask
+from tandem.filters import Filter
+
+# A mask of a million rows is 1 MB.
+_KEPT_COUNT = 16
+
+
+class FilterMasks:
+    """Remembers the masks of the latest filters, so that a filter asked again costs nothing."""
+
+    def __init__(self) -> None:
+        """Remembers nothing yet."""
+        self._lock = threading.Lock()
+        self._version = 0
+        self._masks: OrderedDict[str, tuple[Mask, int]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Drops all of them: an item came, changed or went."""
+        with self._lock:
+            self._version += 1
+            self._masks.clear()
+
+    def get(self, filter_: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
+        """Returns the filter's mask over rows, and for how many rows it holds."""
+        # By its text: 1, 1.0 and True are equal keys in Python and different values in a filter.
+        key = repr(filter_)
+        with self._lock:
+            version = self._version
+            if kept := self._masks.get(key):
+                self._masks.move_to_end(key)
+                return kept
+        mask = evaluate()
+        count = int(np.count_nonzero(mask))
+        with self._lock:
+            if version == self._version:
+                self._masks[key] = (mask, count)
+                while len(self._masks) > _KEPT_COUNT:
+                    self._masks.popitem(last=False)
+        return mask, count

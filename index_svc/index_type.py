@@ -1,0 +1,181 @@
+"""Which FAISS type an index gets, and how hard it must look to reach a recall."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from index_svc.embedding_rows import EmbeddingRows
+from index_svc.exact_scan import compare_rows, scan_rows
+from index_svc.faiss_index import FaissIndex, make_empty
+from index_svc.hit import F32
+from tandem.errors import IndexTypeInvalid
+
+AUTO = "auto"
+FLAT = "Flat"
+"""Every item is compared: no FAISS index is made, which would be a second copy of them."""
+
+# One core compares 20,000 x 384 values in about 1.2 ms: an approximate index saves nothing yet.
+MIN_APPROXIMATE_COUNT = 20_000
+
+_RECALL_K = 20
+_LISTS = re.compile(r"IVF(\d+)(,.*)")
+MAX_TUNING_QUERY_COUNT = 100
+_MIN_LIST_COUNT = 64
+_MAX_LIST_COUNT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTuning:
+    """What an operator asks of the index of one modality."""
+
+    index_type: str = AUTO
+    """"auto", "Flat", or any string that FAISS's factory takes."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Search parameters by FAISS's names; none are found by measuring."""
+    recall_target: float = 0.98
+    memory_bytes: int = 0
+    """For FAISS's codes, beside the embeddings themselves; 0 is no limit."""
+
+    def check(self, dimension: int) -> None:
+        """Raises IndexTypeInvalid for what FAISS or this program cannot do."""
+        if not 0 < self.recall_target <= 1:
+            raise IndexTypeInvalid(why=f"the recall target is {self.recall_target}; send 0 to 1")
+        if self.index_type in (AUTO, FLAT):
+            return
+        make_empty(self.index_type, dimension)
+
+
+def choose_index_type(tuning: IndexTuning, item_count: int, dimension: int) -> str:
+    """Returns the type to build: what was asked for, or by "auto" what fits size and memory."""
+    if tuning.index_type != AUTO:
+        return tuning.index_type
+    if item_count < MIN_APPROXIMATE_COUNT:
+        return FLAT
+    lists = f"IVF{balanced_list_count(item_count)}"
+    if not tuning.memory_bytes or item_count * (dimension + 8) <= tuning.memory_bytes:
+        return f"{lists},SQ8"
+    # "np" leaves out a training step that takes ten times as long as all others.
+    for part_size in (2, 4, 8, 16, 32):
+        if dimension % part_size == 0 and item_count * (dimension // part_size + 8) <= (
+            tuning.memory_bytes
+        ):
+            return f"{lists},PQ{dimension // part_size}np"
+    return FLAT
+
+
+def candidate_types(item_count: int, dimension: int) -> list[str]:
+    """Returns the types worth measuring for that many items."""
+    lists = f"IVF{balanced_list_count(item_count)}"
+    types = [FLAT, f"{lists},Flat", f"{lists},SQ8", "HNSW32", "SQ8"]
+    sizes = [size for size in (2, 4, 8) if dimension % size == 0]
+    return types + [f"{lists},PQ{dimension // size}np" for size in sizes]
+
+
+def is_outdated(current: str, wanted: str) -> bool:
+    """Returns whether an index of the current type should be built anew as the wanted one.
+
+    Lists may be four times too few or too many before that: training costs minutes.
+    """
+    if current == wanted:
+        return False
+    numbers = [_LISTS.fullmatch(index_type) for index_type in (current, wanted)]
+    if numbers[0] is None or numbers[1] is None or numbers[0][2] != numbers[1][2]:
+        return True
+    ratio = int(numbers[0][1]) / int(numbers[1][1])
+    return not 1 / 4 < ratio < 4
+
+
+def balanced_list_count(item_count: int) -> int:
+    """Returns the power of two nearest to 2 √n lists, so that lists and list lengths balance."""
+    exponent = round(math.log2(2 * math.sqrt(max(item_count, 1))))
+    return min(max(1 << exponent, _MIN_LIST_COUNT), _MAX_LIST_COUNT)
+
+
+def fetch_count(index: FaissIndex, k: int) -> int:
+    """Returns how many candidates to compare exactly for k hits: coarse codes misplace more."""
+    if index.codes_are_exact:
+        return k + 1
+    return max(4 * k, 100) if ",PQ" in f",{index.index_type}" else max(2 * k, k + 20)
+
+
+def tune_for_recall(
+    index: FaissIndex,
+    rows: EmbeddingRows,
+    queries_QD: F32,
+    recall_target: float,
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> float:
+    """Sets the least search effort that reaches the target, and returns the recall in percent.
+
+    Tries nprobe or efSearch in powers of two; a type with neither is only measured. `reading` holds
+    off changes of the rows during each look at them.
+    """
+    truth = _nearest_rows(rows, queries_QD, index.row_count, reading)
+    recall_percent = 0.0
+    for parameters in _efforts(index):
+        if is_stopped():
+            break
+        index.tune(parameters)
+        recall_percent = _recall_percent(index, rows, queries_QD, truth, reading)
+        if recall_percent >= 100 * recall_target:
+            break
+    return recall_percent
+
+
+def measured_recall_percent(
+    index: FaissIndex,
+    rows: EmbeddingRows,
+    queries_QD: F32,
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> float:
+    """Returns which share of the 20 truly nearest rows the index finds as it is tuned."""
+    truth = _nearest_rows(rows, queries_QD, index.row_count, reading)
+    return _recall_percent(index, rows, queries_QD, truth, reading)
+
+
+def _nearest_rows(
+    rows: EmbeddingRows,
+    queries_QD: F32,
+    row_count: int,
+    reading: Callable[[], AbstractContextManager[None]],
+) -> list[set[int]]:
+    nearest = []
+    for query_D in queries_QD:
+        with reading():
+            wanted = np.arange(rows.row_count) < row_count
+            nearest.append(set(scan_rows(rows, query_D, _RECALL_K, wanted=wanted)[1].tolist()))
+    return nearest
+
+
+def _recall_percent(
+    index: FaissIndex,
+    rows: EmbeddingRows,
+    queries_QD: F32,
+    truth: Sequence[set[int]],
+    reading: Callable[[], AbstractContextManager[None]],
+) -> float:
+    found_count = 0
+    for query_D, nearest in zip(queries_QD, truth, strict=True):
+        with reading():
+            live = rows.live[: index.row_count] if index.takes_selector else None
+            candidates, _ = index.candidates(
+                query_D, fetch_count(index, _RECALL_K), wanted=live if rows.dead_count else None
+            )
+            _, found = compare_rows(rows, query_D, candidates, _RECALL_K)
+        found_count += len(nearest.intersection(found.tolist()))
+    return 100 * found_count / max(1, sum(map(len, truth)))
+
+
+def _efforts(index: FaissIndex) -> list[dict[str, float]]:
+    if count := index.max_list_count:
+        return [{"nprobe": 1 << power} for power in range(count.bit_length())]
+    if index.index_type.startswith("HNSW"):
+        return [{"efSearch": 1 << power} for power in range(4, 11)]
+    return [{}]

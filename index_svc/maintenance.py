@@ -1,0 +1,396 @@
+"""What one thread does for a shard's indexes in the background, while they are searched.
+
+It alone changes FAISS indexes and writes snapshots, one thing at a time:
+
+    rebuild   another type, or far more items, or too many dead rows: build aside, swap
+    fold      items added since go from the tail, compared one by one, into the FAISS index
+    snapshot  enough has changed since the last one
+    recall    searches sampled from users are done again, exactly
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from index_svc.embedding_rows import EmbeddingRows
+from index_svc.faiss_index import FaissIndex
+from index_svc.hit import F32
+from index_svc.index_type import (
+    AUTO,
+    FLAT,
+    MAX_TUNING_QUERY_COUNT,
+    IndexTuning,
+    choose_index_type,
+    is_outdated,
+    measured_recall_percent,
+    tune_for_recall,
+)
+from index_svc.live_recall import LiveRecall
+from index_svc.metrics import (
+    LIST_IMBALANCE,
+    LIVE_RECALL,
+    LIVE_RECALL_SEARCHES,
+    MAINTENANCE_DURATION,
+    MAINTENANCE_FAILURES,
+    REBUILD_REQUESTS,
+    SNAPSHOT_SEQUENCE,
+)
+from index_svc.modality_index import ModalityIndex
+from index_svc.searchable_index import SearchableIndex
+from index_svc.snapshot import FrozenPart, remove_other_snapshots, write_snapshot
+from index_svc.tuning_file import TuningFile
+from tandem.chassis.log import get_logger
+from tandem.content import Modality
+from tandem.errors import IndexTypeInvalid
+
+log = get_logger(__name__)
+
+_TICK_SECONDS = 0.2
+# 2,000 x 384 values are compared in a tenth of a millisecond.
+_FOLD_COUNT = 2_048
+# Rows added behind one hold of the lock: IVF takes some milliseconds for them.
+_FOLD_SLICE_COUNT = 128
+_DEAD_SHARE = 0.25
+_MIN_DEAD_COUNT = 1_000
+_COMPACT_SHARE = 0.1
+_COPY_COUNT = 8_192
+_SNAPSHOT_SHARE = 0.2
+_MIN_RECALL_SEARCH_COUNT = 30
+_RECALL_PER_TICK = 4
+# A disk that was full a moment ago is full now.
+_FAILURE_PAUSE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What this thread remembers of one modality of one index."""
+
+    change_count_at_snapshot: int = 0
+    snapshot_sequence: int | None = None
+    is_rebuild_asked: bool = False
+    refused: tuple[IndexTuning, str, int] | None = None
+    activity: str = ""
+    mend_after_time: float = 0.0
+    """On the monotonic clock: one rebuild a window, for the next shows only then what it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSettings:
+    """How eagerly a shard's indexes are looked after."""
+
+    snapshots_folder: Path
+    store_id: str
+    min_snapshot_change_count: int = 5_000
+    recall_floor: float = 0.95
+    """Live recall below it asks for a rebuild."""
+    gpu_number: int | None = None
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """Looks after the indexes that `indexes` returns; `applied_sequence` is the shard's."""
+
+    settings: MaintenanceSettings
+    indexes: Callable[[], Mapping[str, SearchableIndex]]
+    applied_sequence: Callable[[], int]
+    tunings: TuningFile
+    live_recall: LiveRecall
+    _progress: dict[tuple[str, Modality], _Progress] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins to look after them, in a thread."""
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the step under way; a build that trains is not waited for."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def ask_rebuild(self, index_id: str, modality: Modality, cause: str) -> None:
+        """Has the index built anew soon."""
+        REBUILD_REQUESTS.labels(cause).inc()
+        self._of(index_id, modality).is_rebuild_asked = True
+        self._wake.set()
+
+    def note_snapshot(self, index_id: str, modality: Modality, sequence: int) -> None:
+        """Notes that the index was read from a snapshot."""
+        self._of(index_id, modality).snapshot_sequence = sequence
+
+    def wake(self) -> None:
+        """Looks again at once: a tuning changed."""
+        self._wake.set()
+
+    def activity(self, index_id: str, modality: Modality) -> str:
+        """Returns what is being done to the index; empty for nothing."""
+        return self._of(index_id, modality).activity
+
+    def snapshot_sequence(self, index_id: str, modality: Modality) -> int | None:
+        """Returns what the newest snapshot covers."""
+        return self._of(index_id, modality).snapshot_sequence
+
+    def step(self) -> bool:
+        """Does the most pressing thing; returns whether there was one."""
+        worked = self._check_recall()
+        for index_id, index in list(self.indexes().items()):
+            for modality in Modality:
+                worked |= self._look_after(index_id, index, modality)
+            worked |= self._snapshot_if_due(index_id, index)
+        return worked
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                worked = self.step()
+            except Exception:  # nothing that goes wrong here may end the thread
+                MAINTENANCE_FAILURES.inc()
+                log.exception("maintenance failed")
+                self._stop.wait(_FAILURE_PAUSE_SECONDS)
+                continue
+            if not worked:
+                self._wake.wait(_TICK_SECONDS)
+                self._wake.clear()
+
+    def _look_after(self, index_id: str, index: SearchableIndex, modality: Modality) -> bool:
+        part = index.part(modality)
+        progress = self._of(index_id, modality)
+        tuning = self.tunings.get(index_id, modality)
+        wanted = choose_index_type(tuning, len(part), index.info.dimension)
+        refused_for = (tuning, wanted, len(part).bit_length())  # tried again when it has doubled
+        is_due = progress.is_rebuild_asked or _has_many_dead(part)
+        is_other = is_outdated(part.index_type, wanted) and progress.refused != refused_for
+        if is_due or is_other:
+            progress.is_rebuild_asked = False
+            progress.activity = f"building {wanted}"
+            try:
+                with MAINTENANCE_DURATION.labels("rebuild").time():
+                    self._rebuild(index_id, index, modality, wanted, tuning)
+                progress.refused = None
+            except IndexTypeInvalid as error:
+                progress.refused = refused_for
+                part.fallback_reason = error.message
+                log.error("index not built", index_id=index_id, why=error.message)
+            finally:
+                progress.activity = ""
+            return True
+        if part.tail_count > _FOLD_COUNT and part.faiss_index is not None:
+            with MAINTENANCE_DURATION.labels("fold").time():
+                self._fold(index, part, part.faiss_index)
+            return True
+        self._measure_imbalance(modality, part)
+        return False
+
+    def _rebuild(
+        self,
+        index_id: str,
+        index: SearchableIndex,
+        modality: Modality,
+        index_type: str,
+        tuning: IndexTuning,
+    ) -> None:
+        """Builds aside and swaps; searches and changes go on but for moments."""
+        part = index.part(modality)
+        is_compacted = part.rows.dead_count > _COMPACT_SHARE * part.rows.row_count
+        try:
+            built = self._copy_live(index, modality) if is_compacted else part
+            faiss_index, recall_percent = None, None
+            if index_type != FLAT:
+                faiss_index = FaissIndex.build(
+                    index_type, built.rows, built.rows.row_count, gpu_number=self.settings.gpu_number
+                )
+                recall_percent = self._tune(index, modality, faiss_index, built.rows, tuning)
+            if is_compacted:
+                built.faiss_index, built.recall_percent = faiss_index, recall_percent
+                built.change_count = part.change_count
+                index.replace(modality, built)
+            else:
+                with index.changing():
+                    part.faiss_index, part.recall_percent = faiss_index, recall_percent
+                    part.fallback_reason = ""
+        finally:
+            if is_compacted:
+                index.stop_replacing(modality)
+        self.live_recall.forget(index_id)
+        log.info(
+            "index built",
+            index_id=index_id,
+            modality=modality.value,
+            index_type=index_type,
+            recall_percent=recall_percent,
+        )
+
+    def _tune(
+        self,
+        index: SearchableIndex,
+        modality: Modality,
+        faiss_index: FaissIndex,
+        rows: EmbeddingRows,
+        tuning: IndexTuning,
+    ) -> float:
+        queries_QD = sample_queries(index, modality)
+        if not tuning.parameters:
+            return tune_for_recall(
+                faiss_index,
+                rows,
+                queries_QD,
+                tuning.recall_target,
+                index.reading,
+                self._stop.is_set,
+            )
+        faiss_index.tune(tuning.parameters)
+        return measured_recall_percent(faiss_index, rows, queries_QD, index.reading)
+
+    def _copy_live(self, index: SearchableIndex, modality: Modality) -> ModalityIndex:
+        part = index.part(modality)
+        with index.reading():  # no change comes between
+            index.begin_replacing(modality)
+            live = np.flatnonzero(part.rows.live)
+            attributes = part.attributes.copy()
+        copied = ModalityIndex(EmbeddingRows(part.rows.dimension))
+        for start in range(0, len(live), _COPY_COUNT):
+            old_rows = live[start : start + _COPY_COUNT]
+            item_ids = [part.rows.item_id(row) for row in old_rows.tolist()]
+            new_rows = copied.rows.append(item_ids, part.rows.gather(old_rows))
+            for old_row, new_row in zip(old_rows.tolist(), new_rows, strict=True):
+                if known := attributes.get(old_row):
+                    copied.put_attributes(new_row, known)
+        return copied
+
+    def _fold(self, index: SearchableIndex, part: ModalityIndex, faiss_index: FaissIndex) -> None:
+        stop_row = part.rows.row_count
+        while faiss_index.row_count < stop_row and not self._stop.is_set():
+            with index.changing():
+                faiss_index.add(
+                    part.rows, min(stop_row, faiss_index.row_count + _FOLD_SLICE_COUNT)
+                )
+
+    def _snapshot_if_due(self, index_id: str, index: SearchableIndex) -> bool:
+        """Writes both modalities, of one sequence, where either has changed enough."""
+        if not any(self._is_snapshot_due(index_id, index, modality) for modality in Modality):
+            return False
+        with MAINTENANCE_DURATION.labels("snapshot").time():
+            self.write_snapshot(index_id, index)
+        return True
+
+    def write_snapshot(self, index_id: str, index: SearchableIndex) -> int:
+        """Writes the index as it stands and returns the sequence it covers."""
+        parent = self.settings.snapshots_folder / index_id
+        # Read before the items: each change up to here is in them, and later ones do no harm.
+        sequence = self.applied_sequence()
+        for modality in Modality:
+            progress = self._of(index_id, modality)
+            progress.activity = "writing a snapshot"
+            try:
+                with index.reading():
+                    part = index.part(modality)
+                    frozen = FrozenPart.of(part)
+                    change_count = part.change_count
+                write_snapshot(
+                    parent,
+                    frozen,
+                    store_id=self.settings.store_id,
+                    index_id=index_id,
+                    modality=modality,
+                    fingerprint=index.info.fingerprint,
+                    dimension=index.info.dimension,
+                    sequence=sequence,
+                )
+            finally:
+                progress.activity = ""
+            progress.change_count_at_snapshot = change_count
+        for modality in Modality:
+            # Only now: without its other half a snapshot is of no use.
+            remove_other_snapshots(parent, sequence, modality)
+            self._of(index_id, modality).snapshot_sequence = sequence
+        SNAPSHOT_SEQUENCE.set(sequence)
+        return sequence
+
+    def _is_snapshot_due(self, index_id: str, index: SearchableIndex, modality: Modality) -> bool:
+        part = index.part(modality)
+        progress = self._of(index_id, modality)
+        change_count = part.change_count - progress.change_count_at_snapshot
+        return change_count >= max(
+            self.settings.min_snapshot_change_count, _SNAPSHOT_SHARE * len(part)
+        )
+
+    def _check_recall(self) -> bool:
+        worked = False
+        for _ in range(_RECALL_PER_TICK):
+            if (search := self.live_recall.take()) is None:
+                break
+            index = self.indexes().get(search.index_id)
+            if index is None:
+                continue
+            with MAINTENANCE_DURATION.labels("recall").time(), index.reading():
+                part = index.part(search.target_modality)
+                found = part.search(search.query, search.k, search.filter).hits
+                nearest = part.scan(search.query, search.k, search.filter).hits
+            self.live_recall.note(search, found, nearest)
+            worked = True
+        for direction, (recall, count) in self.live_recall.recall().items():
+            LIVE_RECALL.labels(direction).set(recall)
+            LIVE_RECALL_SEARCHES.labels(direction).set(count)
+        self._mend_recall()
+        return worked
+
+    def _mend_recall(self) -> None:
+        now = time.monotonic()
+        for index_id in list(self.indexes()):
+            for direction, (recall, count) in self.live_recall.recall(index_id).items():
+                modality = Modality(direction.rpartition("_to_")[2])
+                tuning = self.tunings.get(index_id, modality)
+                # What an operator pinned is not mended behind their back.
+                is_free = tuning.index_type == AUTO and not tuning.parameters
+                progress = self._of(index_id, modality)
+                is_low = recall < self.settings.recall_floor
+                if count < _MIN_RECALL_SEARCH_COUNT or not is_low or now < progress.mend_after_time:
+                    continue
+                progress.mend_after_time = now + self.live_recall.window_seconds
+                log.warning("recall low", index_id=index_id, direction=direction, recall=recall)
+                if is_free:
+                    self.ask_rebuild(index_id, modality, "recall")
+                else:
+                    REBUILD_REQUESTS.labels("recall_pinned").inc()
+
+    def _measure_imbalance(self, modality: Modality, part: ModalityIndex) -> None:
+        if part.faiss_index is not None:
+            imbalance = part.faiss_index.list_imbalance()
+            if imbalance is not None:
+                LIST_IMBALANCE.labels(modality.value).set(imbalance)
+
+    def _of(self, index_id: str, modality: Modality) -> _Progress:
+        return self._progress.setdefault((index_id, modality), _Progress())
+
+
+def sample_queries(index: SearchableIndex, modality: Modality) -> F32:
+    """Returns embeddings to search the modality with, [Q, d]: of the other one where there are any.
+
+    Users look for images by text and for texts by image, and such queries lie elsewhere than the
+    items, so an index tuned on its own items would promise them too much.
+    """
+    others = [other for other in Modality if other is not modality]
+    for source in (*others, modality):
+        with index.reading():
+            rows = index.part(source).rows
+            live = np.flatnonzero(rows.live)
+            if len(live) >= MAX_TUNING_QUERY_COUNT or source is modality:
+                count = min(len(live), MAX_TUNING_QUERY_COUNT)
+                chosen = np.random.default_rng(0).choice(live, count, replace=False)
+                return rows.gather(np.sort(chosen))
+    raise AssertionError("the modality itself is always looked at")
+
+
+def _has_many_dead(part: ModalityIndex) -> bool:
+    return part.rows.dead_count > max(_MIN_DEAD_COUNT, _DEAD_SHARE * part.rows.row_count)
+

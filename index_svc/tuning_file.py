@@ -1,0 +1,47 @@
+"""What operators asked of each index, kept in the shard's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from index_svc.index_type import IndexTuning
+from tandem.content import Modality
+
+
+class TuningFile:
+    """The tuning of every index and modality; what was never asked for is the default."""
+
+    def __init__(self, path: Path, default: IndexTuning) -> None:
+        """Reads the file where there is one; raises ValueError where it is not one of these."""
+        self._path = path
+        self._default = default
+        self._tunings: dict[str, IndexTuning] = {}
+        if path.exists():
+            stored: Mapping[str, dict[str, object]] = json.loads(path.read_text())
+            try:
+                self._tunings = {key: IndexTuning(**value) for key, value in stored.items()}  # type: ignore[arg-type]
+            except TypeError as error:
+                raise ValueError(f"{path} is not a tuning file: {error}; remove it") from error
+
+    def get(self, index_id: str, modality: Modality) -> IndexTuning:
+        """Returns what is asked of the index."""
+        return self._tunings.get(_key(index_id, modality), self._default)
+
+    def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
+        """Keeps it, durably."""
+        tunings = {**self._tunings, _key(index_id, modality): tuning}
+        partial = self._path.with_suffix(".partial")
+        with partial.open("w") as file:
+            json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self._path)
+        self._tunings = tunings
+
+
+def _key(index_id: str, modality: Modality) -> str:
+    return f"{index_id}/{modality.value}"
