@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class SharedLock:
-    """Searches share it; a change of the index waits for those inside, and later ones for it."""
+    """Readers share it; who changes things waits for those inside, and later readers for that."""
 
     def __init__(self) -> None:
         """Makes a lock that nobody holds."""
@@ -19,7 +19,7 @@ class SharedLock:
     def shared(self) -> Iterator[None]:
         """Holds the lock together with other sharers."""
         with self._condition:
-            # Behind whoever waits to have it alone, or steady searching would hold off all writes.
+            # Behind whoever waits to have it alone, or steady reading would hold off all changes.
             self._condition.wait_for(lambda: not self._is_exclusive and not self._waiting_count)
             self._sharer_count += 1
         try:
