@@ -6,15 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faiss
+import grpc
 
+from index_svc.admin_servicer import IndexAdminServicer
+from index_svc.faiss_index import visible_gpu_count
+from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
-from index_svc.shard import Shard
+from index_svc.shard import Shard, ShardSettings
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_files import StoreRefused
+from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 
@@ -32,8 +38,34 @@ async def main() -> None:
         )
     except StoreRefused as error:
         sys.exit(f"index_svc: {error}")
-    shard = Shard(store, commit_wait_seconds=settings.commit_wait_seconds)
+    gpu_number = settings.gpu_number if settings.gpu_number >= 0 else None
+    if gpu_number is not None and gpu_number >= visible_gpu_count():
+        sys.exit(
+            f"index_svc: INDEX_GPU_NUMBER is {gpu_number}, FAISS sees {visible_gpu_count()} GPUs; "
+            "install faiss-gpu, or set -1"
+        )
+    shard = Shard(
+        store,
+        Path(settings.store_path),
+        ShardSettings(
+            commit_wait_seconds=settings.commit_wait_seconds,
+            tuning=IndexTuning(
+                index_type=settings.index_type,
+                recall_target=settings.recall_target,
+                memory_bytes=settings.index_memory_bytes,
+            ),
+            min_snapshot_change_count=settings.snapshot_change_count,
+            recall_sample_share=settings.recall_sample_share,
+            recall_window_seconds=settings.recall_window_seconds,
+            recall_floor=settings.recall_floor,
+            gpu_number=gpu_number,
+        ),
+    )
     threads = ThreadPoolExecutor(settings.thread_count, thread_name_prefix="shard")
+
+    def register(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server)
+        add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
 
     async def warm() -> None:
         # In the threads that close() waits for: the store must outlive a load that is under way.
@@ -50,10 +82,11 @@ async def main() -> None:
         name="index",
         address=settings.address,
         metrics_port=settings.metrics_port,
-        register=lambda server: add_IndexServiceServicer_to_server(
-            IndexServicer(shard, threads), server
-        ),
-        service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],
+        register=register,
+        service_names=[
+            pb.DESCRIPTOR.services_by_name["IndexService"].full_name,
+            admin_pb.DESCRIPTOR.services_by_name["IndexAdminService"].full_name,
+        ],
         warm=warm,
         ready=ready,
         close=close,

@@ -4,9 +4,9 @@ Plain functions without the shard: what they refuse touches nothing.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from index_svc.flat_index import F32, Hit
+from index_svc.hit import Hit, SearchPath
+from index_svc.shard import Answer, Query
 from tandem.content import Encoding, Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_write import Delete, Upsert
@@ -23,6 +23,7 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
+    duration_to_proto,
     embedding_from_proto,
     modality_from_proto,
     tokens_from_proto,
@@ -34,18 +35,7 @@ MAX_RETRIEVE_K = 1000
 MAX_FINGERPRINT_LENGTH = 128
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """A checked SearchEmbeddingsRequest."""
-
-    index_id: str
-    fingerprint: str
-    modality: Modality
-    queries: Sequence[F32]
-    k: int
-
-
-def search_from_proto(request: pb.SearchEmbeddingsRequest) -> Search:
+def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
     """Returns what to search for.
 
     Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, RequestMalformed.
@@ -56,12 +46,16 @@ def search_from_proto(request: pb.SearchEmbeddingsRequest) -> Search:
     modality = modality_from_proto(request.modality)
     if modality is None:
         raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
-    return Search(
+    if request.minimum_sequence < 0:
+        raise RequestMalformed(why=f"minimum_sequence is {request.minimum_sequence}")
+    return Query(
         index_id=check_index_id(request.index_id),
         fingerprint=_check_fingerprint(request.model_fingerprint),
         modality=modality,
-        queries=[embedding_from_proto(query) for query in request.queries],
+        query_modality=modality_from_proto(request.query_modality) or _other(modality),
+        embeddings=[embedding_from_proto(query) for query in request.queries],
         k=request.retrieve_k,
+        minimum_sequence=request.minimum_sequence,
     )
 
 
@@ -107,23 +101,44 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str]]:
     return check_index_id(request.index_id), item_ids
 
 
-def hit_lists_to_proto(hit_lists: Iterable[Sequence[Hit]]) -> list[pb.HitList]:
-    """Returns each query's hits as messages."""
-    # Lengths are 1 to within the tolerance, so a product may come out a little over 1.
-    return [
-        pb.HitList(
-            hits=[
-                pb.Hit(item_id=hit.item_id, similarity=min(1.0, max(-1.0, hit.similarity)))
-                for hit in hits
-            ]
-        )
-        for hits in hit_lists
-    ]
+def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
+    """Returns what a search found as a message."""
+    return pb.SearchEmbeddingsResponse(
+        hit_lists=[_hit_list_to_proto(found.hits) for found in answer.found],
+        search_duration=duration_to_proto(search_seconds),
+        applied_sequence=answer.applied_sequence,
+        item_count=answer.item_count,
+        path=_path_to_proto(answer.found[-1].path),
+    )
 
 
 def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
     """Returns items with their contents as messages."""
     return [pb.Item(item_id=item.item_id, content=content_to_proto(item.content)) for item in items]
+
+
+def _hit_list_to_proto(hits: Sequence[Hit]) -> pb.HitList:
+    # Lengths are 1 to within the tolerance, so a product may come out a little over 1.
+    return pb.HitList(
+        hits=[
+            pb.Hit(item_id=hit.item_id, similarity=min(1.0, max(-1.0, hit.similarity)))
+            for hit in hits
+        ]
+    )
+
+
+def _path_to_proto(path: SearchPath) -> pb.SearchPath:
+    return pb.SearchPath(
+        strategy=f"SEARCH_STRATEGY_{path.strategy.name}",
+        index_type=path.index_type,
+        device=path.device,
+        fallback_reason=path.fallback_reason,
+        matching_count=path.matching_count,
+    )
+
+
+def _other(modality: Modality) -> Modality:
+    return Modality.IMAGE if modality is Modality.TEXT else Modality.TEXT
 
 
 def _item_from_proto(message: pb.EncodedItem) -> StoredItem:

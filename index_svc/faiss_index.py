@@ -138,6 +138,12 @@ class FaissIndex:
         labels = index.search(query_D[np.newaxis], count, params=parameters)[1][0]
         return labels[labels >= 0], reason
 
+    def size_bytes(self) -> int:
+        """Returns how many bytes it is written in, about what it takes in memory."""
+        counter = _ByteCounter()
+        faiss.write_index(self._cpu_index, faiss.PyCallbackIOWriter(counter.add))
+        return counter.count
+
     def list_imbalance(self) -> float | None:
         """Returns FAISS's imbalance factor of its lists, 1 where all are equally long.
 
@@ -168,6 +174,14 @@ class FaissIndex:
             self.device = f"cuda:{gpu_number}"
         except (RuntimeError, AttributeError) as error:
             self.gpu_refusal = f"FAISS does not move {self.index_type} to a GPU: {_plain(error)}"
+
+
+class _ByteCounter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, written: bytes) -> None:
+        self.count += len(written)
 
 
 def visible_gpu_count() -> int:

@@ -21,7 +21,7 @@ class Hit:
 
 
 class Strategy(Enum):
-    """What is done first; the values are those of `tandem.v1.SearchStrategy`."""
+    """What is done first; named as in `tandem.v1.SearchStrategy`."""
 
     UNFILTERED = 1
     PRE_FILTER = 2

@@ -207,7 +207,10 @@ class Maintenance:
             faiss_index, recall_percent = None, None
             if index_type != FLAT:
                 faiss_index = FaissIndex.build(
-                    index_type, built.rows, built.rows.row_count, gpu_number=self.settings.gpu_number
+                    index_type,
+                    built.rows,
+                    built.rows.row_count,
+                    gpu_number=self.settings.gpu_number,
                 )
                 recall_percent = self._tune(index, modality, faiss_index, built.rows, tuning)
             if is_compacted:
@@ -271,9 +274,7 @@ class Maintenance:
         stop_row = part.rows.row_count
         while faiss_index.row_count < stop_row and not self._stop.is_set():
             with index.changing():
-                faiss_index.add(
-                    part.rows, min(stop_row, faiss_index.row_count + _FOLD_SLICE_COUNT)
-                )
+                faiss_index.add(part.rows, min(stop_row, faiss_index.row_count + _FOLD_SLICE_COUNT))
 
     def _snapshot_if_due(self, index_id: str, index: SearchableIndex) -> bool:
         """Writes both modalities, of one sequence, where either has changed enough."""
@@ -393,4 +394,3 @@ def sample_queries(index: SearchableIndex, modality: Modality) -> F32:
 
 def _has_many_dead(part: ModalityIndex) -> bool:
     return part.rows.dead_count > max(_MIN_DEAD_COUNT, _DEAD_SHARE * part.rows.row_count)
-

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from index_svc.embedding_rows import EmbeddingRows
 from index_svc.hit import F32, Found
 from index_svc.modality_index import ModalityIndex
-from index_svc.shared_lock import SharedLock
 from tandem.content import Modality
 from tandem.corpus.item_store import IndexInfo, StoredEmbedding
 from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.filters import Filter
+from tandem.shared_lock import SharedLock
 
 # Embeddings taken in at once while loading: few enough to cost no memory worth naming.
 _LOAD_COUNT = 4096
@@ -20,7 +20,9 @@ _LOAD_COUNT = 4096
 class SearchableIndex:
     """Texts and images, changed and searched behind one lock."""
 
-    def __init__(self, info: IndexInfo, parts: Mapping[Modality, ModalityIndex] | None = None) -> None:
+    def __init__(
+        self, info: IndexInfo, parts: Mapping[Modality, ModalityIndex] | None = None
+    ) -> None:
         """Takes over what was read from a snapshot; the other parts are empty."""
         self.info = info
         self._parts = {

@@ -9,20 +9,23 @@ from typing import TypeVar
 import grpc
 
 from index_svc.conversions import (
+    answer_to_proto,
     delete_from_proto,
     get_from_proto,
-    hit_lists_to_proto,
     items_to_proto,
-    search_from_proto,
+    query_from_proto,
     upsert_from_proto,
 )
 from index_svc.metrics import STAGE_DURATION
 from index_svc.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
-from tandem.wire import duration_to_proto
 
 _T = TypeVar("_T")
+
+_POLL_SECONDS = 0.002
+# What it takes to tell a caller, before the deadline, that the sequence was not reached.
+_ANSWER_SECONDS = 0.02
 
 
 class IndexServicer(_Base):
@@ -37,22 +40,12 @@ class IndexServicer(_Base):
         self, request: pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchEmbeddingsResponse:
         """Finds, for each query, this shard's nearest items."""
-        search = search_from_proto(request)
+        query = query_from_proto(request)
+        await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
         with STAGE_DURATION.labels("search").time():
-            hit_lists = await self._in_thread(
-                lambda: self._shard.search(
-                    search.index_id,
-                    search.fingerprint,
-                    search.modality,
-                    search.queries,
-                    search.k,
-                )
-            )
-        return pb.SearchEmbeddingsResponse(
-            hit_lists=hit_lists_to_proto(hit_lists),
-            search_duration=duration_to_proto(time.perf_counter() - start_time),
-        )
+            answer = await self._in_thread(lambda: self._shard.search(query))
+        return answer_to_proto(answer, time.perf_counter() - start_time)
 
     async def UpsertItems(
         self, request: pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
@@ -79,6 +72,14 @@ class IndexServicer(_Base):
         with STAGE_DURATION.labels("read").time():
             items = await self._in_thread(lambda: self._shard.read(index_id, item_ids))
         return pb.GetItemsResponse(items=items_to_proto(items))
+
+    async def _wait_for(self, sequence: int, context: grpc.aio.ServicerContext) -> None:
+        """Waits until the shard's searches see the sequence, as long as the call has time."""
+        while self._shard.applied_sequence < sequence:
+            left_seconds = context.time_remaining()
+            if left_seconds is None or left_seconds < _ANSWER_SECONDS:
+                return  # the search says by name what was not reached
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -25,6 +25,26 @@ class IndexSettings:
     commit_wait_seconds: float = setting(
         "longest that a write waits for others to share its commit", default=0.005
     )
+    index_type: str = setting(
+        "FAISS type of indexes that no operator tuned: auto, Flat, or a factory string",
+        default="auto",
+    )
+    recall_target: float = setting(
+        "share of the truly nearest that an approximate index must find", default=0.98
+    )
+    index_memory_bytes: int = setting(
+        "most bytes of FAISS's codes for each index and modality, for auto; 0 is no limit",
+        default=0,
+    )
+    snapshot_change_count: int = setting(
+        "changed items before a snapshot, and a fifth of all if that is more", default=5_000
+    )
+    recall_sample_share: float = setting(
+        "share of searches done again, exactly, to measure live recall", default=0.01
+    )
+    recall_window_seconds: float = setting("how far back live recall looks", default=300.0)
+    recall_floor: float = setting("live recall below it asks for a rebuild", default=0.95)
+    gpu_number: int = setting("GPU for FAISS indexes; -1 is none", default=-1)
     drain_notice_seconds: float = setting(
         "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
     )

@@ -1,65 +1,145 @@
-"""One shard at work: the item store is the truth, the FAISS indexes in memory follow it."""
+"""One shard at work: the item store is the truth, the indexes in memory follow it."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from index_svc.flat_index import F32, Hit
+from index_svc.hit import F32, Found
+from index_svc.index_loader import load_index
+from index_svc.index_type import IndexTuning
+from index_svc.live_recall import LiveRecall, SampledSearch
+from index_svc.maintenance import Maintenance, MaintenanceSettings
 from index_svc.metrics import (
     COMMIT_RECORDS,
-    CORRUPT_ITEMS,
     ITEMS,
+    SEARCHES,
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
 from index_svc.searchable_index import SearchableIndex
+from index_svc.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
 from tandem.corpus.group_commit import GroupCommit
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Committed, Delete, ItemWrite
-from tandem.errors import IndexNotFound, ItemCorrupt, ServiceUnavailable, TandemError
+from tandem.errors import IndexNotFound, SequenceNotReached, ServiceUnavailable, TandemError
+from tandem.filters import Filter
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSettings:
+    """How a shard commits, and looks after its indexes."""
+
+    commit_wait_seconds: float = 0.005
+    tuning: IndexTuning = field(default_factory=IndexTuning)
+    """Of indexes that no operator tuned."""
+    min_snapshot_change_count: int = 5_000
+    recall_sample_share: float = 0.01
+    recall_window_seconds: float = 300.0
+    recall_floor: float = 0.95
+    gpu_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """What to look for on a shard."""
+
+    index_id: str
+    fingerprint: str
+    modality: Modality
+    """What to find."""
+    query_modality: Modality
+    embeddings: Sequence[F32]
+    """One query each, [d]."""
+    k: int
+    filter: Filter | None = None
+    minimum_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a shard found."""
+
+    found: Sequence[Found]
+    """One for each query."""
+    applied_sequence: int
+    item_count: int
+    """Of the index and modality, filtered out or not."""
 
 
 class Shard:
     """The items of one shard: written, read and searched.
 
-    Plain blocking code for threads. A write is committed to the store, then applied to the FAISS
-    indexes in the order of the commits, then acknowledged: every search that begins after the
+    Plain blocking code for threads. A write is committed to the store, then applied to the indexes
+    in the order of the commits, then acknowledged: every search that begins after the
     acknowledgement sees it, and a batch wholly or not at all.
     """
 
-    def __init__(self, store: ItemStore, *, commit_wait_seconds: float = 0.005) -> None:
-        """Takes over the store; nothing is served before load()."""
+    def __init__(
+        self, store: ItemStore, folder: Path, settings: ShardSettings | None = None
+    ) -> None:
+        """Takes over the store and its folder; nothing is served before load()."""
+        settings = settings or ShardSettings()
         self._store = store
+        self._settings = settings
+        self._snapshots_folder = folder / "snapshots"
         self._indexes: dict[str, SearchableIndex] = {}
+        self._applied_sequence = 0
         self._is_loaded = False
+        self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
+        self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
+        self.maintenance = Maintenance(
+            MaintenanceSettings(
+                snapshots_folder=self._snapshots_folder,
+                store_id=store.store_id,
+                min_snapshot_change_count=settings.min_snapshot_change_count,
+                recall_floor=settings.recall_floor,
+                gpu_number=settings.gpu_number,
+            ),
+            lambda: self._indexes,
+            lambda: self._applied_sequence,
+            self.tunings,
+            self.live_recall,
+        )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
-            self._commit, max_wait_seconds=commit_wait_seconds, idle=store.check_readers
+            self._commit, max_wait_seconds=settings.commit_wait_seconds, idle=store.check_readers
         )
 
     def load(self) -> None:
-        """Builds the FAISS indexes from the store; a second call does nothing.
+        """Reads the indexes and begins to look after them; a second call does nothing.
 
-        An item that fails its checksum is left out, counted and logged by id: one bad page must not
-        keep the others from being found. Reading it raises ItemCorrupt; a new upsert mends it.
+        Where a FAISS index is missing or could not be trusted, searches compare every item until
+        one is built.
         """
         if self._is_loaded:
             return
+        sequence = self._store.sequence()
         for index_id in self._store.index_ids():
-            index = SearchableIndex(self._store.index_info(index_id))
-            index.load(self._sound(index_id, self._store.scan_embeddings(index_id)))
-            self._indexes[index_id] = index
+            loaded = load_index(
+                self._store, index_id, self._snapshots_folder, self._settings.gpu_number
+            )
+            self._indexes[index_id] = loaded.index
+            if loaded.snapshot_sequence is not None:
+                for modality in Modality:
+                    self.maintenance.note_snapshot(index_id, modality, loaded.snapshot_sequence)
             log.info(
                 "index loaded",
                 index_id=index_id,
-                text_count=index.item_count(Modality.TEXT),
-                image_count=index.item_count(Modality.IMAGE),
+                text_count=loaded.index.item_count(Modality.TEXT),
+                image_count=loaded.index.item_count(Modality.IMAGE),
+                snapshot_sequence=loaded.snapshot_sequence,
             )
+        self._applied_sequence = sequence
         self._is_loaded = True
         self._measure()
+        self.maintenance.start()
 
     def check(self) -> None:
         """Raises ServiceUnavailable before load() is done, InternalFault after a fault in a commit.
@@ -69,19 +149,56 @@ class Shard:
         self._check_loaded()
         self._writer.check()
 
-    def search(
-        self, index_id: str, fingerprint: str, modality: Modality, queries_QD: Sequence[F32], k: int
-    ) -> list[list[Hit]]:
-        """Returns, for each query, the min(k, all) nearest items of the modality, best first.
+    @property
+    def applied_sequence(self) -> int:
+        """Every change up to here is seen by a search that begins now."""
+        return self._applied_sequence
 
-        Ties by smaller item id. Raises IndexNotFound, ModelMismatch, EmbeddingInvalid.
+    def indexes(self) -> dict[str, SearchableIndex]:
+        """Returns the indexes by id; a copy."""
+        self._check_loaded()
+        return dict(self._indexes)
+
+    def search(self, query: Query) -> Answer:
+        """Returns, for each query, the nearest items of the modality.
+
+        Raises IndexNotFound, ModelMismatch, EmbeddingInvalid, and SequenceNotReached where the
+        minimum sequence is not reached yet: wait for applied_sequence before.
         """
-        return self._index(index_id).search(fingerprint, modality, queries_QD, k)
+        applied_sequence = self._applied_sequence
+        if applied_sequence < query.minimum_sequence:
+            raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
+        index = self.index(query.index_id)
+        found = index.search(
+            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+        )
+        for embedding, one in zip(query.embeddings, found, strict=True):
+            SEARCHES.labels(one.path.strategy.name.lower()).inc()
+            self.live_recall.offer(
+                SampledSearch(
+                    query.index_id,
+                    query.query_modality,
+                    query.modality,
+                    embedding,
+                    query.k,
+                    query.filter,
+                )
+            )
+        return Answer(found, applied_sequence, index.item_count(query.modality))
+
+    def index(self, index_id: str) -> SearchableIndex:
+        """Returns the index; raises IndexNotFound."""
+        self._check_loaded()
+        index = self._indexes.get(index_id)
+        if index is None:
+            raise IndexNotFound(index_id=index_id)
+        return index
 
     def write(self, write: ItemWrite) -> Future[Committed]:
         """Returns a future that is done once the write is on disk and every later search sees it.
 
-        The future raises ModelMismatch, EmbeddingInvalid, IndexNotFound (a delete) or StoreFull.
+        The future raises ModelMismatch, EmbeddingInvalid, IndexNotFound (a delete), RequestIdReused
+        or StoreFull.
         """
         self._check_loaded()
         return self._writer.submit(write)
@@ -96,19 +213,13 @@ class Shard:
 
     def close(self) -> None:
         """Commits what was submitted and closes the store; no other call may be under way."""
+        self.maintenance.stop()
         self._writer.close()
         self._store.close()
 
     def _check_loaded(self) -> None:
         if not self._is_loaded:
             raise ServiceUnavailable(service="index", why="the shard is loading")
-
-    def _index(self, index_id: str) -> SearchableIndex:
-        self._check_loaded()
-        index = self._indexes.get(index_id)
-        if index is None:
-            raise IndexNotFound(index_id=index_id)
-        return index
 
     def _commit(self, writes: Sequence[ItemWrite]) -> Sequence[Committed | TandemError]:
         with STAGE_DURATION.labels("commit").time():
@@ -117,6 +228,7 @@ class Shard:
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
                     self._follow(write)
+                    self._applied_sequence = outcome.sequence
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
         return outcomes
@@ -136,16 +248,6 @@ class Shard:
                 for item in write.items
             ]
         )
-
-    def _sound(
-        self, index_id: str, scanned: Iterable[StoredEmbedding | ItemCorrupt]
-    ) -> Iterable[StoredEmbedding]:
-        for item in scanned:
-            if isinstance(item, ItemCorrupt):
-                CORRUPT_ITEMS.inc()
-                log.error("item corrupt", index_id=index_id, why=item.message)
-            else:
-                yield item
 
     def _measure(self) -> None:
         for modality in Modality:

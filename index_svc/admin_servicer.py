@@ -1,0 +1,188 @@
+"""IndexAdminService: how a shard's indexes stand, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from index_svc.advice import MeasuredType, measure_types
+from index_svc.index_type import AUTO, IndexTuning
+from index_svc.searchable_index import SearchableIndex
+from index_svc.shard import Shard
+from tandem.content import Modality
+from tandem.errors import RequestMalformed
+from tandem.identifiers import check_index_id
+from tandem.v1 import index_admin_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer as _Base
+from tandem.wire import duration_to_proto, modality_from_proto, modality_to_proto
+
+_DEFAULT_RECALL_TARGET = 0.98
+
+
+class IndexAdminServicer(_Base):
+    """The shard's operators on the wire."""
+
+    def __init__(self, shard: Shard) -> None:
+        """Takes the shard."""
+        self._shard = shard
+        # One at a time: each measures, and would measure the other.
+        self._advice_thread = ThreadPoolExecutor(1, thread_name_prefix="advice")
+
+    async def DescribeIndexes(
+        self, request: pb.DescribeIndexesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeIndexesResponse:
+        """Says how each index of the shard stands."""
+        indexes = self._shard.indexes()
+        if request.index_id:
+            index_id = check_index_id(request.index_id)
+            indexes = {index_id: self._shard.index(index_id)}
+        descriptions = await asyncio.to_thread(
+            lambda: [
+                self._describe(index_id, index, modality)
+                for index_id, index in sorted(indexes.items())
+                for modality in Modality
+            ]
+        )
+        return pb.DescribeIndexesResponse(
+            descriptions=descriptions, applied_sequence=self._shard.applied_sequence
+        )
+
+    async def TuneIndex(
+        self, request: pb.TuneIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.TuneIndexResponse:
+        """Sets the FAISS type or search parameters of an index."""
+        index_id = check_index_id(request.index_id)
+        index = self._shard.index(index_id)
+        tuning = _tuning_from_proto(request.tuning)
+        tuning.check(index.info.dimension)
+        for modality in _modalities(request.modality):
+            await asyncio.to_thread(self._tune, index_id, index, modality, tuning)
+        self._shard.maintenance.wake()
+        return pb.TuneIndexResponse()
+
+    async def RebuildIndex(
+        self, request: pb.RebuildIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.RebuildIndexResponse:
+        """Has an index built anew soon."""
+        index_id = check_index_id(request.index_id)
+        self._shard.index(index_id)
+        for modality in _modalities(request.modality):
+            self._shard.maintenance.ask_rebuild(index_id, modality, "operator")
+        return pb.RebuildIndexResponse()
+
+    async def AdviseIndexType(
+        self, request: pb.AdviseIndexTypeRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.AdviseIndexTypeResponse]:
+        """Measures one type after another, until the caller goes."""
+        index = self._shard.index(check_index_id(request.index_id))
+        modality = modality_from_proto(request.modality)
+        if modality is None:
+            raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
+        tuning = IndexTuning(
+            recall_target=request.recall_target or _DEFAULT_RECALL_TARGET,
+            memory_bytes=request.memory_bytes,
+        )
+        tuning.check(index.info.dimension)
+        has_gone = threading.Event()
+        measured = measure_types(
+            index, modality, tuning, list(request.index_types), has_gone.is_set
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            while one := await loop.run_in_executor(self._advice_thread, next, measured, None):
+                yield _measured_to_proto(one)
+        finally:
+            has_gone.set()
+
+    def _tune(
+        self, index_id: str, index: SearchableIndex, modality: Modality, tuning: IndexTuning
+    ) -> None:
+        with index.changing():
+            part = index.part(modality)
+            if (
+                part.faiss_index is not None
+                and tuning.parameters
+                and tuning.index_type
+                in (
+                    AUTO,
+                    part.index_type,
+                )
+            ):
+                part.faiss_index.tune(tuning.parameters)
+        self._shard.tunings.put(index_id, modality, tuning)
+        self._shard.live_recall.forget(index_id)
+
+    def _describe(
+        self, index_id: str, index: SearchableIndex, modality: Modality
+    ) -> pb.IndexDescription:
+        maintenance = self._shard.maintenance
+        with index.reading():
+            part = index.part(modality)
+            faiss_index = part.faiss_index
+            return pb.IndexDescription(
+                index_id=index_id,
+                modality=modality_to_proto(modality),
+                model_fingerprint=index.info.fingerprint,
+                dimension=index.info.dimension,
+                item_count=len(part),
+                dead_row_count=part.rows.dead_count,
+                tail_row_count=part.tail_count,
+                index_type=part.index_type,
+                tuning=_tuning_to_proto(self._shard.tunings.get(index_id, modality)),
+                parameters={} if faiss_index is None else faiss_index.parameters,
+                index_bytes=0 if faiss_index is None else faiss_index.size_bytes(),
+                built_recall_percent=part.recall_percent,
+                list_imbalance=None if faiss_index is None else faiss_index.list_imbalance(),
+                device="cpu" if faiss_index is None else faiss_index.device,
+                fallback_reason=part.fallback_reason,
+                activity=maintenance.activity(index_id, modality),
+                snapshot_sequence=maintenance.snapshot_sequence(index_id, modality),
+                live_recalls={
+                    direction: pb.LiveRecall(recall=recall, search_count=count)
+                    for direction, (recall, count) in self._shard.live_recall.recall(
+                        index_id
+                    ).items()
+                    if direction.endswith(modality.value)
+                },
+            )
+
+
+def _modalities(value: int) -> Sequence[Modality]:
+    modality = modality_from_proto(value)
+    return list(Modality) if modality is None else [modality]
+
+
+def _tuning_from_proto(message: pb.IndexTuning) -> IndexTuning:
+    return IndexTuning(
+        index_type=message.index_type or AUTO,
+        parameters=dict(message.parameters),
+        recall_target=message.recall_target or _DEFAULT_RECALL_TARGET,
+        memory_bytes=message.memory_bytes,
+    )
+
+
+def _tuning_to_proto(tuning: IndexTuning) -> pb.IndexTuning:
+    return pb.IndexTuning(
+        index_type=tuning.index_type,
+        parameters=tuning.parameters,
+        recall_target=tuning.recall_target,
+        memory_bytes=tuning.memory_bytes,
+    )
+
+
+def _measured_to_proto(measured: MeasuredType) -> pb.AdviseIndexTypeResponse:
+    return pb.AdviseIndexTypeResponse(
+        index_type=measured.index_type,
+        parameters=measured.parameters,
+        recall_percent=measured.recall_percent,
+        search_p50_duration=duration_to_proto(measured.search_p50_seconds),
+        search_p99_duration=duration_to_proto(measured.search_p99_seconds),
+        build_duration=duration_to_proto(measured.build_seconds),
+        index_bytes=measured.index_bytes,
+        fits=measured.fits,
+        refusal=measured.refusal,
+    )
