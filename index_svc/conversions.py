@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from index_svc.flat_index import F32, Hit
+from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_write import Delete, Upsert
@@ -18,6 +19,7 @@ from tandem.errors import (
     RequestMalformed,
     TokensInvalid,
 )
+from tandem.filters import Filter
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
@@ -43,12 +45,15 @@ class Search:
     modality: Modality
     queries: Sequence[F32]
     k: int
+    filter: Filter | None = None
+    """None finds all."""
 
 
 def search_from_proto(request: pb.SearchEmbeddingsRequest) -> Search:
     """Returns what to search for.
 
-    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, RequestMalformed.
+    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, FilterInvalid,
+    RequestMalformed.
     """
     if not 1 <= request.retrieve_k <= MAX_RETRIEVE_K:
         raise KOutOfRange(name="retrieve_k", got=request.retrieve_k, low=1, high=MAX_RETRIEVE_K)
@@ -62,6 +67,7 @@ def search_from_proto(request: pb.SearchEmbeddingsRequest) -> Search:
         modality=modality,
         queries=[embedding_from_proto(query) for query in request.queries],
         k=request.retrieve_k,
+        filter=filter_from_proto(request.filter) if request.HasField("filter") else None,
     )
 
 
@@ -69,7 +75,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     """Returns what to store.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
-    EmbeddingInvalid, TokensInvalid, RequestMalformed.
+    EmbeddingInvalid, TokensInvalid, AttributeInvalid, RequestMalformed.
     """
     _check_batch_size("items", len(request.items), MAX_ITEM_COUNT)
     _check_different(item.item_id for item in request.items)
@@ -121,8 +127,15 @@ def hit_lists_to_proto(hit_lists: Iterable[Sequence[Hit]]) -> list[pb.HitList]:
 
 
 def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
-    """Returns items with their contents as messages."""
-    return [pb.Item(item_id=item.item_id, content=content_to_proto(item.content)) for item in items]
+    """Returns items with their contents and attributes as messages."""
+    return [
+        pb.Item(
+            item_id=item.item_id,
+            content=content_to_proto(item.content),
+            attributes=attributes_to_proto(item.attributes),
+        )
+        for item in items
+    ]
 
 
 def _item_from_proto(message: pb.EncodedItem) -> StoredItem:
@@ -136,6 +149,7 @@ def _item_from_proto(message: pb.EncodedItem) -> StoredItem:
         check_item_id(message.item_id),
         content,
         Encoding(embedding_from_proto(message.embedding), tokens),
+        attributes_from_proto(message.attributes),
     )
 
 
