@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from index_svc.hit import Hit, SearchPath
 from index_svc.shard import Answer, Query
+from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_write import Delete, Upsert
@@ -38,7 +39,8 @@ MAX_FINGERPRINT_LENGTH = 128
 def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
     """Returns what to search for.
 
-    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, RequestMalformed.
+    Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, FilterInvalid,
+    RequestMalformed.
     """
     if not 1 <= request.retrieve_k <= MAX_RETRIEVE_K:
         raise KOutOfRange(name="retrieve_k", got=request.retrieve_k, low=1, high=MAX_RETRIEVE_K)
@@ -56,6 +58,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
         embeddings=[embedding_from_proto(query) for query in request.queries],
         k=request.retrieve_k,
         minimum_sequence=request.minimum_sequence,
+        filter=filter_from_proto(request.filter) if request.HasField("filter") else None,
     )
 
 
@@ -63,7 +66,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     """Returns what to store.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
-    EmbeddingInvalid, TokensInvalid, RequestIdInvalid, RequestMalformed.
+    EmbeddingInvalid, TokensInvalid, AttributeInvalid, RequestIdInvalid, RequestMalformed.
     """
     _check_batch_size("items", len(request.items), MAX_ITEM_COUNT)
     _check_different(item.item_id for item in request.items)
@@ -113,8 +116,15 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
 
 
 def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
-    """Returns items with their contents as messages."""
-    return [pb.Item(item_id=item.item_id, content=content_to_proto(item.content)) for item in items]
+    """Returns items with their contents and attributes as messages."""
+    return [
+        pb.Item(
+            item_id=item.item_id,
+            content=content_to_proto(item.content),
+            attributes=attributes_to_proto(item.attributes),
+        )
+        for item in items
+    ]
 
 
 def _hit_list_to_proto(hits: Sequence[Hit]) -> pb.HitList:
@@ -152,6 +162,7 @@ def _item_from_proto(message: pb.EncodedItem) -> StoredItem:
         check_item_id(message.item_id),
         content,
         Encoding(embedding_from_proto(message.embedding), tokens),
+        attributes_from_proto(message.attributes),
     )
 
 

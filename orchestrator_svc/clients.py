@@ -5,16 +5,19 @@ Each call gets what is left until `deadline_time` on the monotonic clock.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.ranking import Hit, MatchScore
+from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_to_proto
+from tandem.attributes import Attributes
 from tandem.chassis.channels import call
 from tandem.content import Content, Encoding, Modality, Tokens
 from tandem.errors import DeadlineExceeded, InternalFault, TandemError, error_from_reason
+from tandem.filters import Filter
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -44,6 +47,15 @@ class EncodedItem:
     item_id: str
     content: Content
     encoding: Encoding
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItem:
+    """What a shard gives back of an item."""
+
+    content: Content
+    attributes: Attributes
 
 
 class EncoderClient:
@@ -97,8 +109,9 @@ class ShardClient:
         modality: Modality,
         retrieve_k: int,
         deadline_time: float,
+        where: Filter | None = None,
     ) -> list[Hit]:
-        """Returns the shard's nearest items, best first."""
+        """Returns the shard's nearest items that the filter holds for, best first."""
         response: index_service_pb2.SearchEmbeddingsResponse = await call(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
@@ -107,6 +120,7 @@ class ShardClient:
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
                 retrieve_k=retrieve_k,
+                filter=filter_to_proto(where) if where is not None else None,
             ),
             service=self._index_name,
             timeout_seconds=_left(deadline_time),
@@ -142,9 +156,9 @@ class ShardClient:
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
-    ) -> Mapping[str, Content]:
-        """Returns contents by item id; an item that is no longer there is left out."""
-        contents: dict[str, Content] = {}
+    ) -> Mapping[str, FetchedItem]:
+        """Returns items by their ids; one that is no longer there is left out."""
+        fetched: dict[str, FetchedItem] = {}
         for start in range(0, len(item_ids), _MAX_GET_COUNT):
             response: index_service_pb2.GetItemsResponse = await call(
                 self._index.GetItems,
@@ -154,8 +168,13 @@ class ShardClient:
                 service=self._index_name,
                 timeout_seconds=_left(deadline_time),
             )
-            contents |= {item.item_id: content_from_proto(item.content) for item in response.items}
-        return contents
+            fetched |= {
+                item.item_id: FetchedItem(
+                    content_from_proto(item.content), attributes_from_proto(item.attributes)
+                )
+                for item in response.items
+            }
+        return fetched
 
     async def upsert(
         self, index_id: str, fingerprint: str, items: Sequence[EncodedItem], deadline_time: float
@@ -209,4 +228,5 @@ def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:
         content=content_to_proto(item.content),
         embedding=embedding_to_proto(item.encoding.embedding),
         tokens=tokens_to_proto(item.encoding.tokens),
+        attributes=attributes_to_proto(item.attributes),
     )

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator_svc.clients import EncodedItem, EncoderClient, ShardClient
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.shard_map import ShardMap
+from tandem.attributes import Attributes
 from tandem.content import Content
 from tandem.errors import BatchSizeOutOfRange, ItemIdDuplicate, TandemError
 from tandem.identifiers import check_index_id, check_item_id
@@ -19,10 +20,11 @@ MAX_BATCH_ITEM_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class IncomingItem:
-    """An item as it came: its content may already be known to be unusable."""
+    """An item as it came, or why it cannot be taken."""
 
     item_id: str
     content: Content | TandemError
+    attributes: Attributes = field(default_factory=dict)
 
 
 Outcomes = list[TandemError | None]
@@ -92,7 +94,7 @@ class Ingester:
                 outcomes[number] = result
             else:
                 item = items[number]
-                encoded[number] = EncodedItem(item.item_id, _content(item), result)
+                encoded[number] = EncodedItem(item.item_id, _content(item), result, item.attributes)
         return encoded, fingerprint
 
     async def _store(

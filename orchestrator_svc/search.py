@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
@@ -12,6 +12,7 @@ from orchestrator_svc.ranking import Hit, MatchScore, RankedHit, merge_hits, ran
 from orchestrator_svc.shard_map import ShardMap
 from tandem.content import Content, Encoding, Modality
 from tandem.errors import IndexNotFound
+from tandem.filters import Filter
 from tandem.identifiers import check_index_id
 
 
@@ -25,6 +26,8 @@ class SearchQuery:
     depth: Depth
     is_reranked: bool
     is_content_included: bool
+    where: Filter | None = None
+    """What the items' attributes must be; None finds all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class SearchAnswer:
     """The items, best first, and the seconds each stage took."""
 
     ranked: Sequence[RankedHit]
-    contents: Mapping[str, Content]
-    """By item id; empty unless the query asked for contents."""
+    contents: Mapping[str, FetchedItem]
+    """With attributes, by item id; empty unless the query asked for contents."""
     model_fingerprint: str
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -75,7 +78,7 @@ class Searcher:
                     query, candidates, encoding, fingerprint, deadline_time
                 )
         ranked = rank_hits(hits, matches)[: query.depth.return_n]
-        contents: Mapping[str, Content] = {}
+        contents: Mapping[str, FetchedItem] = {}
         if query.is_content_included:
             with self._clock.stage("fetch", seconds):
                 contents = await self._fetch(query.index_id, ranked, deadline_time)
@@ -113,6 +116,7 @@ class Searcher:
                 query.target_modality,
                 query.depth.retrieve_k,
                 deadline_time,
+                query.where,
             )
         except IndexNotFound:
             return None
@@ -137,7 +141,7 @@ class Searcher:
 
     async def _fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
-    ) -> Mapping[str, Content]:
+    ) -> Mapping[str, FetchedItem]:
         item_ids = [entry.hit.item_id for entry in ranked]
         fetched = await fan_out(
             *(

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 
 import grpc
 
-from orchestrator_svc.clients import ShardClient
+from orchestrator_svc.clients import FetchedItem, ShardClient
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
 from orchestrator_svc.ranking import RankedHit
 from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
 from orchestrator_svc.shard_map import ShardMap
+from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.chassis.channels import deadline_seconds
-from tandem.content import Content
 from tandem.errors import BatchSizeOutOfRange, IndexNotFound, TandemError
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
@@ -160,6 +160,7 @@ def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
         ),
         is_reranked=not request.rerank_disabled,
         is_content_included=request.content_included,
+        where=filter_from_proto(request.filter) if request.HasField("filter") else None,
     )
 
 
@@ -180,7 +181,7 @@ def _search_response(answer: SearchAnswer) -> search_service_pb2.SearchItemsResp
     )
 
 
-def _ranked_item(entry: RankedHit, content: Content | None) -> search_service_pb2.RankedItem:
+def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_service_pb2.RankedItem:
     match = entry.match
     return search_service_pb2.RankedItem(
         item_id=entry.hit.item_id,
@@ -189,13 +190,18 @@ def _ranked_item(entry: RankedHit, content: Content | None) -> search_service_pb
         match_probability=match.probability if match else None,
         retrieve_rank=entry.retrieve_rank,
         final_rank=entry.final_rank,
-        content=content_to_proto(content) if content else None,
+        content=content_to_proto(fetched.content) if fetched else None,
+        attributes=attributes_to_proto(fetched.attributes) if fetched else None,
     )
 
 
 def _incoming(item: index_service_pb2.Item) -> IncomingItem:
     try:
-        return IncomingItem(item.item_id, content_from_proto(item.content))
+        return IncomingItem(
+            item.item_id,
+            content_from_proto(item.content),
+            attributes_from_proto(item.attributes),
+        )
     except TandemError as error:
         return IncomingItem(item.item_id, error)
 

@@ -30,41 +30,41 @@ def check_attributes(attributes: Attributes) -> None:
             why=f"there are {len(attributes)}; send at most {MAX_ATTRIBUTE_COUNT}"
         )
     for name, value in attributes.items():
-        check_attribute_name(name)
-        check_attribute_value(name, value)
+        fault = name_fault(name) or value_fault(name, value)
+        if fault is not None:
+            raise AttributeInvalid(why=fault)
 
 
-def check_attribute_name(name: str) -> None:
-    """Raises AttributeInvalid unless it is 1 to 64 characters of a-z, A-Z, 0-9, "_", "-", "."."""
-    if not _NAME.fullmatch(name):
-        raise AttributeInvalid(
-            why=f"{name[:80]!a} is no name; use 1 to 64 characters of a-z, A-Z, 0-9, '_', "
-            "'-' and '.'"
-        )
+def name_fault(name: str) -> str | None:
+    """Says what is wrong with a name; None where it is 1 to 64 of a-z, A-Z, 0-9, "_", "-", "."."""
+    if _NAME.fullmatch(name):
+        return None
+    return f"{name[:80]!a} is no name; use 1 to 64 characters of a-z, A-Z, 0-9, '_', '-' and '.'"
 
 
-def check_attribute_value(name: str, value: AttributeValue) -> None:
-    """Raises AttributeInvalid where the value is too large, or no number."""
+def value_fault(name: str, value: AttributeValue) -> str | None:
+    """Says what is wrong with a value: too large, or no number; None where it can be taken."""
     match value:
         case str():
-            _check_text(name, value)
+            return text_fault(name, value)
+        case tuple() if len(value) > MAX_TEXTS_COUNT:
+            return f"{name} has {len(value):,} words; send at most {MAX_TEXTS_COUNT}"
         case tuple():
-            if len(value) > MAX_TEXTS_COUNT:
-                raise AttributeInvalid(
-                    why=f"{name} has {len(value)} words; send at most {MAX_TEXTS_COUNT}"
-                )
-            for text in value:
-                _check_text(name, text)
+            return next(filter(None, (text_fault(name, text) for text in value)), None)
         case float() if not math.isfinite(value):
-            raise AttributeInvalid(why=f"{name} is {value}; send a finite number")
+            return f"{name} is {value}; send a finite number"
         case int() if not -_MAX_INTEGER <= value < _MAX_INTEGER:
-            raise AttributeInvalid(why=f"{name} is {value}; send an integer of 64 bits")
+            # Not the number itself: Python refuses to write out very long ones.
+            return f"{name} is an integer of over 64 bits; send a smaller one"
+    return None
 
 
-def _check_text(name: str, text: str) -> None:
+def text_fault(name: str, text: str) -> str | None:
+    """Says what is wrong with a text: over 1,024 bytes, or no UTF-8; None where it is sound."""
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError:
-        raise AttributeInvalid(why=f"{name} is not UTF-8") from None
+        return f"{name} is not UTF-8"
     if size_bytes > MAX_TEXT_BYTES:
-        raise AttributeInvalid(why=f"{name} has {size_bytes:,} bytes; send at most 1,024")
+        return f"{name} has {size_bytes:,} bytes; send at most {MAX_TEXT_BYTES:,}"
+    return None

@@ -4,11 +4,14 @@
         for item in client.search("two dogs left of one umbrella", index_id="scenes").items:
             print(item.final_rank, item.item_id)
 
+A search finds only what its filter holds for: `where=where.equals("style", "noto")`.
 Errors are those of `tandem.errors`, by name.
 """
 
+from tandem.client import where
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
+from tandem.client.requests import NewItem
 from tandem.client.results import FoundItem, IngestOutcome, SearchResult, StageSeconds
 
 __all__ = [
@@ -16,6 +19,8 @@ __all__ = [
     "Client",
     "FoundItem",
     "IngestOutcome",
+    "NewItem",
     "SearchResult",
     "StageSeconds",
+    "where",
 ]

@@ -10,6 +10,7 @@ import grpc
 from tandem.client.requests import (
     CHANNEL_OPTIONS,
     IngestRequests,
+    NewItem,
     Query,
     error_of,
     remove_request,
@@ -18,6 +19,7 @@ from tandem.client.requests import (
 )
 from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
 from tandem.content import Modality
+from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
 
 
@@ -42,6 +44,7 @@ class AsyncClient:
         return_n: int | None = None,
         rerank_disabled: bool = False,
         content_included: bool = False,
+        where: Filter | None = None,
     ) -> SearchResult:
         """As Client.search."""
         request = search_request(
@@ -53,6 +56,7 @@ class AsyncClient:
             return_n=return_n,
             rerank_disabled=rerank_disabled,
             content_included=content_included,
+            where=where,
         )
         try:
             response = await self._stub.SearchItems(
@@ -63,7 +67,7 @@ class AsyncClient:
         return search_result(response)
 
     async def ingest(
-        self, items: Iterable[tuple[str, Query]], *, index_id: str, batch_item_count: int = 32
+        self, items: Iterable[NewItem], *, index_id: str, batch_item_count: int = 32
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
         requests = IngestRequests(items, index_id, batch_item_count)

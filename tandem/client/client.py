@@ -9,6 +9,7 @@ import grpc
 from tandem.client.requests import (
     CHANNEL_OPTIONS,
     IngestRequests,
+    NewItem,
     Query,
     error_of,
     remove_request,
@@ -17,6 +18,7 @@ from tandem.client.requests import (
 )
 from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
 from tandem.content import Modality
+from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
 
 
@@ -41,11 +43,12 @@ class Client:
         return_n: int | None = None,
         rerank_disabled: bool = False,
         content_included: bool = False,
+        where: Filter | None = None,
     ) -> SearchResult:
         """Returns the items that match a text or a picture, best first.
 
-        Finds images by text and texts by image unless `target_modality` says otherwise. Raises a
-        TandemError by name.
+        Finds images by text and texts by image unless `target_modality` says otherwise, and only
+        items that the filter `where` holds for. Raises a TandemError by name.
         """
         request = search_request(
             query,
@@ -56,6 +59,7 @@ class Client:
             return_n=return_n,
             rerank_disabled=rerank_disabled,
             content_included=content_included,
+            where=where,
         )
         try:
             response = self._stub.SearchItems(
@@ -66,9 +70,11 @@ class Client:
         return search_result(response)
 
     def ingest(
-        self, items: Iterable[tuple[str, Query]], *, index_id: str, batch_item_count: int = 32
+        self, items: Iterable[NewItem], *, index_id: str, batch_item_count: int = 32
     ) -> Iterator[IngestOutcome]:
-        """Stores (item id, content) pairs; yields each one's outcome, in their order.
+        """Stores items and yields each one's outcome, in their order.
+
+        An item is (item id, content) or (item id, content, attributes).
 
         An item that is refused does not stop the others. Reads `items` only as fast as the server
         takes them. Raises a TandemError if the stream itself fails; what was yielded without an

@@ -6,6 +6,8 @@ from itertools import islice
 
 import grpc
 
+from tandem.attribute_wire import attributes_to_proto, filter_to_proto
+from tandem.attributes import Attributes
 from tandem.content import Modality
 from tandem.errors import (
     DeadlineExceeded,
@@ -16,11 +18,15 @@ from tandem.errors import (
     TandemError,
     error_from_reason,
 )
+from tandem.filters import Filter
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
 
 Query = str | bytes
 """A text, or the bytes of a JPEG, PNG or WebP file."""
+
+NewItem = tuple[str, Query] | tuple[str, Query, Attributes]
+"""Item id, content and, where there are any, attributes."""
 
 MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
@@ -50,10 +56,12 @@ def search_request(
     return_n: int | None,
     rerank_disabled: bool,
     content_included: bool,
+    where: Filter | None,
 ) -> search_service_pb2.SearchItemsRequest:
     """Returns the message; what is None is left to the server's default.
 
-    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid for such an id.
+    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid for such an id,
+    FilterInvalid for a filter that the server would not take.
     """
     try:
         content = _content(query)
@@ -68,6 +76,7 @@ def search_request(
         return_n=return_n,
         rerank_disabled=rerank_disabled,
         content_included=content_included,
+        filter=filter_to_proto(where) if where is not None else None,
     )
 
 
@@ -85,10 +94,8 @@ class IngestRequests:
     asks here when the stream breaks.
     """
 
-    def __init__(
-        self, items: Iterable[tuple[str, Query]], index_id: str, batch_item_count: int
-    ) -> None:
-        """Raises IndexIdInvalid at once; ids and contents are judged by the server, one by one."""
+    def __init__(self, items: Iterable[NewItem], index_id: str, batch_item_count: int) -> None:
+        """Raises IndexIdInvalid at once; each item is judged by the server."""
         self._items = iter(items)
         self._index_id = check_index_id(index_id)
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
@@ -122,13 +129,19 @@ def error_of(error: grpc.RpcError, target: str) -> TandemError:
 
 
 def _split_by_bytes(
-    batch: list[tuple[str, Query]], index_id: str
+    batch: list[NewItem], index_id: str
 ) -> Iterator[search_service_pb2.IngestItemsRequest]:
     request = search_service_pb2.IngestItemsRequest(index_id=index_id)
     byte_count = 0
-    for item_id, content in batch:
+    for new_item in batch:
+        item_id, content = new_item[:2]
+        attributes = new_item[2] if len(new_item) == 3 else {}
         try:
-            item = index_service_pb2.Item(item_id=item_id, content=_content(content))
+            item = index_service_pb2.Item(
+                item_id=item_id,
+                content=_content(content),
+                attributes=attributes_to_proto(attributes),
+            )
         except UnicodeEncodeError as error:
             raise ItemIdInvalid(
                 item_id=repr(item_id), why=f"it or its text {_SURROGATE}"

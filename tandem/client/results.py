@@ -1,13 +1,15 @@
 """What the SDK's calls give back: the contract's answers as plain Python."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from google.protobuf.duration_pb2 import Duration
 
+from tandem.attribute_wire import value_from_proto
+from tandem.attributes import Attributes
 from tandem.content import Content, ImageContent, TextContent
 from tandem.errors import TandemError, error_from_reason
-from tandem.v1 import content_pb2, error_reason_pb2, search_service_pb2
+from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
 _REASON_PREFIX = "ERROR_REASON_"
 
@@ -28,6 +30,8 @@ class FoundItem:
     """Place in the answer, from 1."""
     content: Content | None
     """None unless the search asked for contents."""
+    attributes: Attributes = field(default_factory=dict)
+    """Empty unless the search asked for contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,14 @@ def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
         retrieve_rank=item.retrieve_rank,
         final_rank=item.final_rank,
         content=_content(item.content) if item.HasField("content") else None,
+        attributes=_attributes(item.attributes),
     )
+
+
+def _attributes(messages: Mapping[str, attribute_pb2.AttributeValue]) -> Attributes:
+    values = ((name, value_from_proto(message)) for name, message in sorted(messages.items()))
+    # None is a value of a type that a newer server knows.
+    return {name: value for name, value in values if value is not None}
 
 
 def _content(content: content_pb2.Content) -> Content | None:

@@ -15,19 +15,23 @@ from typing import Protocol
 import pytest
 
 from tandem import errors
-from tandem.client import AsyncClient, Client, IngestOutcome, SearchResult
+from tandem.attribute_wire import filter_from_proto
+from tandem.client import AsyncClient, Client, IngestOutcome, NewItem, SearchResult, where
 from tandem.client.requests import Query
+from tandem.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import all_stored, search_server
 
-Items = Iterable[tuple[str, Query]]
+Items = Iterable[NewItem]
 
 
 class AnyClient(Protocol):
     """One client or the other, called alike."""
 
-    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+    async def search(
+        self, query: Query, timeout_seconds: float = 10.0, wanted: Filter | None = None
+    ) -> SearchResult:
         """Searches index "scenes"."""
         ...
 
@@ -48,12 +52,14 @@ class Threaded:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+    async def search(
+        self, query: Query, timeout_seconds: float = 10.0, wanted: Filter | None = None
+    ) -> SearchResult:
         """As AnyClient."""
 
         def search() -> SearchResult:
             with Client(self._address, timeout_seconds) as client:
-                return client.search(query, index_id="scenes")
+                return client.search(query, index_id="scenes", where=wanted)
 
         return await asyncio.to_thread(search)
 
@@ -91,10 +97,12 @@ class Awaited:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    async def search(self, query: Query, timeout_seconds: float = 10.0) -> SearchResult:
+    async def search(
+        self, query: Query, timeout_seconds: float = 10.0, wanted: Filter | None = None
+    ) -> SearchResult:
         """As AnyClient."""
         async with AsyncClient(self._address, timeout_seconds) as client:
-            return await client.search(query, index_id="scenes")
+            return await client.search(query, index_id="scenes", where=wanted)
 
     async def ingest(
         self, items: Items, batch_item_count: int = 32, take: int | None = None
@@ -121,7 +129,7 @@ def _connect(request: pytest.FixtureRequest) -> Callable[[str], AnyClient]:
     return request.param  # type: ignore[no-any-return]
 
 
-def texts(count: int) -> list[tuple[str, Query]]:
+def texts(count: int) -> list[NewItem]:
     """Returns items of one word each."""
     return [(f"item-{n}", "word") for n in range(count)]
 
@@ -138,6 +146,18 @@ async def test_a_search_is_asked_and_answered(connect: Callable[[str], AnyClient
     assert [item.item_id for item in result.items] == ["two dogs"]
     [metadata] = service.metadata
     assert len(metadata["x-request-id"]) == 32
+
+
+async def test_a_filter_goes_with_the_search(connect: Callable[[str], AnyClient]) -> None:
+    """As it was written."""
+    wanted = where.equals("style", "noto") & ~where.exists("hidden")
+
+    async with search_server() as (address, service):
+        await connect(address).search("two dogs", wanted=wanted)
+
+    [request] = service.requests
+    assert isinstance(request, pb.SearchItemsRequest)
+    assert filter_from_proto(request.filter) == wanted
 
 
 @pytest.mark.parametrize(

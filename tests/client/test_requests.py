@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.client.requests import IngestRequests, Query, remove_request, search_request
+from tandem.attribute_wire import attributes_from_proto, filter_from_proto
+from tandem.attributes import Attributes
+from tandem.client import where
+from tandem.client.requests import IngestRequests, NewItem, Query, remove_request, search_request
 from tandem.content import Modality
-from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
+from tandem.errors import (
+    AttributeInvalid,
+    FilterInvalid,
+    IndexIdInvalid,
+    ItemIdInvalid,
+    RequestMalformed,
+)
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 
@@ -26,11 +35,12 @@ def made_search_request(query: Query = "two dogs", **changes: object) -> pb.Sear
         "return_n": None,
         "rerank_disabled": False,
         "content_included": False,
+        "where": None,
     }
     return search_request(query, **(arguments | changes))  # type: ignore[arg-type]
 
 
-def batches(items: list[tuple[str, Query]], batch_item_count: int = 32) -> list[list[str]]:
+def batches(items: list[NewItem], batch_item_count: int = 32) -> list[list[str]]:
     """Returns the ids of each batch."""
     requests = IngestRequests(items, "scenes", batch_item_count)
     return [[item.item_id for item in request.items] for request in requests]
@@ -43,7 +53,7 @@ def test_what_is_not_asked_for_is_left_to_the_server() -> None:
     assert request == pb.SearchItemsRequest(
         index_id="scenes", query=content_pb2.Content(text="two dogs")
     )
-    for name in ("retrieve_k", "rerank_k", "return_n"):
+    for name in ("retrieve_k", "rerank_k", "return_n", "filter"):
         assert not request.HasField(name)
 
 
@@ -80,6 +90,43 @@ def test_a_query_that_no_message_can_carry_is_refused_by_name() -> None:
     """Half a surrogate pair, from a file name for example, is not UTF-8."""
     with pytest.raises(RequestMalformed, match="surrogate"):
         made_search_request(LONE_SURROGATE)
+
+
+def test_a_filter_is_sent_as_meant() -> None:
+    """And a bad one is refused before anything is sent."""
+    wanted = where.equals("style", "noto") | where.between("count", 2, 5)
+
+    assert filter_from_proto(made_search_request(where=wanted).filter) == wanted
+    with pytest.raises(FilterInvalid):
+        made_search_request(where=where.exists("a b"))
+
+
+def test_attributes_go_with_their_items() -> None:
+    """Those that have any, in every type."""
+    attributes: Attributes = {
+        "style": "noto",
+        "count": 3,
+        "tags": ("a", "b"),
+        "hidden": True,
+        "weight": 0.5,
+    }
+    items: list[NewItem] = [("a", "text", attributes), ("b", "text"), ("c", "text", {})]
+
+    [request] = IngestRequests(items, "scenes", 32)
+
+    got = [attributes_from_proto(item.attributes) for item in request.items]
+    assert got == [attributes, {}, {}]
+
+
+def test_attributes_that_no_message_can_carry_end_the_stream_by_name() -> None:
+    """An integer of over 64 bits, for example; what is only against the rules is sent."""
+    requests = IngestRequests([("a", "text", {"a b": 1}), ("b", "text", {"n": 2**63})], "s", 1)
+    sent = iter(requests)
+
+    assert list(next(sent).items[0].attributes) == ["a b"]
+    with pytest.raises(AttributeInvalid, match="'n' cannot be sent"):
+        next(sent)
+    assert isinstance(requests.error, AttributeInvalid)
 
 
 @pytest.mark.parametrize("index_id", ["", "Scenes", "scenes\n", LONE_SURROGATE])
@@ -125,14 +172,14 @@ def test_batches_stay_within_what_the_server_takes(asked: int, given_: int) -> N
 def test_large_items_split_a_batch() -> None:
     """12 + 12 MiB fit in 32, a third 12 does not; a small one joins it."""
     large = bytes(12 * MIB)
-    items: list[tuple[str, Query]] = [("a", large), ("b", large), ("c", large), ("d", "small")]
+    items: list[NewItem] = [("a", large), ("b", large), ("c", large), ("d", "small")]
 
     assert batches(items) == [["a", "b"], ["c", "d"]]
 
 
 def test_one_item_over_the_bound_goes_alone() -> None:
     """The server judges it; the items beside it are not lost with it."""
-    items: list[tuple[str, Query]] = [("a", "small"), ("b", bytes(33 * MIB)), ("c", "small")]
+    items: list[NewItem] = [("a", "small"), ("b", bytes(33 * MIB)), ("c", "small")]
 
     assert batches(items) == [["a"], ["b"], ["c"]]
 

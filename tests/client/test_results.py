@@ -12,7 +12,7 @@ from tandem.client.results import (
 )
 from tandem.content import ImageContent, TextContent
 from tandem.errors import ImageUnreadable, InternalFault
-from tandem.v1 import content_pb2, error_reason_pb2
+from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto
 
@@ -60,6 +60,22 @@ def test_an_answer_that_found_nothing() -> None:
 
     assert result.items == ()
     assert result.seconds == StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_attributes_come_as_plain_values() -> None:
+    """By name; a value of a type that a newer server knows is left out."""
+    item = pb.RankedItem(
+        attributes={
+            "style": attribute_pb2.AttributeValue(text="noto"),
+            "count": attribute_pb2.AttributeValue(integer=3),
+            "tags": attribute_pb2.AttributeValue(texts=attribute_pb2.TextList(values=["a"])),
+            "newer": attribute_pb2.AttributeValue(),
+        }
+    )
+
+    [found] = search_result(pb.SearchItemsResponse(items=[item])).items
+
+    assert found.attributes == {"style": "noto", "count": 3, "tags": ("a",)}
 
 
 def test_an_empty_text_is_a_content_and_no_content_is_none() -> None:

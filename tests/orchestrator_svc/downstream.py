@@ -20,11 +20,13 @@ from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
+from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.content import Encoding, ImageTokens, TextTokens
 from tandem.errors import IndexNotFound, ItemIdDuplicate, TandemError
+from tandem.filters import AllOf, holds
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
@@ -126,6 +128,7 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         """Compares with every item of the modality."""
         await self.asked("SearchEmbeddings", request)
         [query] = map(embedding_from_proto, request.queries)
+        tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
         kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
         hits = [
             index_pb.Hit(
@@ -133,6 +136,7 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
             )
             for item_id, item in self._index(request.index_id).items()
             if item.content.WhichOneof("data") == kind
+            and holds(tree, attributes_from_proto(item.attributes))
         ]
         hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
         hit_list = index_pb.HitList(hits=hits[: request.retrieve_k])
@@ -155,7 +159,11 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         index = self._index(request.index_id)
         return index_pb.GetItemsResponse(
             items=[
-                index_pb.Item(item_id=item_id, content=index[item_id].content)
+                index_pb.Item(
+                    item_id=item_id,
+                    content=index[item_id].content,
+                    attributes=index[item_id].attributes,
+                )
                 for item_id in request.item_ids
                 if item_id in index
             ]

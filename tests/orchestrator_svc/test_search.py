@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.search import SearchAnswer, SearchQuery
@@ -134,7 +135,7 @@ async def test_contents_come_where_asked_for(filled: Stack) -> None:
     answer = await search(filled, is_reranked=False, is_content_included=True, depth=(6, 1, 3))
 
     assert answer.contents == {
-        f"image-{angle}": ImageContent(str(angle).encode()) for angle in (0, 5, 10)
+        f"image-{angle}": FetchedItem(ImageContent(str(angle).encode()), {}) for angle in (0, 5, 10)
     }
     assert not (await search(filled)).contents
 
@@ -194,7 +195,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
 
         assert behind.shards[0].items == {}
         assert ids(answer) == [item_id]
-        assert answer.contents == {item_id: ImageContent(b"3")}
+        assert answer.contents == {item_id: FetchedItem(ImageContent(b"3"), {})}
 
 
 async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:

@@ -10,7 +10,14 @@ import grpc
 import pytest
 
 from tandem import errors
+from tandem.attribute_wire import (
+    attributes_from_proto,
+    attributes_to_proto,
+    filter_to_proto,
+)
+from tandem.attributes import Attributes
 from tandem.chassis.status import error_from_rpc
+from tandem.filters import Exists, InRange, OneOf
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
@@ -423,3 +430,71 @@ async def test_a_sender_that_goes_away_while_answers_wait_does_no_harm() -> None
         await asyncio.sleep(0.2)
 
         assert [each async for each in stub.IngestItems(iter([batch({"a": "0"})]))]
+
+
+def attributed(items: dict[str, Attributes]) -> pb.IngestItemsRequest:
+    """Returns a batch of texts with these attributes by item id."""
+    request = batch(dict.fromkeys(items, "1"))
+    for item, attributes in zip(request.items, items.values(), strict=True):
+        for name, message in attributes_to_proto(attributes).items():
+            item.attributes[name].CopyFrom(message)
+    return request
+
+
+async def stored(behind: Stack, request: pb.IngestItemsRequest) -> list[str | None]:
+    """Ingests one batch and returns each item's reason."""
+    async with door(behind) as stub:
+        call = stub.IngestItems(iter([request]), timeout=TIMEOUT_SECONDS)
+        return reasons(await call.read())
+
+
+async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None:
+    """And the attributes come back with the contents, as they were sent."""
+    async with stack() as behind:
+        styles = {f"item-{n}": "noto" if n % 2 else "blob" for n in range(20)}
+        kept: dict[str, Attributes] = {
+            item_id: {"style": style, "count": number, "tags": ("x",)}
+            for number, (item_id, style) in enumerate(styles.items())
+        }
+        assert await stored(behind, attributed(kept | {"without": {}})) == [None] * 21
+        noto = filter_to_proto(OneOf("style", ("noto",)) & InRange("count", above=4))
+
+        async with door(behind) as stub:
+            found = await stub.SearchItems(
+                query(filter=noto, return_n=50, content_included=True), timeout=TIMEOUT_SECONDS
+            )
+            every = await stub.SearchItems(query(return_n=50), timeout=TIMEOUT_SECONDS)
+
+    assert {item.item_id for item in found.items} == {f"item-{n}" for n in range(5, 20, 2)}
+    for item in found.items:
+        assert attributes_from_proto(item.attributes) == kept[item.item_id]
+    assert len(every.items) == 21
+    assert not any(item.attributes for item in every.items)
+
+
+async def test_an_item_with_a_bad_attribute_fails_alone() -> None:
+    """By its name, and those beside it are stored."""
+    async with stack() as behind:
+        request = attributed({"a": {"n": 1}, "b": {"a b": 1}, "c": {}, "d": {"n": float("nan")}})
+        request.items[2].attributes["unset"].SetInParent()
+
+        outcomes = await stored(behind, request)
+
+        assert outcomes == [None, *["ATTRIBUTE_INVALID"] * 3]
+        assert text_of(behind, "a") == "1"
+        assert {i for shard in behind.shards for i in shard.items.get("scenes", {})} == {"a"}
+
+
+async def test_a_bad_filter_is_refused_at_the_door() -> None:
+    """Before any service behind is asked."""
+    async with stack() as behind, door(behind) as stub:
+        request = query(filter=filter_to_proto(Exists("a")))
+        request.filter.exists = "a b"
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.SearchItems(request, timeout=TIMEOUT_SECONDS)
+
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert isinstance(error_from_rpc(caught.value, "search"), errors.FilterInvalid)
+        assert not behind.encoder.calls
+        assert not any(shard.calls for shard in behind.shards)

@@ -1,0 +1,57 @@
+"""What IndexService's messages say of attributes, before a shard is asked."""
+
+from dataclasses import replace
+
+import pytest
+
+from index_svc.conversions import items_to_proto, search_from_proto, upsert_from_proto
+from tandem.attribute_wire import attributes_from_proto, filter_to_proto
+from tandem.attributes import Attributes
+from tandem.errors import AttributeInvalid, FilterInvalid
+from tandem.filters import Exists, OneOf
+from tests.corpus.made_items import text_item
+from tests.index_svc.encoded_items import search_request, upsert_request
+
+
+def test_an_items_attributes_come_in_and_go_out() -> None:
+    """Of every type; an item without any has none."""
+    attributes: Attributes = {
+        "style": "noto",
+        "count": 3,
+        "weight": 3.0,
+        "hidden": False,
+        "tags": ("a", "b"),
+    }
+    request = upsert_request([text_item("a"), text_item("b")])
+    for name, message in items_to_proto([replace(text_item("a"), attributes=attributes)])[
+        0
+    ].attributes.items():
+        request.items[0].attributes[name].CopyFrom(message)
+
+    items = upsert_from_proto(request).items
+
+    assert [item.attributes for item in items] == [attributes, {}]
+    sent = items_to_proto(items)
+    assert [attributes_from_proto(item.attributes) for item in sent] == [attributes, {}]
+
+
+def test_a_bad_attribute_refuses_the_batch() -> None:
+    """The orchestrator refuses such items one by one before."""
+    request = upsert_request([text_item("a")])
+    request.items[0].attributes["a b"].flag = True
+
+    with pytest.raises(AttributeInvalid):
+        upsert_from_proto(request)
+
+
+def test_a_search_has_its_filter_or_none() -> None:
+    """None is no filter, which is not the same as an empty one."""
+    request = search_request([1])
+    tree = OneOf("style", ("noto",)) & ~Exists("hidden")
+
+    assert search_from_proto(request).filter is None
+    request.filter.CopyFrom(filter_to_proto(tree))
+    assert search_from_proto(request).filter == tree
+    request.filter.Clear()
+    with pytest.raises(FilterInvalid):
+        search_from_proto(request)
