@@ -1,0 +1,223 @@
+"""`tandem index`: how the shards' indexes are searched, and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import grpc
+import typer
+from rich.table import Table
+
+from tandem.cli.console import out
+from tandem.client.requests import error_of
+from tandem.content import Modality
+from tandem.v1 import content_pb2
+from tandem.v1 import index_admin_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
+from tandem.wire import modality_from_proto, modality_to_proto
+
+app = typer.Typer(
+    help="Shows, tunes and rebuilds the shards' indexes, and advises on their type.",
+    no_args_is_help=True,
+)
+
+ADDRESSES = Annotated[
+    list[str], typer.Option("--address", help="host:port of a shard's index_svc; once a shard")
+]
+DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
+INDEX = Annotated[str, typer.Argument(help="which index, for example scenes")]
+MODALITY = Annotated[Modality | None, typer.Option(help="which part of it; unset is both")]
+
+_TIMEOUT_SECONDS = 10.0
+_ADVICE_TIMEOUT_SECONDS = 3600.0
+
+
+@app.command("describe")
+def describe(
+    index_id: Annotated[str, typer.Argument(help="which index; all unless given")] = "",
+    addresses: ADDRESSES = DEFAULT_ADDRESSES,
+) -> None:
+    """Prints a row for the texts and the images of each index on each shard."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("index", overflow="fold")
+    for heading in ("shard", "of", "type"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("items", "dead", "tail", "MB", "recall", "live"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    notes: list[str] = []
+    for number, address in enumerate(addresses):
+        with _admin(address) as stub:
+            response = stub.DescribeIndexes(
+                pb.DescribeIndexesRequest(index_id=index_id), timeout=_TIMEOUT_SECONDS
+            )
+        for one in response.descriptions:
+            table.add_row(one.index_id, str(number), *_cells(one))
+            said = (note for note in (one.fallback_reason, one.activity) if note)
+            notes.extend(f"{one.index_id} on shard {number}: {note}" for note in said)
+    out.print(table)
+    for note in notes:
+        out.print(note, highlight=False)
+
+
+@app.command("tune")
+def tune(
+    index_id: INDEX,
+    index_type: Annotated[
+        str, typer.Option("--type", help="auto, Flat, or a string for FAISS's factory")
+    ] = "auto",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="a search parameter, such as nprobe=16; measured unless given"),
+    ] = None,
+    recall_target: Annotated[
+        float, typer.Option(help="share of the truly nearest 20 to be found")
+    ] = 0.98,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", help="most of FAISS's codes, for auto; 0 is no limit")
+    ] = 0,
+    modality: MODALITY = None,
+    addresses: ADDRESSES = DEFAULT_ADDRESSES,
+) -> None:
+    """Sets the type or the search parameters of an index, for good."""
+    tuning = pb.IndexTuning(
+        index_type=index_type,
+        parameters=dict(_parameter(text) for text in parameter or ()),
+        recall_target=recall_target,
+        memory_bytes=memory_mb * 10**6,
+    )
+    for address in addresses:
+        with _admin(address) as stub:
+            stub.TuneIndex(
+                pb.TuneIndexRequest(index_id=index_id, modality=_to_proto(modality), tuning=tuning),
+                timeout=_TIMEOUT_SECONDS,
+            )
+    out.print(f"{index_id}: tuned on {len(addresses)} shards; tandem index describe shows it")
+
+
+@app.command("rebuild")
+def rebuild(
+    index_id: INDEX, modality: MODALITY = None, addresses: ADDRESSES = DEFAULT_ADDRESSES
+) -> None:
+    """Has an index built anew in the background, without the items that are gone."""
+    for address in addresses:
+        with _admin(address) as stub:
+            stub.RebuildIndex(
+                pb.RebuildIndexRequest(index_id=index_id, modality=_to_proto(modality)),
+                timeout=_TIMEOUT_SECONDS,
+            )
+    out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
+
+
+@app.command("advise")
+def advise(
+    index_id: INDEX,
+    modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,
+    index_type: Annotated[
+        list[str] | None, typer.Option("--type", help="measure this; fit for the size unless given")
+    ] = None,
+    recall_target: Annotated[
+        float, typer.Option(help="share of the truly nearest 20 to be found")
+    ] = 0.98,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", help="most of FAISS's codes; 0 is no limit")
+    ] = 0,
+    address: Annotated[str, typer.Option(help="host:port of a shard's index_svc")] = (
+        DEFAULT_ADDRESSES[0]
+    ),
+) -> None:
+    """Builds one FAISS type after another over the index's items and prints what each costs.
+
+    Takes minutes and, on the shard, the memory of one more index.
+    """
+    request = pb.AdviseIndexTypeRequest(
+        index_id=index_id,
+        modality=modality_to_proto(modality),
+        recall_target=recall_target,
+        memory_bytes=memory_mb * 10**6,
+        index_types=index_type or [],
+    )
+    choices = []
+    with _admin(address) as stub, out.status("measuring") as status:
+        for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
+            choices.append(choice)
+            status.update(f"measured {choice.index_type}")
+    out.print(_choices_table(choices))
+    fitting = [choice for choice in choices if choice.fits]
+    if not fitting:
+        out.print("none reaches the recall within the memory: ask for less, or give more")
+        return
+    best = min(fitting, key=lambda choice: choice.search_p50_duration.ToNanoseconds())
+    parameters = "".join(
+        f" --parameter {name}={value:g}" for name, value in best.parameters.items()
+    )
+    out.print(
+        f"fastest that fits: tandem index tune {index_id} --modality {modality.value} "
+        f"--type {best.index_type}{parameters}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
+    with grpc.insecure_channel(address) as channel:
+        try:
+            yield IndexAdminServiceStub(channel)
+        except grpc.RpcError as error:
+            raise error_of(error, address) from error
+
+
+def _cells(one: pb.IndexDescription) -> list[str]:
+    live = "".join(f"{100 * recall.recall:.1f}" for recall in one.live_recalls.values())
+    modality = modality_from_proto(one.modality)
+    parameters = " ".join(f"{name}={value:g}" for name, value in one.parameters.items())
+    return [
+        "" if modality is None else modality.value,
+        f"{one.index_type} {parameters}".strip(),
+        f"{one.item_count:,}",
+        f"{one.dead_row_count:,}",
+        f"{one.tail_row_count:,}",
+        f"{one.index_bytes / 1e6:.1f}",
+        f"{one.built_recall_percent:.1f}" if one.HasField("built_recall_percent") else "",
+        live,
+    ]
+
+
+def _choices_table(choices: list[pb.AdviseIndexTypeResponse]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("type", no_wrap=True)
+    table.add_column("parameters", no_wrap=True)
+    for heading in ("recall@20", "p50 ms", "p99 ms", "build s", "MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("fits", no_wrap=True)
+    for choice in choices:
+        if choice.refusal:
+            table.add_row(choice.index_type, choice.refusal)
+            continue
+        table.add_row(
+            choice.index_type,
+            " ".join(f"{name}={value:g}" for name, value in choice.parameters.items()),
+            f"{choice.recall_percent:.1f}",
+            f"{choice.search_p50_duration.ToNanoseconds() / 1e6:.2f}",
+            f"{choice.search_p99_duration.ToNanoseconds() / 1e6:.2f}",
+            f"{choice.build_duration.ToNanoseconds() / 1e9:.1f}",
+            f"{choice.index_bytes / 1e6:.1f}",
+            "yes" if choice.fits else "no",
+        )
+    return table
+
+
+def _to_proto(modality: Modality | None) -> content_pb2.Modality | None:
+    return None if modality is None else modality_to_proto(modality)
+
+
+def _parameter(text: str) -> tuple[str, float]:
+    name, separator, value = text.partition("=")
+    try:
+        if not separator:
+            raise ValueError
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not like nprobe=16") from None
