@@ -31,6 +31,7 @@ DATA_NAME = "data.mdb"
 RESTORING_NAME = "restoring"
 """The folder in a store's own in which a restore gathers what it will put in place at once."""
 
+_LOCK_NAME = "lock.mdb"
 _LIMIT_NAME = "map_bytes"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
@@ -77,10 +78,12 @@ class StoreFiles:
         readonly: bool,
         map_bytes: int,
         allow_any_file_system: bool = False,
+        is_backup: bool = False,
     ) -> None:
         """Opens the files, making them where there are none and readonly is not set.
 
-        Without an identity it takes the files for what they say they are. Raises StoreRefused for
+        Without an identity it takes the files for what they say they are. A backup, which nobody
+        ever writes, is read without a lock file. Raises StoreRefused for
         a network file system, a read-only mount, a second writer, another shard's files, a newer
         schema, damage, or a process id that is another reader's too; with readonly,
         ServiceUnavailable while there is no store yet.
@@ -90,6 +93,7 @@ class StoreFiles:
         self.path = path
         self._expected = identity
         self._readonly = readonly
+        self._is_backup = is_backup
         self._map_bytes = map_bytes
         self._gate = SharedLock()
         self._env: lmdb.Environment | None = None
@@ -97,7 +101,7 @@ class StoreFiles:
         if not allow_any_file_system:
             check_file_system(path)
         if readonly:
-            _check_readable(path)
+            _check_readable(path, is_backup=is_backup)
         else:
             self._writer_lock = _prepare_for_writing(path)
         try:
@@ -181,6 +185,14 @@ class StoreFiles:
         with self._gate.shared():
             self._environment().copy(str(folder), compact=True)
 
+    def walk_pages(self) -> None:
+        """Reads every page that a key is found by; raises lmdb.Error where one is not sound.
+
+        On some damage LMDB ends the process instead.
+        """
+        with self._gate.shared(), Path(os.devnull).open("wb") as nowhere:
+            self._environment().copyfd(nowhere.fileno(), compact=True)
+
     def get_meta(self, txn: lmdb.Transaction, key: str) -> Any:  # noqa: ANN401 (any JSON)
         """Returns what put_meta stored under the key, or None; raises ItemCorrupt."""
         value = txn.get(key.encode(), db=self.meta)
@@ -215,7 +227,10 @@ class StoreFiles:
 
     def _open(self) -> None:
         self._env = _open_environment(
-            self.path, self._readonly, max(self._map_bytes, _raised_limit(self.path))
+            self.path,
+            max(self._map_bytes, _raised_limit(self.path)),
+            readonly=self._readonly,
+            lock=not self._is_backup,
         )
         try:
             if self._readonly:
@@ -260,6 +275,9 @@ class StoreFiles:
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self.store_id = self.get_meta(txn, _STORE_ID_KEY) or ""
+        if self.schema_version >= 2:
+            for name in _DATABASES[len(_READ_DATABASES) :]:
+                setattr(self, name, env.open_db(name.encode(), create=False))
 
     def _make_databases(self) -> None:
         env = self._environment()
@@ -348,7 +366,9 @@ def sync_folders(*folders: Path) -> None:
             os.close(descriptor)
 
 
-def _open_environment(path: Path, readonly: bool, map_bytes: int) -> lmdb.Environment:
+def _open_environment(
+    path: Path, map_bytes: int, *, readonly: bool, lock: bool
+) -> lmdb.Environment:
     try:
         return lmdb.open(
             str(path),
@@ -357,6 +377,7 @@ def _open_environment(path: Path, readonly: bool, map_bytes: int) -> lmdb.Enviro
             max_readers=_MAX_READERS,
             readonly=readonly,
             create=not readonly,
+            lock=lock,
         )
     except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
         raise _damaged(path, error) from error
@@ -391,12 +412,13 @@ def _prepare_for_writing(path: Path) -> WriterLock:
     return lock
 
 
-def _check_readable(path: Path) -> None:
-    if not (path / DATA_NAME).exists() or not (path / "lock.mdb").exists():
+def _check_readable(path: Path, *, is_backup: bool) -> None:
+    names = (DATA_NAME,) if is_backup else (DATA_NAME, _LOCK_NAME)
+    if not all((path / name).exists() for name in names):
         raise ServiceUnavailable(service="index", why=f"there is no item store at {path} yet")
     # On a read-only mount LMDB silently goes without its reader table, and the writer then reuses
     # pages that are being read.
-    if not os.access(path / "lock.mdb", os.W_OK):
+    if not is_backup and not os.access(path / _LOCK_NAME, os.W_OK):
         raise StoreRefused(
-            f"{path}/lock.mdb is not writable: mount the volume read-write, for readers too"
+            f"{path}/{_LOCK_NAME} is not writable: mount the volume read-write, for readers too"
         )
