@@ -65,6 +65,7 @@ class GroupCommit(Generic[_W, _R]):
         self._idle_seconds = idle_seconds
         self._recover = recover
         self._recoverable = recoverable
+        self._not_recovered: tuple[type[Exception], ...] = (TandemError, *recoverable)
         self._recovery_seconds = recovery_seconds
         self._fault: str | None = None
         self._queue: queue.Queue[tuple[_W, Future[_R]] | None] = queue.Queue(max_queued_count)
@@ -128,7 +129,7 @@ class GroupCommit(Generic[_W, _R]):
                 self._commit_batch(batch)
             else:
                 _refuse(batch, f"{self._fault}; the write was not stored")
-            if time.monotonic() >= idle_time:
+            if self._fault is None and time.monotonic() >= idle_time:
                 self._idle()
                 idle_time = time.monotonic() + self._idle_seconds
 
@@ -138,7 +139,7 @@ class GroupCommit(Generic[_W, _R]):
             return True
         try:
             self._recover()
-        except (TandemError, *self._recoverable) as error:
+        except self._not_recovered as error:
             self._fault = f"writing is interrupted by a fault of the disk ({error})"
             log.error("not recovered yet: %s", error)
             return False

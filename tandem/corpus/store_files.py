@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,9 @@ from tandem.shared_lock import SharedLock
 
 SCHEMA_VERSION = 2
 """Version 1 has records of version 1 alone, no request ids and no store id."""
+
+DEFAULT_MAP_BYTES = 64 << 30
+"""Address space, not disk: the file grows with what is written."""
 
 DATA_NAME = "data.mdb"
 RESTORING_NAME = "restoring"
@@ -119,14 +122,15 @@ class StoreFiles:
             self._writer_lock.release()
             self._writer_lock = None
 
-    def reopen(self) -> None:
-        """Closes the environment and opens it anew, once the transactions under way have ended.
+    def reopen(self, check: Callable[[], object]) -> None:
+        """Closes the environment, calls `check`, and opens it anew; transactions wait meanwhile.
 
         For after a fault of the disk, when LMDB no longer trusts what it has in memory. Where it
         raises, all further transactions raise ServiceUnavailable until it succeeds.
         """
         with self._gate.exclusive():
             self._close_env()
+            check()
             self._open()
 
     @contextmanager
@@ -182,8 +186,13 @@ class StoreFiles:
 
     def copy_compacted(self, folder: Path) -> None:
         """Writes the state of one moment to data.mdb in an empty folder, without free pages."""
-        with self._gate.shared():
-            self._environment().copy(str(folder), compact=True)
+        while True:
+            with self._gate.shared():
+                try:
+                    return self._environment().copy(str(folder), compact=True)
+                except lmdb.MapResizedError:
+                    (folder / DATA_NAME).unlink(missing_ok=True)
+            self._follow_writer()
 
     def walk_pages(self) -> None:
         """Reads every page that a key is found by; raises lmdb.Error where one is not sound.
@@ -226,25 +235,30 @@ class StoreFiles:
         return disk.f_bavail * disk.f_frsize < _DISK_FULL_BYTES
 
     def _open(self) -> None:
-        self._env = _open_environment(
-            self.path,
-            max(self._map_bytes, _raised_limit(self.path)),
-            readonly=self._readonly,
-            lock=not self._is_backup,
-        )
         try:
+            self._env = _open_environment(
+                self.path,
+                max(self._map_bytes, _raised_limit(self.path)),
+                readonly=self._readonly,
+                lock=not self._is_backup,
+            )
             if self._readonly:
                 self._use_databases()
             else:
                 self._make_databases()
         except lmdb.LockError as error:
+            self._close_env()
             raise StoreRefused(
                 f"{self.path} is open in another container whose process id is {os.getpid()} too, "
                 "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
                 "pod that both containers are in"
             ) from error
         except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
+            self._close_env()
             raise _damaged(self.path, error) from error
+        except BaseException:
+            self._close_env()
+            raise
 
     def _close_env(self) -> None:
         if self._env is not None:

@@ -15,6 +15,7 @@ from typing import IO, Any
 from tandem.corpus.store_check import Depth as Depth
 from tandem.corpus.store_check import Show
 from tandem.corpus.store_files import DATA_NAME
+from tandem.corpus.store_refused import StoreRefused
 
 MEMORY_BYTES = 2 << 30
 _LEAST_TIMEOUT_SECONDS = 60.0
@@ -55,10 +56,12 @@ def verify_in_child(
 
     A child that dies, by a signal for example, or has no answer in time (unset is more than any
     sound store of that size needs) is damage. `show` is told how much is done of what total.
+    Raises StoreRefused where there is no store.
     """
-    size_bytes = _size_bytes(path)
-    if size_bytes is None:
-        return _damaged(path, f"there is no {DATA_NAME}")
+    try:
+        size_bytes = (path / DATA_NAME).stat().st_size
+    except OSError as error:
+        raise StoreRefused(f"{path} has no item store in it ({error.strerror})") from None
     if timeout_seconds is None:
         timeout_seconds = _LEAST_TIMEOUT_SECONDS + size_bytes / _SLOWEST_BYTES_PER_SECOND
     expired = threading.Event()
@@ -120,13 +123,6 @@ def _last_answer(lines: Iterable[str], show: Show) -> dict[str, Any] | None:
 
 def _show_nothing(done: int, total: int) -> None:
     pass
-
-
-def _size_bytes(path: Path) -> int | None:
-    try:
-        return (path / DATA_NAME).stat().st_size
-    except OSError:
-        return None
 
 
 def _damaged(path: Path, why: str) -> Verdict:

@@ -13,6 +13,7 @@ from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Delete, Upsert
 from tandem.corpus.store_files import DATA_NAME, seal_json
+from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
 from tests.corpus.stored_values import overwrite, stored_value
@@ -102,8 +103,9 @@ def test_damage_that_ends_a_process_is_told(
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """An empty folder is no store."""
-    assert verify_in_child(tmp_path).damage == ("there is no data.mdb",)
+    """An empty folder is no store, and not a damaged one."""
+    with pytest.raises(StoreRefused, match="no item store in it"):
+        verify_in_child(tmp_path)
 
 
 def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
