@@ -7,13 +7,14 @@ from pathlib import Path
 
 import faiss
 
+from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_files import StoreRefused
+from tandem.corpus.store_refused import StoreRefused
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
@@ -23,12 +24,17 @@ async def main() -> None:
     settings = load_or_exit(IndexSettings, "INDEX_")
     # Searches run side by side already; FAISS's own threads on top would only contend.
     faiss.omp_set_num_threads(1)
+    path = Path(settings.store_path)
     try:
+        if damage := damage_of(path, settings.checked_at_start_bytes):
+            await serve_corrupt(settings, damage)
+            return
         store = ItemStore.open(
-            Path(settings.store_path),
+            path,
             settings.shard_number,
             settings.shard_count,
             map_bytes=settings.store_map_bytes,
+            allow_any_file_system=settings.allow_any_file_system,
         )
     except StoreRefused as error:
         sys.exit(f"index_svc: {error}")

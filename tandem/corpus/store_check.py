@@ -25,9 +25,9 @@ from tandem.corpus.change_log import Change, cursor_change, read_change
 from tandem.corpus.checksum import ChecksumMismatch, unseal
 from tandem.corpus.item_record import RecordView, item_key
 from tandem.corpus.store_files import DATA_NAME, StoreFiles
-from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.store_refused import StoreDamaged, StoreRefused
 from tandem.corpus.writer_lock import WriterLock
-from tandem.errors import ItemCorrupt, TandemError
+from tandem.errors import ItemCorrupt, ServiceUnavailable, TandemError
 
 Show = Callable[[int, int], None]
 
@@ -52,6 +52,8 @@ class Findings:
     """What was found; `damage` names faults for which the store must not be opened."""
 
     damage: list[str] = field(default_factory=list)
+    refusal: str = ""
+    """Why the store cannot be checked, though it may be sound."""
     corrupt_items: list[str] = field(default_factory=list)
     corrupt_item_count: int = 0
     has_writer: bool = False
@@ -100,8 +102,12 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
             _check_keys(files, findings)
             if depth is Depth.VALUES:
                 _check_values(files, findings, show)
-        except (StoreRefused, TandemError, lmdb.Error, UnicodeDecodeError) as error:
+        except ServiceUnavailable:
+            pass  # made by an earlier release that was ended before it was done: empty
+        except (StoreDamaged, TandemError, lmdb.Error, UnicodeDecodeError) as error:
             findings.damage.append(str(error))
+        except StoreRefused as error:
+            findings.refusal = str(error)
     return findings
 
 

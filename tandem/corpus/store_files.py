@@ -19,6 +19,7 @@ import lmdb
 
 from tandem.corpus.checksum import ChecksumMismatch, seal, unseal
 from tandem.corpus.file_system import check_file_system
+from tandem.corpus.store_refused import StoreDamaged
 from tandem.corpus.store_refused import StoreRefused as StoreRefused
 from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ItemCorrupt, ServiceUnavailable
@@ -36,6 +37,7 @@ RESTORING_NAME = "restoring"
 
 _LOCK_NAME = "lock.mdb"
 _LIMIT_NAME = "map_bytes"
+_MAKING_NAME = "making"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
 _READ_DATABASES = ("items", "log", "meta")
@@ -108,6 +110,8 @@ class StoreFiles:
         else:
             self._writer_lock = _prepare_for_writing(path)
         try:
+            if identity and not readonly and not (path / DATA_NAME).exists():
+                _make_store(path, identity)
             self._open()
             if not readonly:
                 self._clean_up()
@@ -302,12 +306,11 @@ class StoreFiles:
             for name in _DATABASES:
                 setattr(self, name, env.open_db(name.encode(), txn=txn))
             if self.schema_version < SCHEMA_VERSION:
-                self._put_schema(txn)
-            store_id = self.get_meta(txn, _STORE_ID_KEY)
-            if store_id is None:
-                store_id = uuid.uuid4().hex
-                self.put_meta(txn, _STORE_ID_KEY, store_id)
-            self.store_id = store_id
+                # Records of version 1 stay as they are: each says its own version.
+                for key, value in _new_notes(self.identity).items():
+                    self.put_meta(txn, key, value)
+                self.schema_version = SCHEMA_VERSION
+            self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
         with env.begin():  # takes a reader's slot, which raises LockError where it cannot be had
             pass
 
@@ -331,22 +334,10 @@ class StoreFiles:
                 "mount the right volume"
             )
 
-    def _put_schema(self, txn: lmdb.Transaction) -> None:
-        # Records of version 1 stay as they are: each says its own version.
-        self.schema_version = SCHEMA_VERSION
-        self.put_meta(
-            txn,
-            _SCHEMA_KEY,
-            {
-                "schema_version": SCHEMA_VERSION,
-                "shard_number": self.identity.shard_number,
-                "shard_count": self.identity.shard_count,
-            },
-        )
-
     def _clean_up(self) -> None:
         # A restore that was killed after it put the store in place leaves this behind.
         shutil.rmtree(self.path / RESTORING_NAME, ignore_errors=True)
+        shutil.rmtree(self.path / _MAKING_NAME, ignore_errors=True)
         sync_folders(self.path, self.path.parent)
         self.check_readers()
 
@@ -397,8 +388,39 @@ def _open_environment(
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: lmdb.Error) -> StoreRefused:
-    return StoreRefused(f"{path} is damaged ({error}): restore it from a backup")
+def _damaged(path: Path, error: lmdb.Error) -> StoreDamaged:
+    return StoreDamaged(f"{path} is damaged ({error}): restore it from a backup")
+
+
+def _make_store(path: Path, identity: ShardIdentity) -> None:
+    """Makes an empty store elsewhere and puts it in place whole.
+
+    So that what is there and cannot be read is damaged, and not just cut short when it was made.
+    """
+    making = path / _MAKING_NAME
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    with (
+        lmdb.open(str(making), map_size=1 << 20, max_dbs=len(_DATABASES)) as env,
+        env.begin(write=True) as txn,
+    ):
+        for name in _DATABASES:
+            env.open_db(name.encode(), txn=txn)
+        meta = env.open_db(b"meta", txn=txn)
+        for key, value in _new_notes(identity).items():
+            txn.put(key.encode(), seal_json(key.encode(), value), db=meta)
+    sync_folders(making, path)
+    (making / DATA_NAME).rename(path / DATA_NAME)
+    sync_folders(path)
+
+
+def _new_notes(identity: ShardIdentity) -> dict[str, object]:
+    schema = {
+        "schema_version": SCHEMA_VERSION,
+        "shard_number": identity.shard_number,
+        "shard_count": identity.shard_count,
+    }
+    return {_SCHEMA_KEY: schema, _STORE_ID_KEY: uuid.uuid4().hex}
 
 
 def _raised_limit(path: Path) -> int:

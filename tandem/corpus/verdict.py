@@ -56,7 +56,7 @@ def verify_in_child(
 
     A child that dies, by a signal for example, or has no answer in time (unset is more than any
     sound store of that size needs) is damage. `show` is told how much is done of what total.
-    Raises StoreRefused where there is no store.
+    Raises StoreRefused where there is no store, or one of a newer schema.
     """
     try:
         size_bytes = (path / DATA_NAME).stat().st_size
@@ -80,6 +80,8 @@ def verify_in_child(
             timer.cancel()
             child.kill()
         if status == 0 and answer is not None:
+            if answer["refusal"]:
+                raise StoreRefused(answer["refusal"])
             return Verdict(
                 path=path,
                 damage=tuple(answer["damage"]),

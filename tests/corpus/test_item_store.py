@@ -543,6 +543,18 @@ def test_a_reader_waits_for_a_store_half_made(path: Path) -> None:
         ItemStore.open(path, 0, 1, readonly=True)
 
 
+def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
+    """Whatever a process left that was ended while it made a store, the next makes it whole."""
+    (path / "making").mkdir(parents=True)
+    (path / "making" / "data.mdb").write_bytes(b"half of it")
+
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    assert store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])]) == [Committed(1)]
+    store.close()
+    assert sorted(file.name for file in path.iterdir()) == ["data.mdb", "lock.mdb", "writer.lock"]
+
+
 def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
     """On a full map only too large a write gets StoreFull; others of its batch are stored."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)

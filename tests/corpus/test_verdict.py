@@ -12,7 +12,7 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Delete, Upsert
-from tandem.corpus.store_files import DATA_NAME, seal_json
+from tandem.corpus.store_files import DATA_NAME, SCHEMA_VERSION, seal_json
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
@@ -87,7 +87,7 @@ def another_format(data: bytearray) -> None:
     "damage",
     [truncate, zero_all_but_the_first_pages, zero_the_first_pages, empty, another_format],
 )
-@pytest.mark.parametrize("depth", Depth)
+@pytest.mark.parametrize("depth", [Depth.WALK, Depth.VALUES])
 def test_damage_that_ends_a_process_is_told(
     path: Path, depth: Depth, damage: Callable[[bytearray], None]
 ) -> None:
@@ -130,6 +130,23 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
     assert found_count >= 2
 
 
+def test_a_newer_schema_is_no_damage(path: Path) -> None:
+    """What another release wrote is refused, and not called damaged."""
+    schema = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1}
+    overwrite(path, "meta", b"schema", seal_json(b"schema", schema))
+
+    with pytest.raises(StoreRefused, match="run the release of Tandem that wrote it"):
+        verify_in_child(path)
+
+
+def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
+    """Releases before this one could be ended between making the file and what is in it."""
+    lmdb.open(str(tmp_path)).close()
+
+    assert verify_in_child(tmp_path).is_sound
+    ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES).close()
+
+
 def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
     """A store that could not be checked is not called sound."""
     assert verify_in_child(path, memory_bytes=90 << 20).damage
@@ -137,12 +154,11 @@ def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [b"schema", b"sequence", b"store_id", b"index/scenes"])
-@pytest.mark.parametrize("depth", Depth)
-def test_damaged_notes_are_damage(path: Path, depth: Depth, key: bytes) -> None:
+def test_damaged_notes_are_damage(path: Path, key: bytes) -> None:
     """Without its own notes a store must not be opened."""
     overwrite(path, "meta", key, stored_value(path, "meta", key)[:-1] + b"?")
 
-    assert "CRC32" in verify_in_child(path, depth).damage[0]
+    assert "CRC32" in verify_in_child(path, Depth.WALK).damage[0]
 
 
 def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
@@ -190,12 +206,11 @@ def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
     assert "change 718 was its delete" in verify_in_child(path).corrupt_items[0]
 
 
-@pytest.mark.parametrize("depth", Depth)
-def test_a_hole_in_the_change_log_is_damage(path: Path, depth: Depth) -> None:
+def test_a_hole_in_the_change_log_is_damage(path: Path) -> None:
     """What follows the log would pass over a change."""
     remove(path, "log", (300).to_bytes(8, "big"))
 
-    assert "599 changes from 118 to 717" in verify_in_child(path, depth).damage[0]
+    assert "599 changes from 118 to 717" in verify_in_child(path, Depth.WALK).damage[0]
 
 
 def test_a_log_that_ends_early_is_damage(path: Path) -> None:
