@@ -22,6 +22,8 @@ from tandem.v1.index_service_pb2_grpc import (
 
 log = get_logger(__name__)
 
+_LOGGED_COUNT = 5
+
 
 def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
     """Returns why the store must not be opened, if anything; found out in another process.
@@ -46,7 +48,9 @@ async def serve_corrupt(settings: IndexSettings, damage: Sequence[str]) -> None:
 
     async def warm() -> None:
         SHARD_CORRUPT.set(1)
-        log.critical("shard corrupt", store_path=settings.store_path, damage=list(damage))
+        log.critical(
+            "shard corrupt", store_path=settings.store_path, damage=list(damage[:_LOGGED_COUNT])
+        )
         await asyncio.Event().wait()
 
     async def close() -> None:
@@ -77,5 +81,5 @@ class _CorruptServicer(IndexServiceServicer):
     async def _refuse(self, request: Any, context: grpc.aio.ServicerContext) -> NoReturn:  # noqa: ANN401
         raise ServiceUnavailable(
             service="index",
-            why=f"the shard is corrupt; restore {self._store_path} from a backup",
+            why=f"shard corrupt: restore {self._store_path} from a backup",
         )

@@ -9,7 +9,9 @@ It writes JSON objects to stdout, one a line: {"done": ..., "total": ...} on the
 end what `Findings` has.
 """
 
+import errno
 import json
+import os
 import resource
 import sys
 from collections.abc import Callable
@@ -104,11 +106,22 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
                 _check_values(files, findings, show)
         except ServiceUnavailable:
             pass  # made by an earlier release that was ended before it was done: empty
-        except (StoreDamaged, TandemError, lmdb.Error, UnicodeDecodeError) as error:
-            findings.damage.append(str(error))
+        except (MemoryError, StoreDamaged, TandemError, lmdb.Error, UnicodeDecodeError) as error:
+            if _is_shortage(error):
+                findings.refusal = (
+                    f"{path} cannot be checked in the memory that is allowed: {error}"
+                )
+            else:
+                findings.damage.append(str(error))
         except StoreRefused as error:
             findings.refusal = str(error)
     return findings
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Says whether the process, and not the store, is at fault; LMDB tells it by words alone."""
+    words = (os.strerror(errno.ENOMEM), os.strerror(errno.EAGAIN))
+    return isinstance(error, MemoryError | lmdb.MemoryError) or str(error).endswith(words)
 
 
 def _page_faults(path: Path) -> list[str]:

@@ -240,9 +240,11 @@ class StoreFiles:
 
     def _open(self) -> None:
         try:
+            # A reader maps more by itself where the writer has gone further.
+            limit = 0 if self._readonly else _raised_limit(self.path)
             self._env = _open_environment(
                 self.path,
-                max(self._map_bytes, _raised_limit(self.path)),
+                max(self._map_bytes, limit),
                 readonly=self._readonly,
                 lock=not self._is_backup,
             )

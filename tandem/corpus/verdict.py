@@ -56,7 +56,7 @@ def verify_in_child(
 
     A child that dies, by a signal for example, or has no answer in time (unset is more than any
     sound store of that size needs) is damage. `show` is told how much is done of what total.
-    Raises StoreRefused where there is no store, or one of a newer schema.
+    Raises StoreRefused where there is no store, one of a newer schema, or too little memory.
     """
     try:
         size_bytes = (path / DATA_NAME).stat().st_size

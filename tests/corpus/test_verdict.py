@@ -12,7 +12,7 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Delete, Upsert
-from tandem.corpus.store_files import DATA_NAME, SCHEMA_VERSION, seal_json
+from tandem.corpus.store_files import DATA_NAME, SCHEMA_VERSION, raise_limit, seal_json
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
@@ -130,6 +130,13 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
     assert found_count >= 2
 
 
+def test_a_large_limit_is_no_damage(path: Path) -> None:
+    """A store that may become larger than memory is checked in what it has."""
+    raise_limit(path, 1 << 40)
+
+    assert verify_in_child(path).is_sound
+
+
 def test_a_newer_schema_is_no_damage(path: Path) -> None:
     """What another release wrote is refused, and not called damaged."""
     schema = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1}
@@ -149,7 +156,8 @@ def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
 
 def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
     """A store that could not be checked is not called sound."""
-    assert verify_in_child(path, memory_bytes=90 << 20).damage
+    with pytest.raises(StoreRefused, match="in the memory that is allowed"):
+        verify_in_child(path, memory_bytes=90 << 20)
     assert "did not end in 0 s" in verify_in_child(path, timeout_seconds=0.01).damage[0]
 
 

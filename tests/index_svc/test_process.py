@@ -88,7 +88,7 @@ async def test_a_damaged_store_is_served_as_corrupt(
                 assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
                 error = error_from_rpc(caught.value, "index")
                 assert isinstance(error, ServiceUnavailable)
-                assert "the shard is corrupt; restore" in error.message
+                assert "shard corrupt: restore" in error.message
             assert not await is_serving(channel)
 
         assert process.terminate() == 0
