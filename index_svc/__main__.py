@@ -9,6 +9,7 @@ import faiss
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
+from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.faiss_index import visible_gpu_count
 from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
@@ -17,7 +18,7 @@ from index_svc.shard import Shard, ShardSettings
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_files import StoreRefused
+from tandem.corpus.store_refused import StoreRefused
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
@@ -29,12 +30,17 @@ async def main() -> None:
     settings = load_or_exit(IndexSettings, "INDEX_")
     # Searches run side by side already; FAISS's own threads on top would only contend.
     faiss.omp_set_num_threads(1)
+    path = Path(settings.store_path)
     try:
+        if damage := damage_of(path, settings.checked_at_start_bytes):
+            await serve_corrupt(settings, damage)
+            return
         store = ItemStore.open(
-            Path(settings.store_path),
+            path,
             settings.shard_number,
             settings.shard_count,
             map_bytes=settings.store_map_bytes,
+            allow_any_file_system=settings.allow_any_file_system,
         )
     except StoreRefused as error:
         sys.exit(f"index_svc: {error}")

@@ -20,6 +20,15 @@ class IndexSettings:
         "deletes fail as well",
         default=DEFAULT_MAP_BYTES,
     )
+    checked_at_start_bytes: int = setting(
+        "largest store of which every page is checked at start; of a larger one, those that keys "
+        "are found by",
+        default=1 << 30,
+    )
+    allow_any_file_system: bool = setting(
+        "open a store on a network file system, where acknowledged writes can be lost",
+        default=False,
+    )
     max_inflight_count: int = setting("calls at once; more are refused", default=64)
     thread_count: int = setting("searches and reads at once", default=4)
     commit_wait_seconds: float = setting(

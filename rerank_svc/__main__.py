@@ -1,6 +1,7 @@
 """Wires and runs rerank_svc: python -m rerank_svc."""
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rerank_svc.settings import RerankSettings
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.item_store import ItemStore
+from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
@@ -30,6 +32,7 @@ async def main(settings: RerankSettings) -> None:
                 settings.shard_count,
                 readonly=True,
                 map_bytes=settings.store_map_bytes,
+                allow_any_file_system=settings.allow_any_file_system,
             ),
             threads,
         )
@@ -59,4 +62,7 @@ async def main(settings: RerankSettings) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
+    try:
+        asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
+    except StoreRefused as error:
+        sys.exit(f"rerank_svc: {error}")

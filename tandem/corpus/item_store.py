@@ -38,18 +38,22 @@ from tandem.corpus.change_log import (
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.corpus.request_log import KEPT_REQUEST_COUNT, RequestLog
+from tandem.corpus.store_files import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.corpus.store_files import ShardIdentity, StoreFiles
+from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
     ItemCorrupt,
     ModelMismatch,
+    ServiceUnavailable,
     StoreFull,
     TandemError,
 )
 
-# Address space, not disk: the file grows with what is written.
-DEFAULT_MAP_BYTES = 64 << 30
+DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
+"""What reading and writing raise where the disk fails, or LMDB no longer trusts itself."""
 
 _SEQUENCE_KEY = "sequence"
 _INDEX_PREFIX = "index/"
@@ -195,16 +199,31 @@ class ItemStore:
         """Returns how much of the map was ever used; pages freed since are used again first."""
         return self._files.used_bytes()
 
+    def map_bytes(self) -> int:
+        """Returns how large the store may become, in bytes."""
+        return self._files.map_bytes()
+
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
         self._files.check_readers()
 
     def reopen(self) -> None:
-        """Closes the files and opens them anew, as is needed after apply() raised lmdb.Error.
+        """Closes the files, has them checked and opens them, as is needed after a DISK_FAULTS.
 
-        Reads wait meanwhile. Where it raises, so do all reads and writes until it succeeds.
+        Reads wait meanwhile. Raises ServiceUnavailable, and then so do all reads and writes until
+        it succeeds.
         """
-        self._files.reopen()
+        try:
+            self._files.reopen(self._check_sound)
+        except StoreRefused as error:
+            raise ServiceUnavailable(service="index", why=str(error)) from error
+
+    def _check_sound(self) -> None:
+        # In a process of its own: reading a damaged page may end the process that does it.
+        if damage := verify_in_child(self._files.path, Depth.WALK).damage:
+            raise StoreRefused(
+                f"{self._files.path} is damaged ({damage[0]}): restore it from a backup"
+            )
 
     def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
         """Commits the writes in order, in one transaction, each wholly or not at all.
@@ -212,8 +231,8 @@ class ItemStore:
         Returns once they are on disk. A write that breaks a rule is left out and has its error in
         its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
         delete), RequestIdReused. Where disk or map are full the writes are tried one by one, so
-        that only those too large for what is left get StoreFull. Raises lmdb.Error on any other
-        fault of the disk: what is on it is then unknown until the store is opened anew.
+        that only those too large for what is left get StoreFull. Raises DISK_FAULTS on any other
+        fault of the disk: what is on it is then unknown, and reopen() must come before all else.
         """
         try:
             with self._files.write() as txn:

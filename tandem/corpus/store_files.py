@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import lmdb
 
 from tandem.corpus.checksum import ChecksumMismatch, seal, unseal
 from tandem.corpus.file_system import check_file_system
+from tandem.corpus.store_refused import StoreDamaged
 from tandem.corpus.store_refused import StoreRefused as StoreRefused
 from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ItemCorrupt, ServiceUnavailable
@@ -27,11 +28,16 @@ from tandem.shared_lock import SharedLock
 SCHEMA_VERSION = 2
 """Version 1 has records of version 1 alone, no request ids and no store id."""
 
+DEFAULT_MAP_BYTES = 64 << 30
+"""Address space, not disk: the file grows with what is written."""
+
 DATA_NAME = "data.mdb"
 RESTORING_NAME = "restoring"
 """The folder in a store's own in which a restore gathers what it will put in place at once."""
 
+_LOCK_NAME = "lock.mdb"
 _LIMIT_NAME = "map_bytes"
+_MAKING_NAME = "making"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
 _READ_DATABASES = ("items", "log", "meta")
@@ -77,10 +83,12 @@ class StoreFiles:
         readonly: bool,
         map_bytes: int,
         allow_any_file_system: bool = False,
+        is_backup: bool = False,
     ) -> None:
         """Opens the files, making them where there are none and readonly is not set.
 
-        Without an identity it takes the files for what they say they are. Raises StoreRefused for
+        Without an identity it takes the files for what they say they are. A backup, which nobody
+        ever writes, is read without a lock file. Raises StoreRefused for
         a network file system, a read-only mount, a second writer, another shard's files, a newer
         schema, damage, or a process id that is another reader's too; with readonly,
         ServiceUnavailable while there is no store yet.
@@ -90,6 +98,7 @@ class StoreFiles:
         self.path = path
         self._expected = identity
         self._readonly = readonly
+        self._is_backup = is_backup
         self._map_bytes = map_bytes
         self._gate = SharedLock()
         self._env: lmdb.Environment | None = None
@@ -97,10 +106,12 @@ class StoreFiles:
         if not allow_any_file_system:
             check_file_system(path)
         if readonly:
-            _check_readable(path)
+            _check_readable(path, is_backup=is_backup)
         else:
             self._writer_lock = _prepare_for_writing(path)
         try:
+            if identity and not readonly and not (path / DATA_NAME).exists():
+                _make_store(path, identity)
             self._open()
             if not readonly:
                 self._clean_up()
@@ -115,14 +126,15 @@ class StoreFiles:
             self._writer_lock.release()
             self._writer_lock = None
 
-    def reopen(self) -> None:
-        """Closes the environment and opens it anew, once the transactions under way have ended.
+    def reopen(self, check: Callable[[], object]) -> None:
+        """Closes the environment, calls `check`, and opens it anew; transactions wait meanwhile.
 
         For after a fault of the disk, when LMDB no longer trusts what it has in memory. Where it
         raises, all further transactions raise ServiceUnavailable until it succeeds.
         """
         with self._gate.exclusive():
             self._close_env()
+            check()
             self._open()
 
     @contextmanager
@@ -178,8 +190,21 @@ class StoreFiles:
 
     def copy_compacted(self, folder: Path) -> None:
         """Writes the state of one moment to data.mdb in an empty folder, without free pages."""
-        with self._gate.shared():
-            self._environment().copy(str(folder), compact=True)
+        while True:
+            with self._gate.shared():
+                try:
+                    return self._environment().copy(str(folder), compact=True)
+                except lmdb.MapResizedError:
+                    (folder / DATA_NAME).unlink(missing_ok=True)
+            self._follow_writer()
+
+    def walk_pages(self) -> None:
+        """Reads every page that a key is found by; raises lmdb.Error where one is not sound.
+
+        On some damage LMDB ends the process instead.
+        """
+        with self._gate.shared(), Path(os.devnull).open("wb") as nowhere:
+            self._environment().copyfd(nowhere.fileno(), compact=True)
 
     def get_meta(self, txn: lmdb.Transaction, key: str) -> Any:  # noqa: ANN401 (any JSON)
         """Returns what put_meta stored under the key, or None; raises ItemCorrupt."""
@@ -214,22 +239,32 @@ class StoreFiles:
         return disk.f_bavail * disk.f_frsize < _DISK_FULL_BYTES
 
     def _open(self) -> None:
-        self._env = _open_environment(
-            self.path, self._readonly, max(self._map_bytes, _raised_limit(self.path))
-        )
         try:
+            # A reader maps more by itself where the writer has gone further.
+            limit = 0 if self._readonly else _raised_limit(self.path)
+            self._env = _open_environment(
+                self.path,
+                max(self._map_bytes, limit),
+                readonly=self._readonly,
+                lock=not self._is_backup,
+            )
             if self._readonly:
                 self._use_databases()
             else:
                 self._make_databases()
         except lmdb.LockError as error:
+            self._close_env()
             raise StoreRefused(
                 f"{self.path} is open in another container whose process id is {os.getpid()} too, "
                 "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
                 "pod that both containers are in"
             ) from error
         except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
+            self._close_env()
             raise _damaged(self.path, error) from error
+        except BaseException:
+            self._close_env()
+            raise
 
     def _close_env(self) -> None:
         if self._env is not None:
@@ -260,6 +295,9 @@ class StoreFiles:
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self.store_id = self.get_meta(txn, _STORE_ID_KEY) or ""
+        if self.schema_version >= 2:
+            for name in _DATABASES[len(_READ_DATABASES) :]:
+                setattr(self, name, env.open_db(name.encode(), create=False))
 
     def _make_databases(self) -> None:
         env = self._environment()
@@ -270,12 +308,11 @@ class StoreFiles:
             for name in _DATABASES:
                 setattr(self, name, env.open_db(name.encode(), txn=txn))
             if self.schema_version < SCHEMA_VERSION:
-                self._put_schema(txn)
-            store_id = self.get_meta(txn, _STORE_ID_KEY)
-            if store_id is None:
-                store_id = uuid.uuid4().hex
-                self.put_meta(txn, _STORE_ID_KEY, store_id)
-            self.store_id = store_id
+                # Records of version 1 stay as they are: each says its own version.
+                for key, value in _new_notes(self.identity).items():
+                    self.put_meta(txn, key, value)
+                self.schema_version = SCHEMA_VERSION
+            self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
         with env.begin():  # takes a reader's slot, which raises LockError where it cannot be had
             pass
 
@@ -299,22 +336,10 @@ class StoreFiles:
                 "mount the right volume"
             )
 
-    def _put_schema(self, txn: lmdb.Transaction) -> None:
-        # Records of version 1 stay as they are: each says its own version.
-        self.schema_version = SCHEMA_VERSION
-        self.put_meta(
-            txn,
-            _SCHEMA_KEY,
-            {
-                "schema_version": SCHEMA_VERSION,
-                "shard_number": self.identity.shard_number,
-                "shard_count": self.identity.shard_count,
-            },
-        )
-
     def _clean_up(self) -> None:
         # A restore that was killed after it put the store in place leaves this behind.
         shutil.rmtree(self.path / RESTORING_NAME, ignore_errors=True)
+        shutil.rmtree(self.path / _MAKING_NAME, ignore_errors=True)
         sync_folders(self.path, self.path.parent)
         self.check_readers()
 
@@ -348,7 +373,9 @@ def sync_folders(*folders: Path) -> None:
             os.close(descriptor)
 
 
-def _open_environment(path: Path, readonly: bool, map_bytes: int) -> lmdb.Environment:
+def _open_environment(
+    path: Path, map_bytes: int, *, readonly: bool, lock: bool
+) -> lmdb.Environment:
     try:
         return lmdb.open(
             str(path),
@@ -357,13 +384,45 @@ def _open_environment(path: Path, readonly: bool, map_bytes: int) -> lmdb.Enviro
             max_readers=_MAX_READERS,
             readonly=readonly,
             create=not readonly,
+            lock=lock,
         )
     except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: lmdb.Error) -> StoreRefused:
-    return StoreRefused(f"{path} is damaged ({error}): restore it from a backup")
+def _damaged(path: Path, error: lmdb.Error) -> StoreDamaged:
+    return StoreDamaged(f"{path} is damaged ({error}): restore it from a backup")
+
+
+def _make_store(path: Path, identity: ShardIdentity) -> None:
+    """Makes an empty store elsewhere and puts it in place whole.
+
+    So that what is there and cannot be read is damaged, and not just cut short when it was made.
+    """
+    making = path / _MAKING_NAME
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    with (
+        lmdb.open(str(making), map_size=1 << 20, max_dbs=len(_DATABASES)) as env,
+        env.begin(write=True) as txn,
+    ):
+        for name in _DATABASES:
+            env.open_db(name.encode(), txn=txn)
+        meta = env.open_db(b"meta", txn=txn)
+        for key, value in _new_notes(identity).items():
+            txn.put(key.encode(), seal_json(key.encode(), value), db=meta)
+    sync_folders(making, path)
+    (making / DATA_NAME).rename(path / DATA_NAME)
+    sync_folders(path)
+
+
+def _new_notes(identity: ShardIdentity) -> dict[str, object]:
+    schema = {
+        "schema_version": SCHEMA_VERSION,
+        "shard_number": identity.shard_number,
+        "shard_count": identity.shard_count,
+    }
+    return {_SCHEMA_KEY: schema, _STORE_ID_KEY: uuid.uuid4().hex}
 
 
 def _raised_limit(path: Path) -> int:
@@ -391,12 +450,13 @@ def _prepare_for_writing(path: Path) -> WriterLock:
     return lock
 
 
-def _check_readable(path: Path) -> None:
-    if not (path / DATA_NAME).exists() or not (path / "lock.mdb").exists():
+def _check_readable(path: Path, *, is_backup: bool) -> None:
+    names = (DATA_NAME,) if is_backup else (DATA_NAME, _LOCK_NAME)
+    if not all((path / name).exists() for name in names):
         raise ServiceUnavailable(service="index", why=f"there is no item store at {path} yet")
     # On a read-only mount LMDB silently goes without its reader table, and the writer then reuses
     # pages that are being read.
-    if not os.access(path / "lock.mdb", os.W_OK):
+    if not is_backup and not os.access(path / _LOCK_NAME, os.W_OK):
         raise StoreRefused(
-            f"{path}/lock.mdb is not writable: mount the volume read-write, for readers too"
+            f"{path}/{_LOCK_NAME} is not writable: mount the volume read-write, for readers too"
         )

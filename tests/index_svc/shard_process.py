@@ -20,7 +20,9 @@ START_SECONDS = 30
 class ShardProcess:
     """`python -m index_svc` over one folder, on a port that it chose itself."""
 
-    def __init__(self, path: Path, shard_number: int = 0, shard_count: int = 1) -> None:
+    def __init__(
+        self, path: Path, shard_number: int = 0, shard_count: int = 1, **variables: str
+    ) -> None:
         """Starts the process; ready() tells when it serves."""
         self.log_path = path.with_suffix(".log")
         settings = {
@@ -35,21 +37,28 @@ class ShardProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "index_svc"],
                 cwd=ROOT,
-                env=os.environ | settings,
+                env=os.environ | settings | variables,
                 stderr=log,
             )
 
     async def ready(self) -> grpc.aio.Channel:
         """Returns a channel to the process once its health says SERVING."""
         end_time = time.monotonic() + START_SECONDS
-        channel: grpc.aio.Channel | None = None
+        channel = await self.listening()
         while time.monotonic() < end_time and self._process.poll() is None:
-            if channel is None and (port := self._port()):
-                channel = open_channel(f"127.0.0.1:{port}")
-            if channel is not None and await _is_serving(channel):
+            if await is_serving(channel):
                 return channel
             await asyncio.sleep(0.02)
         raise AssertionError(f"index_svc does not serve: {self.log_path.read_text()}")
+
+    async def listening(self) -> grpc.aio.Channel:
+        """Returns a channel to the process once it has a port, whatever its health says."""
+        end_time = time.monotonic() + START_SECONDS
+        while time.monotonic() < end_time and self._process.poll() is None:
+            if port := self._port():
+                return open_channel(f"127.0.0.1:{port}")
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"index_svc does not listen: {self.log_path.read_text()}")
 
     def kill(self) -> None:
         """Ends the process by SIGKILL; it gets no chance to do anything."""
@@ -72,7 +81,8 @@ class ShardProcess:
         return None
 
 
-async def _is_serving(channel: grpc.aio.Channel) -> bool:
+async def is_serving(channel: grpc.aio.Channel) -> bool:
+    """Says whether the process's health is SERVING."""
     health = health_pb2_grpc.HealthStub(channel)
     try:
         response = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
