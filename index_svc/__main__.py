@@ -51,7 +51,7 @@ async def main() -> None:
         address=settings.address,
         metrics_port=settings.metrics_port,
         register=lambda server: add_IndexServiceServicer_to_server(
-            IndexServicer(shard, threads), server
+            IndexServicer(shard, threads, shard_map_version=settings.shard_map_version), server
         ),
         service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],
         warm=warm,

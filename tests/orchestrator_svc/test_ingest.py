@@ -19,7 +19,7 @@ async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scen
     """Ingests a batch that need not wait for another."""
     may_store = asyncio.Event()
     may_store.set()
-    return await behind.ingester.ingest(index_id, items, may_store)
+    return (await behind.ingester.ingest(index_id, items, may_store)).outcomes
 
 
 def reasons(outcomes: Outcomes) -> list[str | None]:
@@ -155,7 +155,7 @@ async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
         assert stored(behind) == set()
 
         may_store.set()
-        assert await batch == [None]
+        assert (await batch).outcomes == [None]
         assert stored(behind) == {"a"}
 
 
