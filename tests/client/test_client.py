@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from tandem import errors
-from tandem.client import AsyncClient, Client, IngestOutcome, SearchResult
+from tandem.client import AsyncClient, Client, IngestOutcome, Removal, SearchResult
 from tandem.client.requests import Query
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -37,7 +37,7 @@ class AnyClient(Protocol):
         """Ingests into "scenes"; stops after `take` outcomes where given."""
         ...
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """Removes from "scenes"."""
         ...
 
@@ -75,10 +75,10 @@ class Threaded:
 
         return await asyncio.to_thread(ingest)
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """As AnyClient."""
 
-        def remove() -> int:
+        def remove() -> Removal:
             with Client(self._address) as client:
                 return client.remove(item_ids, index_id="scenes")
 
@@ -110,7 +110,7 @@ class Awaited:
                     break
         return outcomes
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """As AnyClient."""
         async with AsyncClient(self._address) as client:
             return await client.remove(item_ids, index_id="scenes")
@@ -205,7 +205,7 @@ async def test_nobody_listening_is_a_service_unavailable(
 async def test_a_removal_tells_how_many_were_there(connect: Callable[[str], AnyClient]) -> None:
     """Any iterable of ids will do."""
     async with search_server() as (address, service):
-        assert await connect(address).remove(iter(["a", "b"])) == 2
+        assert await connect(address).remove(iter(["a", "b"])) == Removal(2, "")
 
     assert service.requests == [pb.RemoveItemsRequest(index_id="scenes", item_ids=["a", "b"])]
 
