@@ -18,7 +18,7 @@ from tandem.errors import (
     RequestMalformed,
     TokensInvalid,
 )
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
@@ -69,7 +69,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     """Returns what to store.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
-    EmbeddingInvalid, TokensInvalid, RequestMalformed.
+    EmbeddingInvalid, TokensInvalid, RequestIdInvalid, RequestMalformed.
     """
     _check_batch_size("items", len(request.items), MAX_ITEM_COUNT)
     _check_different(item.item_id for item in request.items)
@@ -83,17 +83,18 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
         index_id=check_index_id(request.index_id),
         fingerprint=_check_fingerprint(request.model_fingerprint),
         items=items,
+        request_id=check_request_id(request.request_id),
     )
 
 
 def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
     """Returns what to delete.
 
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid.
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid.
     """
     _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
-    return Delete(check_index_id(request.index_id), item_ids)
+    return Delete(check_index_id(request.index_id), item_ids, check_request_id(request.request_id))
 
 
 def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str]]:

@@ -115,7 +115,7 @@ class Shard:
             outcomes = self._store.apply(writes)
         with STAGE_DURATION.labels("apply").time():
             for write, outcome in zip(writes, outcomes, strict=True):
-                if isinstance(outcome, Committed):
+                if isinstance(outcome, Committed) and not outcome.is_repeat:
                     self._follow(write)
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
@@ -130,7 +130,9 @@ class Shard:
             self._indexes[write.index_id] = SearchableIndex(info)
         self._indexes[write.index_id].upsert(
             [
-                StoredEmbedding(item.item_id, item.content.modality, item.encoding.embedding)
+                StoredEmbedding(
+                    item.item_id, item.content.modality, item.encoding.embedding, item.attributes
+                )
                 for item in write.items
             ]
         )

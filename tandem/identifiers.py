@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tandem.errors import IndexIdInvalid, ItemIdInvalid
+from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
 
 MAX_ITEM_ID_BYTES = 256
+MAX_REQUEST_ID_BYTES = 64
 
 _INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -36,3 +37,12 @@ def check_item_id(item_id: str) -> str:
     if byte_count > MAX_ITEM_ID_BYTES:
         raise ItemIdInvalid(item_id=item_id, why=f"it has {byte_count:,} bytes")
     return item_id
+
+
+def check_request_id(request_id: str) -> str:
+    """Returns `request_id` as it is; raises `RequestIdInvalid` over 64 bytes. It may be empty."""
+    # A lone surrogate cannot come over the wire; counted as the three bytes it would have been.
+    byte_count = len(request_id.encode(errors="surrogatepass"))
+    if byte_count > MAX_REQUEST_ID_BYTES:
+        raise RequestIdInvalid(got=byte_count, limit=MAX_REQUEST_ID_BYTES)
+    return request_id

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.errors import IndexIdInvalid, ItemIdInvalid
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
+from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 
 @pytest.mark.parametrize("index_id", ["a", "0", "scenes", "flickr30k-image_v2", "a" * 63])
@@ -51,3 +51,16 @@ def test_bad_item_ids_are_refused_with_the_cause(item_id: str, why: str) -> None
 def test_the_longest_item_id_has_256_bytes() -> None:
     """The limit itself is taken."""
     assert check_item_id("ä" * 128) == "ä" * 128
+
+
+@pytest.mark.parametrize("request_id", ["", "a", "x" * 64, "ä" * 32])
+def test_request_ids_up_to_64_bytes_are_taken(request_id: str) -> None:
+    """None at all is one, and both ends of the length are taken."""
+    assert check_request_id(request_id) == request_id
+
+
+@pytest.mark.parametrize("request_id", ["x" * 65, "ä" * 33])
+def test_longer_request_ids_are_refused(request_id: str) -> None:
+    """Bytes count, not characters."""
+    with pytest.raises(RequestIdInvalid, match=r"6[56] bytes"):
+        check_request_id(request_id)

@@ -1,13 +1,16 @@
 """How one item lies in the item store.
 
-    value = CRC32 | magic, version, lengths | JSON | embedding | tokens | content
+    value = CRC32 | header | attributes, JSON | embedding | tokens | content
 
-The JSON says how to read what follows it: modality, token shape, and the change-log sequence number
-of the write. A reader takes only the part it needs, so a rerank does not copy pictures.
+The header says how to read what follows it: modality, token shape, and the change-log sequence
+number of the write. A reader takes only the part it needs, so a rerank does not copy pictures.
+
+Records of version 1 are still read: JSON in the place of the attributes has what the header lacks.
 """
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +32,15 @@ from tandem.corpus.checksum import ChecksumMismatch, seal, unseal
 from tandem.errors import ItemCorrupt
 
 _MAGIC = b"TDMI"
-_RECORD_VERSION = 1
-# magic, version, two bytes kept free, then the lengths of JSON, embedding, tokens and content
-_HEADER = struct.Struct("<4sHHIIII")
+_RECORD_VERSION = 2
+_PREFIX = struct.Struct("<4sH")
+# Magic, version, modality, dimensions of the tokens, sequence, the two dimensions (the second is 0
+# for token ids), then the lengths of attributes, embedding, tokens and content, in bytes.
+_HEADER = struct.Struct("<4sHBBQ2I4I")
+_HEADER_1 = struct.Struct("<4sHHIIII")
+_MODALITIES = (Modality.TEXT, Modality.IMAGE)
+# json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
+_parse_json = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,19 +73,29 @@ def pack_item(key: bytes, item: StoredItem, sequence: int) -> bytes:
             tokens = np.ascontiguousarray(ids, dtype="<i4")
         case ImageTokens(values):
             tokens = np.ascontiguousarray(values, dtype="<f2")
-    shape = {
-        "modality": item.content.modality.value,
-        "tokens_shape": tokens.shape,
-        "sequence": sequence,
-    }
+    rows, width = (*tokens.shape, 0)[:2]
     parts = (
-        json.dumps(shape, separators=(",", ":")).encode(),
+        attributes_json(item.attributes) if item.attributes else b"",
         np.ascontiguousarray(item.encoding.embedding, dtype="<f4").tobytes(),
         tokens.tobytes(),
         content,
     )
-    header = _HEADER.pack(_MAGIC, _RECORD_VERSION, 0, *map(len, parts))
+    header = _HEADER.pack(
+        _MAGIC,
+        _RECORD_VERSION,
+        _MODALITIES.index(item.content.modality),
+        tokens.ndim,
+        sequence,
+        rows,
+        width,
+        *map(len, parts),
+    )
     return seal(key, b"".join((header, *parts)))
+
+
+def attributes_json(attributes: Attributes) -> bytes:
+    """Returns JSON, by name, from which the same values of the same types are read."""
+    return json.dumps(dict(attributes), separators=(",", ":"), sort_keys=True).encode()
 
 
 class RecordView:
@@ -85,39 +104,65 @@ class RecordView:
     A view into the read transaction: dead when that ends. What the methods return are copies.
     """
 
+    modality: Modality
+    sequence: int
+    """Where the change log stood when the item was written."""
+
     def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
         """Raises ItemCorrupt if the value is not what was written under the key."""
         self.item_id = item_id
         try:
             payload = unseal(key, value)
-            magic, version, _, *lengths = _HEADER.unpack_from(payload)
+            magic, version = _PREFIX.unpack_from(payload)
+            if magic != _MAGIC or version not in (1, _RECORD_VERSION):
+                raise ItemCorrupt(item_id=item_id, why=f"no record of version {_RECORD_VERSION}")
+            lengths = self._read_header_1(payload) if version == 1 else self._read_header(payload)
         except (ChecksumMismatch, struct.error) as error:
             raise ItemCorrupt(item_id=item_id, why=str(error)) from error
-        if (magic, version) != (_MAGIC, _RECORD_VERSION) or _HEADER.size + sum(lengths) != len(
-            payload
-        ):
-            raise ItemCorrupt(item_id=item_id, why=f"not a record of version {_RECORD_VERSION}")
-        parts: list[memoryview] = []
-        start = _HEADER.size
-        for length in lengths:
-            parts.append(payload[start : start + length])
-            start += length
-        shape, self._embedding, self._tokens, self._content = parts
-        self._shape: dict[str, Any] = json.loads(bytes(shape))
-        self.modality = Modality(self._shape["modality"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise ItemCorrupt(item_id=item_id, why=f"its header is no header: {error!r}") from error
+        start, end = self._start, self._start + sum(lengths)
+        if end != len(payload):
+            raise ItemCorrupt(item_id=item_id, why=f"it has {len(payload)} bytes, not {end}")
+        attributes, embedding, tokens, _ = lengths
+        self._attributes = payload[start : (start := start + attributes)]
+        self._embedding = payload[start : (start := start + embedding)]
+        self._tokens = payload[start : (start := start + tokens)]
+        self._content = payload[start:]
 
-    @property
-    def sequence(self) -> int:
-        """Where the change log stood when the item was written."""
-        return int(self._shape["sequence"])
+    def _read_header(self, payload: memoryview) -> Sequence[int]:
+        _, _, modality, rank, self.sequence, rows, width, *lengths = _HEADER.unpack_from(payload)
+        self.modality = _MODALITIES[modality]
+        self._tokens_shape = (rows, width)[:rank]
+        self._start = _HEADER.size
+        return lengths
+
+    def _read_header_1(self, payload: memoryview) -> Sequence[int]:
+        *_, shape_length, embedding, tokens, content = _HEADER_1.unpack_from(payload)
+        self._start = _HEADER_1.size + shape_length
+        shape = json.loads(bytes(payload[_HEADER_1.size : self._start]))
+        self.modality = Modality(shape["modality"])
+        self.sequence = int(shape["sequence"])
+        self._tokens_shape = tuple(shape["tokens_shape"])
+        return (0, embedding, tokens, content)
 
     def embedding(self) -> npt.NDArray[np.float32]:
         """Returns the embedding, [d]."""
         return np.frombuffer(self._embedding, dtype="<f4").astype(np.float32)
 
+    def attributes(self) -> Attributes:
+        """Returns the attributes, of the types they were stored with."""
+        if not self._attributes:
+            return {}
+        attributes: dict[str, Any] = _parse_json(str(self._attributes, "utf-8"))[0]
+        for name, value in attributes.items():
+            if type(value) is list:  # words; integers, floats and booleans JSON tells apart
+                attributes[name] = tuple(value)
+        return attributes
+
     def tokens(self) -> Tokens:
         """Returns what the cross-encoder reads."""
-        shape = self._shape["tokens_shape"]
+        shape = self._tokens_shape
         if self.modality is Modality.TEXT:
             return TextTokens(
                 np.frombuffer(self._tokens, dtype="<i4").astype(np.int32).reshape(shape)
@@ -137,4 +182,9 @@ class RecordView:
 
     def item(self) -> StoredItem:
         """Returns all of it."""
-        return StoredItem(self.item_id, self.content(), Encoding(self.embedding(), self.tokens()))
+        return StoredItem(
+            self.item_id,
+            self.content(),
+            Encoding(self.embedding(), self.tokens()),
+            self.attributes(),
+        )

@@ -1,12 +1,15 @@
 """The truth of one shard: its items, their change log, and what each index was made with.
 
-Three databases in one LMDB environment, every value under a CRC:
+Five databases in one LMDB environment, every value under a CRC:
 
-    items  index_id NUL item_id  -> one record (item_record.py)
-    log    sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million
-    meta   "schema"              -> schema version, and which shard of how many this is
-           "sequence"            -> where the change log stands
-           "index/" index_id     -> fingerprint and dimension, set by the index's first upsert
+    items          index_id NUL item_id  -> one record (item_record.py)
+    log            sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million
+    meta           "schema"              -> schema version, and which shard of how many this is
+                   "store_id"            -> random, another after each restore
+                   "sequence"            -> where the change log stands
+                   "index/" index_id     -> fingerprint and dimension, set by the first upsert
+    requests       request id            -> what the write was answered (request_log.py)
+    request_order  number, big-endian    -> request id, oldest first
 
 One process writes (index_svc, from one thread); others beside it read the same files. Read
 transactions copy out and end within milliseconds: an open one keeps LMDB from reusing any page
@@ -24,9 +27,18 @@ import numpy.typing as npt
 
 from tandem.attributes import Attributes
 from tandem.content import Modality, Tokens
+from tandem.corpus.change_log import (
+    KEPT_CHANGE_COUNT,
+    Change,
+    Operation,
+    append_change,
+    first_sequence,
+    read_changes,
+)
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.corpus.store_files import StoreFiles, seal_json
+from tandem.corpus.request_log import KEPT_REQUEST_COUNT, RequestLog
+from tandem.corpus.store_files import ShardIdentity, StoreFiles
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -70,10 +82,11 @@ class StoredEmbedding:
 class ItemStore:
     """One shard's items. Reading is safe from any thread, writing from one."""
 
-    def __init__(self, files: StoreFiles, kept_log_count: int) -> None:
+    def __init__(self, files: StoreFiles, kept_log_count: int, kept_request_count: int) -> None:
         """Takes over the files; open() is the usual way."""
         self._files = files
         self._kept_log_count = kept_log_count
+        self._requests = RequestLog(files, kept_request_count)
 
     @classmethod
     def open(
@@ -84,32 +97,44 @@ class ItemStore:
         readonly: bool = False,
         *,
         map_bytes: int = DEFAULT_MAP_BYTES,
-        kept_log_count: int = 1_000_000,
+        kept_log_count: int = KEPT_CHANGE_COUNT,
+        kept_request_count: int = KEPT_REQUEST_COUNT,
+        allow_any_file_system: bool = False,
     ) -> Self:
         """Opens the shard's store, making it where there is none and readonly is not set.
 
-        At most once in a process. Raises StoreRefused for another shard's files, a newer schema or
-        a read-only mount; with readonly, ServiceUnavailable while there is no store yet.
+        A store of an older schema is brought to ours, where readonly is not set. At most once in a
+        process. Raises StoreRefused as StoreFiles does; with readonly, ServiceUnavailable while
+        there is no store yet.
         """
-        files = StoreFiles.open(
-            path, shard_number, shard_count, readonly=readonly, map_bytes=map_bytes
+        files = StoreFiles(
+            path,
+            ShardIdentity(shard_number, shard_count),
+            readonly=readonly,
+            map_bytes=map_bytes,
+            allow_any_file_system=allow_any_file_system,
         )
-        return cls(files, kept_log_count)
+        return cls(files, kept_log_count, kept_request_count)
+
+    @property
+    def store_id(self) -> str:
+        """A random name of this store's history: another after each restore."""
+        return self._files.store_id
 
     def close(self) -> None:
         """Closes the files; no call may be under way."""
-        self._files.env.close()
+        self._files.close()
 
     def index_ids(self) -> list[str]:
         """Returns the indexes that exist on this shard, sorted."""
-        with self._files.env.begin() as txn:
+        with self._files.read() as txn:
             return [
                 key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
             ]
 
     def index_info(self, index_id: str) -> IndexInfo:
         """Returns what the index was made with; raises IndexNotFound."""
-        with self._files.env.begin() as txn:
+        with self._files.read() as txn:
             return self._index_info(txn, index_id)
 
     def index_fingerprint(self, index_id: str) -> str:
@@ -130,6 +155,17 @@ class ItemStore:
         """
         return self._read(index_id, item_ids, RecordView.tokens)
 
+    def read_embeddings(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredEmbedding | ItemCorrupt | None]:
+        """Returns what retrieval needs of the items, in the order asked for.
+
+        None where there is no item, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
+        """
+        with self._files.read() as txn:
+            self._index_info(txn, index_id)
+            return [self._read_embedding(txn, index_id, item_id) for item_id in item_ids]
+
     def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
         """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
         start: bytes | None = item_key(index_id, "")
@@ -140,28 +176,47 @@ class ItemStore:
 
     def sequence(self) -> int:
         """Returns where the change log stands: the number of changes so far."""
-        with self._files.env.begin() as txn:
+        with self._files.read() as txn:
             return self._sequence(txn)
+
+    def changes_since(self, sequence: int) -> Iterator[Change] | None:
+        """Returns the changes after a sequence, oldest first, up to the newest there is.
+
+        None where they are no longer all kept, or where the store never stood there. Raises
+        ItemCorrupt while iterating, where the log is damaged.
+        """
+        with self._files.read() as txn:
+            newest, first = self._sequence(txn), first_sequence(txn, self._files.log)
+        if not 0 <= sequence <= newest or (sequence < newest and (first or 0) > sequence + 1):
+            return None
+        return self._changes(sequence + 1)
 
     def used_bytes(self) -> int:
         """Returns how much of the map was ever used; pages freed since are used again first."""
-        return int(self._files.env.info()["last_pgno"] + 1) * int(self._files.env.stat()["psize"])
+        return self._files.used_bytes()
 
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
-        self._files.env.reader_check()
+        self._files.check_readers()
+
+    def reopen(self) -> None:
+        """Closes the files and opens them anew, as is needed after apply() raised lmdb.Error.
+
+        Reads wait meanwhile. Where it raises, so do all reads and writes until it succeeds.
+        """
+        self._files.reopen()
 
     def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
         """Commits the writes in order, in one transaction, each wholly or not at all.
 
         Returns once they are on disk. A write that breaks a rule is left out and has its error in
         its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
-        delete). Where disk or map are full the writes are tried one by one, so that only those too
-        large for what is left get StoreFull. Raises lmdb.Error on any other fault of the disk: what
-        is on it is then unknown until the store is opened anew.
+        delete), RequestIdReused. Where disk or map are full the writes are tried one by one, so
+        that only those too large for what is left get StoreFull. Raises lmdb.Error on any other
+        fault of the disk: what is on it is then unknown until the store is opened anew.
         """
         try:
-            with self._files.env.begin(write=True) as txn:
+            with self._files.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
                 if any(isinstance(write, Upsert) for write in writes):
                     self._check_reserve(txn)
@@ -169,6 +224,8 @@ class ItemStore:
         except lmdb.Error as error:
             if not self._files.is_full(error):
                 raise
+            if isinstance(error, lmdb.MapFullError) and self._files.grow():
+                return self.apply(writes)
             if len(writes) == 1:
                 return [StoreFull(why=str(error))]
         return [outcome for write in writes for outcome in self.apply([write])]
@@ -180,24 +237,29 @@ class ItemStore:
         brim nothing could be deleted. LMDB does not tell how many pages are free; so take them, in
         a transaction inside this one that is then dropped.
         """
-        map_bytes = self._files.env.info()["map_size"]
+        map_bytes = self._files.map_bytes()
         if self.used_bytes() < map_bytes // 2:  # the usual case
             return
         reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
-        with self._files.env.begin(write=True, parent=txn) as rehearsal:
+        with self._files.rehearse(txn) as rehearsal:
             for number in range(reserve_bytes // 4096):
                 rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
-            rehearsal.abort()
 
     def _apply_one(self, txn: lmdb.Transaction, write: ItemWrite) -> Committed | TandemError:
         try:
+            if (answer := self._requests.answer(txn, write)) is not None:
+                return answer
             if isinstance(write, Upsert):
                 self._admit(txn, write)
             else:
                 self._index_info(txn, write.index_id)
         except TandemError as error:  # nothing of this write is in the transaction yet
             return error
-        return self._upsert(txn, write) if isinstance(write, Upsert) else self._delete(txn, write)
+        committed = (
+            self._upsert(txn, write) if isinstance(write, Upsert) else self._delete(txn, write)
+        )
+        self._requests.keep(txn, write, committed)
+        return committed
 
     def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
         """Checks the write against its index; makes the index where there is none."""
@@ -220,7 +282,7 @@ class ItemStore:
             sequence += 1
             key = item_key(write.index_id, item.item_id)
             txn.put(key, pack_item(key, item, sequence), db=self._files.items)
-            self._append_log(txn, sequence, ["upsert", write.index_id, item.item_id])
+            self._log(txn, sequence, "upsert", write.index_id, item.item_id)
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence)
 
@@ -229,22 +291,36 @@ class ItemStore:
         for item_id in write.item_ids:
             if txn.delete(item_key(write.index_id, item_id), db=self._files.items):
                 sequence += 1
-                self._append_log(txn, sequence, ["delete", write.index_id, item_id])
+                self._log(txn, sequence, "delete", write.index_id, item_id)
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence, deleted_count=sequence - before)
 
-    def _append_log(self, txn: lmdb.Transaction, sequence: int, change: list[str]) -> None:
-        key = _log_key(sequence)
-        txn.put(key, seal_json(key, change), db=self._files.log, append=True)
-        if sequence > self._kept_log_count:
-            txn.delete(_log_key(sequence - self._kept_log_count), db=self._files.log)
+    def _log(
+        self,
+        txn: lmdb.Transaction,
+        sequence: int,
+        operation: Operation,
+        index_id: str,
+        item_id: str,
+    ) -> None:
+        change = Change(sequence, operation, index_id, item_id)
+        append_change(txn, self._files.log, change, self._kept_log_count)
+
+    def _changes(self, start: int) -> Iterator[Change]:
+        while True:
+            with self._files.read() as txn:
+                changes = read_changes(txn, self._files.log, start, _SCAN_COUNT)
+            if not changes:
+                return
+            yield from changes
+            start += len(changes)
 
     def _scan(
         self, prefix: bytes, start: bytes
     ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
         """Reads a batch from a key on; returns it and the key after it, None where that is all."""
         batch: list[StoredEmbedding | ItemCorrupt] = []
-        with self._files.env.begin(buffers=True) as txn, txn.cursor(self._files.items) as cursor:
+        with self._files.read() as txn, txn.cursor(self._files.items) as cursor:
             found = cursor.set_range(start)
             while found and (key := bytes(cursor.key())).startswith(prefix):
                 if len(batch) == _SCAN_COUNT:
@@ -257,7 +333,7 @@ class ItemStore:
     def _read(
         self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]
     ) -> list[_T | None]:
-        with self._files.env.begin(buffers=True) as txn:
+        with self._files.read() as txn:
             self._index_info(txn, index_id)
             return [self._read_one(txn, index_id, item_id, part) for item_id in item_ids]
 
@@ -267,6 +343,13 @@ class ItemStore:
         key = item_key(index_id, item_id)
         value = txn.get(key, db=self._files.items)
         return None if value is None else part(RecordView(item_id, key, value))
+
+    def _read_embedding(
+        self, txn: lmdb.Transaction, index_id: str, item_id: str
+    ) -> StoredEmbedding | ItemCorrupt | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else _stored_embedding(item_id, key, value)
 
     def _index_info(self, txn: lmdb.Transaction, index_id: str) -> IndexInfo:
         stored = self._files.get_meta(txn, _INDEX_PREFIX + index_id)
@@ -278,13 +361,11 @@ class ItemStore:
         return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
 
 
-def _log_key(sequence: int) -> bytes:
-    return sequence.to_bytes(8, "big")
-
-
-def _stored_embedding(item_id: str, key: bytes, value: memoryview) -> StoredEmbedding | ItemCorrupt:
+def _stored_embedding(
+    item_id: str, key: bytes, value: bytes | memoryview
+) -> StoredEmbedding | ItemCorrupt:
     try:
         record = RecordView(item_id, key, value)
     except ItemCorrupt as error:
         return error
-    return StoredEmbedding(item_id, record.modality, record.embedding())
+    return StoredEmbedding(item_id, record.modality, record.embedding(), record.attributes())

@@ -10,7 +10,7 @@ import lmdb
 
 def stored_value(path: Path, database: str, key: bytes) -> bytes:
     """Returns what is stored under the key; raises KeyError."""
-    with lmdb.open(str(path), max_dbs=3, create=False) as env:
+    with lmdb.open(str(path), max_dbs=5, create=False) as env:
         handle = env.open_db(database.encode())
         with env.begin(db=handle) as txn:
             value = txn.get(key)
@@ -21,7 +21,7 @@ def stored_value(path: Path, database: str, key: bytes) -> bytes:
 
 def overwrite(path: Path, database: str, key: bytes, value: bytes) -> None:
     """Replaces what is stored under the key."""
-    with lmdb.open(str(path), max_dbs=3, create=False) as env:
+    with lmdb.open(str(path), max_dbs=5, create=False) as env:
         handle = env.open_db(database.encode())
         with env.begin(db=handle, write=True) as txn:
             txn.put(key, value)

@@ -1,24 +1,31 @@
 """The item store keeps what it was given, or says that it did not."""
 
 import json
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tandem.content import ImageTokens, Modality, TextContent, TextTokens
+from tandem.attributes import AttributeValue
+from tandem.content import Encoding, ImageTokens, Modality, TextContent, TextTokens
+from tandem.corpus.change_log import Change
 from tandem.corpus.checksum import seal
-from tandem.corpus.item_record import item_key
+from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Committed, Delete, Upsert
+from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.corpus.store_files import SCHEMA_VERSION, StoreRefused
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
     ItemCorrupt,
     ModelMismatch,
+    RequestIdReused,
     ServiceUnavailable,
     StoreFull,
 )
@@ -26,6 +33,13 @@ from tests.corpus.made_items import DIMENSION, FINGERPRINT, image_item, text_ite
 from tests.corpus.stored_values import overwrite, stored_value
 
 MAP_BYTES = 16 << 20
+ATTRIBUTE_VALUES: st.SearchStrategy[AttributeValue] = st.one_of(
+    st.text(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.lists(st.text()).map(tuple),
+)
 
 
 @pytest.fixture
@@ -60,6 +74,256 @@ def test_items_come_back_as_they_went_in(store: ItemStore) -> None:
     np.testing.assert_array_equal(image_tokens.values, image.encoding.tokens.values)
     np.testing.assert_array_equal(text_tokens.ids, [101, 7, 102])
     assert (image_tokens.values.dtype, text_tokens.ids.dtype) == (np.float16, np.int32)
+
+
+ATTRIBUTES: Mapping[str, AttributeValue] = {
+    "word": "ünï ☃",
+    "empty": "",
+    "whole": 1,
+    "large": 2**63 - 1,
+    "small": -(2**63),
+    "fraction": 1.0,
+    "tiny": 5e-324,
+    "huge": 1e300,
+    "minus": -0.0,
+    "yes": True,
+    "no": False,
+    "tags": ("a", "b"),
+    "none": (),
+}
+
+
+def test_attributes_come_back_of_the_same_types(store: ItemStore) -> None:
+    """An integer stays one beside a float of the same value and a boolean, and words a tuple."""
+    items = [replace(text_item("a"), attributes=ATTRIBUTES), image_item("b")]
+    store.apply([Upsert("scenes", FINGERPRINT, items)])
+
+    a, b = store.read_items("scenes", ["a", "b"])
+    scanned_a, scanned_b = scanned(store, "scenes")
+    (read_a,) = store.read_embeddings("scenes", ["a"])
+
+    assert a is not None
+    assert b is not None
+    assert isinstance(read_a, StoredEmbedding)
+    for found in (a, scanned_a, read_a):
+        assert list(map(repr, sorted(found.attributes.items()))) == list(
+            map(repr, sorted(ATTRIBUTES.items()))
+        )
+    assert b.attributes == scanned_b.attributes == {}
+
+
+@given(attributes=st.dictionaries(st.text(), ATTRIBUTE_VALUES))
+def test_any_attributes_come_back(attributes: dict[str, AttributeValue]) -> None:
+    """Values of every type, alone and beside one another, are read back as they were packed."""
+    item = replace(image_item("a", 3), attributes=attributes)
+    key = item_key("scenes", "a")
+
+    found = RecordView("a", key, pack_item(key, item, 7))
+
+    assert repr(sorted(found.attributes().items())) == repr(sorted(attributes.items()))
+    assert (found.sequence, found.modality) == (7, Modality.IMAGE)
+
+
+def test_embeddings_are_read_by_id(path: Path) -> None:
+    """They come in the order asked for, with None and ItemCorrupt in the places of what is not."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item(i, n) for n, i in enumerate("abc")])])
+    store.close()
+    overwrite(path, "items", item_key("scenes", "b"), b"not a record")
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    c, b, nobody, a = store.read_embeddings("scenes", ["c", "b", "nobody", "a"])
+
+    assert isinstance(a, StoredEmbedding)
+    assert isinstance(c, StoredEmbedding)
+    assert (a.item_id, c.item_id, nobody) == ("a", "c", None)
+    assert isinstance(b, ItemCorrupt)
+    np.testing.assert_array_equal(c.embedding, unit_vector(2))
+    with pytest.raises(IndexNotFound):
+        store.read_embeddings("nowhere", ["a"])
+    store.close()
+
+
+def test_changes_since_a_sequence_are_told_in_order(store: ItemStore) -> None:
+    """Every change after the sequence is told once; at the newest there is none."""
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")])])
+    store.apply([Delete("scenes", ["a", "nobody"]), Upsert("z", FINGERPRINT, [text_item("a")])])
+
+    assert changes(store, 0) == [
+        Change(1, "upsert", "scenes", "a"),
+        Change(2, "upsert", "scenes", "b"),
+        Change(3, "delete", "scenes", "a"),
+        Change(4, "upsert", "z", "a"),
+    ]
+    assert changes(store, 3) == [Change(4, "upsert", "z", "a")]
+    assert changes(store, 4) == []
+    # A sequence of another history of this shard, before it was restored for example.
+    assert changes(store, 5) is None
+
+
+def test_changes_beyond_one_transaction_are_told(store: ItemStore) -> None:
+    """More changes than one transaction reads come whole."""
+    items = [text_item(f"{number:04}") for number in range(1300)]
+    store.apply([Upsert("scenes", FINGERPRINT, items)])
+
+    found = changes(store, 7)
+
+    assert found is not None
+    assert [change.sequence for change in found] == list(range(8, 1301))
+
+
+def test_changes_that_were_trimmed_are_not_told_in_part(path: Path) -> None:
+    """Where the kept log begins later than asked for there is no answer, rather than half of it."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=3)
+    assert changes(store, 0) == []
+    for seed in range(5):
+        store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", seed)])])
+
+    assert changes(store, 1) is None
+    assert changes(store, 2) == [Change(n, "upsert", "scenes", "a") for n in (3, 4, 5)]
+    assert changes(store, 5) == []
+    store.close()
+
+
+def test_a_hole_in_the_change_log_is_told(path: Path) -> None:
+    """A change that is not there though a later one is raises, and is not passed over."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item(i) for i in "abc"])])
+    store.close()
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+        txn.delete((2).to_bytes(8, "big"), db=env.open_db(b"log", txn=txn))
+
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    with pytest.raises(ItemCorrupt, match="change 2"):
+        changes(store, 0)
+    store.close()
+
+
+def test_a_repeated_request_is_answered_as_the_first_time(path: Path) -> None:
+    """A write whose id was stored changes nothing, also after a restart and in one transaction."""
+    upsert = Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")], "request-1")
+    delete = Delete("scenes", ["a", "nobody"], "request-2")
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    assert store.apply([upsert, upsert, delete]) == [
+        Committed(2),
+        Committed(2, is_repeat=True),
+        Committed(3, deleted_count=1),
+    ]
+    store.close()
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("c")])])
+
+    assert store.apply([upsert, delete]) == [
+        Committed(2, is_repeat=True),
+        Committed(3, deleted_count=1, is_repeat=True),
+    ]
+    assert store.sequence() == 4
+    assert [item.item_id for item in scanned(store, "scenes")] == ["b", "c"]
+    store.close()
+
+
+def test_a_request_id_is_for_one_write(store: ItemStore) -> None:
+    """The id of a stored write refuses any other: items, order, contents, attributes, operation."""
+    items = [replace(text_item("a"), attributes={"x": 1}), text_item("b")]
+    assert store.apply([Upsert("scenes", FINGERPRINT, items, "r")]) == [Committed(2)]
+    others: list[ItemWrite] = [
+        Upsert("scenes", FINGERPRINT, items[:1], "r"),
+        Upsert("scenes", FINGERPRINT, items[::-1], "r"),
+        Upsert("scenes", FINGERPRINT, [replace(items[0], attributes={"x": True}), items[1]], "r"),
+        Upsert("scenes", FINGERPRINT, [items[0], text_item("b", 2)], "r"),
+        Upsert("scenes-2", FINGERPRINT, items, "r"),
+        Upsert("scenes", "model-b", items, "r"),
+        Delete("scenes", ["a", "b"], "r"),
+    ]
+
+    outcomes = store.apply(others)
+
+    assert [type(outcome) for outcome in outcomes] == [RequestIdReused] * len(others)
+    assert store.sequence() == 2
+    assert store.index_ids() == ["scenes"]
+
+
+def test_a_second_encoding_of_the_same_contents_is_the_same_request(store: ItemStore) -> None:
+    """A model may round otherwise in another batch; what the user sent decides."""
+    first = replace(text_item("a"), attributes={"x": 1, "y": 2})
+    second = replace(
+        first,
+        encoding=Encoding(first.encoding.embedding * np.float32(1 + 1e-7), first.encoding.tokens),
+        attributes={"y": 2, "x": 1},
+    )
+
+    assert store.apply([Upsert("scenes", FINGERPRINT, [first], "r")]) == [Committed(1)]
+    assert store.apply([Upsert("scenes", FINGERPRINT, [second], "r")]) == [
+        Committed(1, is_repeat=True)
+    ]
+
+
+def test_a_refused_write_keeps_its_request_id_free(store: ItemStore) -> None:
+    """Only what was stored is remembered: a refusal can be mended and tried again."""
+    (refused,) = store.apply([Delete("scenes", ["a"], "r")])
+    assert isinstance(refused, IndexNotFound)
+    upsert = Upsert("scenes", FINGERPRINT, [text_item("a")], "r")
+
+    assert store.apply([upsert]) == [Committed(1)]
+    assert store.apply([upsert]) == [Committed(1, is_repeat=True)]
+
+
+def test_only_the_last_request_ids_are_kept(path: Path) -> None:
+    """The oldest answers are forgotten, so that writing for ever fills no disk."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_request_count=3)
+    writes = [Upsert("scenes", FINGERPRINT, [text_item("a", n)], f"r{n}") for n in range(5)]
+    store.apply(writes)
+
+    outcomes = store.apply([writes[2], writes[3], writes[4], writes[0]])
+
+    assert [isinstance(o, Committed) and o.is_repeat for o in outcomes] == [True] * 3 + [False]
+    store.close()
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin() as txn:
+        for name in (b"requests", b"request_order"):
+            assert txn.stat(env.open_db(name, txn=txn))["entries"] == 3
+
+
+def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
+    """Its items and its log are there, to a reader as it is and to a writer that upgrades it."""
+    make_version_1(path, [text_item("a", 5), image_item("b", 6)])
+    reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
+    assert reader.store_id == ""
+    assert [item.item_id for item in scanned(reader, "scenes")] == ["a", "b"]
+    reader.close()
+
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    a, b = store.read_items("scenes", ["a", "b"])
+    assert a is not None
+    assert b is not None
+    assert (a.content, a.attributes) == (TextContent("a of seed 5"), {})
+    expected = image_item("b", 6).encoding
+    np.testing.assert_array_equal(b.encoding.embedding, expected.embedding)
+    assert isinstance(b.encoding.tokens, ImageTokens)
+    assert isinstance(expected.tokens, ImageTokens)
+    np.testing.assert_array_equal(b.encoding.tokens.values, expected.tokens.values)
+    assert changes(store, 0) == [Change(n, "upsert", "scenes", i) for n, i in ((1, "a"), (2, "b"))]
+    store_id = store.store_id
+    assert len(store_id) == 32
+    upsert = Upsert("scenes", FINGERPRINT, [replace(text_item("a"), attributes={"x": 1})], "r")
+    assert store.apply([upsert, upsert]) == [Committed(3), Committed(3, is_repeat=True)]
+    store.close()
+    assert b'"schema_version":2' in stored_value(path, "meta", b"schema")
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    assert store.store_id == store_id
+    store.close()
+
+
+def test_another_shards_store_of_version_1_is_left_as_it_was(path: Path) -> None:
+    """A store that is refused is not upgraded first."""
+    make_version_1(path, [text_item("a")])
+
+    with pytest.raises(StoreRefused, match="is shard 0 of 1"):
+        ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
+
+    assert b'"schema_version":1' in stored_value(path, "meta", b"schema")
 
 
 def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
@@ -320,6 +584,52 @@ def scanned(store: ItemStore, index_id: str) -> list[StoredEmbedding]:
     """Returns all of an index's items, which must all be sound."""
     found = list(store.scan_embeddings(index_id))
     return [item for item in found if isinstance(item, StoredEmbedding)]
+
+
+def changes(store: ItemStore, sequence: int) -> list[Change] | None:
+    """Returns the changes since a sequence, None where the store does not tell."""
+    found = store.changes_since(sequence)
+    return None if found is None else list(found)
+
+
+def make_version_1(path: Path, items: Sequence[StoredItem]) -> None:
+    """Makes the files that the first release wrote: schema 1, records 1, three databases."""
+    path.mkdir()
+    with lmdb.open(str(path), max_dbs=3) as env, env.begin(write=True) as txn:
+        dbs = {name: env.open_db(name, txn=txn) for name in (b"items", b"log", b"meta")}
+        meta = {
+            b"schema": {"schema_version": 1, "shard_number": 0, "shard_count": 1},
+            b"sequence": len(items),
+            b"index/scenes": [FINGERPRINT, DIMENSION],
+        }
+        for key, value in meta.items():
+            txn.put(
+                key, seal(key, json.dumps(value, separators=(",", ":")).encode()), db=dbs[b"meta"]
+            )
+        for number, item in enumerate(items, 1):
+            key, log_key = item_key("scenes", item.item_id), number.to_bytes(8, "big")
+            change = json.dumps(["upsert", "scenes", item.item_id]).encode()
+            txn.put(log_key, seal(log_key, change), db=dbs[b"log"])
+            txn.put(key, seal(key, record_1(item, number)), db=dbs[b"items"])
+
+
+def record_1(item: StoredItem, sequence: int) -> bytes:
+    """Returns an item's record as version 1 had it."""
+    tokens = item.encoding.tokens
+    values = tokens.ids if isinstance(tokens, TextTokens) else tokens.values
+    content = item.content
+    header = {
+        "modality": content.modality.value,
+        "tokens_shape": values.shape,
+        "sequence": sequence,
+    }
+    parts = (
+        json.dumps(header).encode(),
+        item.encoding.embedding.tobytes(),
+        values.tobytes(),
+        content.text.encode() if isinstance(content, TextContent) else content.image_bytes,
+    )
+    return struct.pack("<4sHHIIII", b"TDMI", 1, 0, *map(len, parts)) + b"".join(parts)
 
 
 def fill(store: ItemStore) -> list[str]:

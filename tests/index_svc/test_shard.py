@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from index_svc.shard import Shard
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, ItemWrite, Upsert
+from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.errors import InternalFault, ItemCorrupt, ModelMismatch, TandemError
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 from tests.corpus.stored_values import overwrite, stored_value
@@ -57,6 +58,19 @@ def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
     assert found(shard) == ["a", "b", "c"]
     assert [item.item_id for item in shard.read("scenes", ["b"])] == ["b"]
     shard.close()
+
+
+def test_a_repeated_write_is_answered_and_not_applied_again(shard: Shard) -> None:
+    """What came after the first attempt stays as it is, in the store and for searches."""
+    write = replace(upsert("a", "b"), request_id="r")
+    first = shard.write(write).result(10)
+    shard.write(Delete("scenes", ["a"])).result(10)
+
+    again = shard.write(write).result(10)
+
+    assert (again.sequence, again.is_repeat) == (first.sequence, True)
+    assert found(shard) == ["b"]
+    assert [item.item_id for item in shard.read("scenes", ["a", "b"])] == ["b"]
 
 
 def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 
-from index_svc.shared_lock import SharedLock
+from tandem.shared_lock import SharedLock
 
 
 def test_sharers_hold_it_together() -> None:

@@ -1,0 +1,70 @@
+"""The order in which a shard's items changed, the newest million changes of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import lmdb
+
+from tandem.corpus.checksum import ChecksumMismatch, unseal
+from tandem.corpus.store_files import seal_json
+from tandem.errors import ItemCorrupt
+
+KEPT_CHANGE_COUNT = 1_000_000
+
+Operation = Literal["upsert", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One item stored or deleted, by the change that the shard counted as `sequence`."""
+
+    sequence: int
+    operation: Operation
+    index_id: str
+    item_id: str
+
+
+def append_change(txn: lmdb.Transaction, log: Any, change: Change, kept_count: int) -> None:  # noqa: ANN401
+    """Adds a change, the newest, to the database `log` and forgets the one too many."""
+    key = _key(change.sequence)
+    stored = [change.operation, change.index_id, change.item_id]
+    txn.put(key, seal_json(key, stored), db=log, append=True)
+    if change.sequence > kept_count:
+        txn.delete(_key(change.sequence - kept_count), db=log)
+
+
+def first_sequence(txn: lmdb.Transaction, log: Any) -> int | None:  # noqa: ANN401
+    """Returns the oldest change that is kept, None where there is none."""
+    with txn.cursor(log) as cursor:
+        return int.from_bytes(cursor.key()) if cursor.first() else None
+
+
+def read_changes(txn: lmdb.Transaction, log: Any, start: int, count: int) -> Sequence[Change]:  # noqa: ANN401
+    """Returns up to `count` changes from number `start` on; raises ItemCorrupt where one is not
+    there though a later one is, or fails its checksum."""
+    changes: list[Change] = []
+    with txn.cursor(log) as cursor:
+        found = cursor.set_range(_key(start))
+        while found and len(changes) < count:
+            key = bytes(cursor.key())
+            if (sequence := int.from_bytes(key)) != start + len(changes):
+                raise ItemCorrupt(
+                    item_id=f"(change {start + len(changes)})", why=f"the next is {sequence}"
+                )
+            changes.append(_change(sequence, key, cursor.value()))
+            found = cursor.next()
+    return changes
+
+
+def _change(sequence: int, key: bytes, value: bytes | memoryview) -> Change:
+    try:
+        operation, index_id, item_id = json.loads(bytes(unseal(key, value)))
+    except ChecksumMismatch as error:
+        raise ItemCorrupt(item_id=f"(change {sequence})", why=str(error)) from error
+    return Change(sequence, operation, index_id, item_id)
+
+
+def _key(sequence: int) -> bytes:
+    return sequence.to_bytes(8, "big")
