@@ -10,10 +10,10 @@ from orchestrator_svc.clients import EncodedItem, EncoderClient, ShardClient
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.write_id import check_request_id, shard_request_id
+from orchestrator_svc.write_id import shard_request_id
 from tandem.content import Content
 from tandem.errors import BatchSizeOutOfRange, ItemIdDuplicate, TandemError
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 MAX_BATCH_ITEM_COUNT = 64
 

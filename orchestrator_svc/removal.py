@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator_svc.clients import Deleted, ShardClient
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.write_id import check_request_id, shard_request_id
+from orchestrator_svc.write_id import shard_request_id
 from tandem.errors import (
     BatchSizeOutOfRange,
     DeadlineExceeded,
@@ -15,7 +15,7 @@ from tandem.errors import (
     TandemError,
     error_from_reason,
 )
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 _MAX_REMOVE_COUNT = 256
 # After these a shard may have deleted all the same: the answer was lost, not the call.

@@ -3,17 +3,6 @@
 from hashlib import blake2b
 
 from orchestrator_svc.shard_map import ShardMap
-from tandem.errors import RequestIdInvalid
-
-MAX_REQUEST_ID_BYTES = 64
-
-
-def check_request_id(request_id: str) -> str:
-    """Returns `request_id` as it is, empty or not; raises RequestIdInvalid over 64 bytes."""
-    byte_count = len(request_id.encode())
-    if byte_count > MAX_REQUEST_ID_BYTES:
-        raise RequestIdInvalid(got=byte_count, limit=MAX_REQUEST_ID_BYTES)
-    return request_id
 
 
 def shard_request_id(request_id: str, shard: int, shard_map: ShardMap) -> str:

@@ -325,7 +325,10 @@ def _digest(request: Write) -> object:
         return (request.index_id, tuple(request.item_ids))
     return (
         request.index_id,
-        [(item.item_id, item.content.SerializeToString(deterministic=True)) for item in request.items],
+        [
+            (item.item_id, item.content.SerializeToString(deterministic=True))
+            for item in request.items
+        ],
     )
 
 
