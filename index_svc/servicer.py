@@ -45,6 +45,8 @@ class IndexServicer(_Base):
         self._check_shard_map(request.shard_map_version)
         search = search_from_proto(request)
         start_time = time.perf_counter()
+        # Before the search: what is applied meanwhile, it may miss.
+        applied_sequence = self._shard.applied_sequence
         with STAGE_DURATION.labels("search").time():
             hit_lists = await self._in_thread(
                 lambda: self._shard.search(
@@ -58,6 +60,8 @@ class IndexServicer(_Base):
         return pb.SearchEmbeddingsResponse(
             hit_lists=hit_lists_to_proto(hit_lists),
             search_duration=duration_to_proto(time.perf_counter() - start_time),
+            applied_sequence=applied_sequence,
+            item_count=self._shard.item_count(search.index_id, search.modality),
         )
 
     async def UpsertItems(

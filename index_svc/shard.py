@@ -36,6 +36,7 @@ class Shard:
         self._store = store
         self._indexes: dict[str, SearchableIndex] = {}
         self._is_loaded = False
+        self._applied_sequence = 0
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
             self._commit, max_wait_seconds=commit_wait_seconds, idle=store.check_readers
         )
@@ -58,8 +59,18 @@ class Shard:
                 text_count=index.item_count(Modality.TEXT),
                 image_count=index.item_count(Modality.IMAGE),
             )
+        self._applied_sequence = self._store.sequence()
         self._is_loaded = True
         self._measure()
+
+    @property
+    def applied_sequence(self) -> int:
+        """Every search that begins now sees the changes up to here."""
+        return self._applied_sequence
+
+    def item_count(self, index_id: str, modality: Modality) -> int:
+        """Returns how many items of the modality a search compares. Raises IndexNotFound."""
+        return self._index(index_id).item_count(modality)
 
     def check(self) -> None:
         """Raises ServiceUnavailable before load() is done, InternalFault after a fault in a commit.
@@ -117,6 +128,7 @@ class Shard:
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
                     self._follow(write)
+                    self._applied_sequence = outcome.sequence
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
         return outcomes
