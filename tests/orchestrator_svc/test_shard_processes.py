@@ -143,6 +143,31 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
         assert time.monotonic() - start_time < 1.0
 
 
+async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
+    tmp_path: Path,
+) -> None:
+    """Its connection is given up after unanswered pings, long before the searches' own patience;
+    and taken up again once it goes on."""
+    async with shards(tmp_path) as running:
+        await running.ingest({f"item-{n}": "0" for n in range(20)})
+        running.processes[1].pause()
+
+        start_time = time.monotonic()
+        first = await running.search(seconds=40.0)
+        assert time.monotonic() - start_time < 12
+        second = await running.search(seconds=40.0)
+        assert time.monotonic() - start_time < 16
+        for answer in (first, second):
+            assert [why.reason for why in answer.coverage.missing.values()] == [
+                "SERVICE_UNAVAILABLE"
+            ]
+
+        running.processes[1].resume()
+        async with asyncio.timeout(10):
+            while (await running.search()).coverage.missing:  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.05)
+
+
 async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
     tmp_path: Path,
 ) -> None:
