@@ -106,15 +106,16 @@ def _failure(
         for item_id in owned[number]
     ]
     kept_count = sum(len(owned[number]) for number in failures) - len(unknown)
-    told = [f"of the other shards' ids {removed_count:,} were there and are removed"]
+    told = [f"{removed_count:,} items are removed"]
     if kept_count:
-        told.append(f"{kept_count:,} were refused and are as they were")
+        told.append(f"{kept_count:,} ids were refused and are as they were")
     if unknown:
-        told.append(f"of {len(unknown):,} nobody can tell ({_shown(unknown)})")
+        told.append(f"of {len(unknown):,} ids nobody can tell ({_shown(unknown)})")
     error = failures[min(failures)]
     return error_from_reason(
         error.reason,
-        f"{error.message}; {'; '.join(told)}; repeat the call, which does no harm",
+        # The ids first: the message is cut at 512 characters, and gRPC's own words may be long.
+        f"{', '.join(told)}; repeat the call, which does no harm: {error.message}",
         error.metadata
         | {
             "removed_count": str(removed_count),
@@ -126,6 +127,6 @@ def _failure(
 
 def _shown(item_ids: Iterable[str]) -> str:
     ids = sorted(item_ids)
-    # The whole message has 512 characters on the wire, and an id up to 256 bytes.
-    names = ", ".join(ascii(item_id[:40]) for item_id in ids[:_SHOWN_ID_COUNT])
+    # Of an id of 256 bytes, a part tells which it is.
+    names = ", ".join(ascii(item_id)[:40] for item_id in ids[:_SHOWN_ID_COUNT])
     return f"{names} …" if len(ids) > _SHOWN_ID_COUNT else names

@@ -44,8 +44,8 @@ async def test_a_shard_that_is_down_fails_the_removal_and_leaves_nothing_unsaid(
         with pytest.raises(errors.ServiceUnavailable, match="index-1") as caught:
             await remove(behind, list(owned.values()))
 
-        assert "2 were there and are removed" in caught.value.message
-        assert f"of 1 nobody can tell ('{owned[1]}')" in caught.value.message
+        assert "2 items are removed" in caught.value.message
+        assert f"of 1 ids nobody can tell ('{owned[1]}')" in caught.value.message
         assert caught.value.metadata["unknown_count"] == "1"
         assert caught.value.metadata["removed_count"] == "2"
         assert not behind.shards[0].items["scenes"]
@@ -59,7 +59,7 @@ async def test_a_shard_that_refuses_is_told_apart_from_one_that_is_silent() -> N
         owned = await fill(behind)
         behind.shards[0].before["DeleteItems"] = raising(errors.Overloaded(what="writes"))
 
-        with pytest.raises(errors.Overloaded, match="1 were refused") as caught:
+        with pytest.raises(errors.Overloaded, match="1 ids were refused") as caught:
             await remove(behind, list(owned.values()))
 
         assert caught.value.metadata["refused_count"] == "1"
@@ -77,22 +77,25 @@ async def test_one_shards_failure_does_not_cancel_the_others_deletes() -> None:
         behind.shards[0].before["DeleteItems"] = raising(errors.Overloaded(what="writes"))
         behind.shards[1].before["DeleteItems"] = slow
 
-        with pytest.raises(errors.Overloaded, match="1 were there and are removed"):
+        with pytest.raises(errors.Overloaded, match="1 items are removed"):
             await remove(behind, list(owned.values()))
 
         assert not behind.shards[1].items["scenes"]
 
 
-async def test_long_ids_leave_room_for_the_rest_of_the_message() -> None:
-    """512 characters reach the caller."""
+async def test_what_became_of_the_ids_is_within_what_reaches_the_caller() -> None:
+    """512 characters do, whatever the ids are and however much the shard has to say."""
     async with stack(shard_count=1) as behind:
         await fill(behind)
-        await behind.stop_shard(0)
+        behind.shards[0].before["DeleteItems"] = raising(
+            errors.ServiceUnavailable(service="index-0", why="so " * 500)
+        )
 
         with pytest.raises(errors.ServiceUnavailable) as caught:
-            await remove(behind, [f"{number:0256}" for number in range(256)])
+            await remove(behind, [f"{number:03}" + "\U0001f415" * 60 for number in range(256)])
 
-        assert "of 256 nobody can tell" in caught.value.message
+        assert "of 256 ids nobody can tell" in caught.value.message[:512]
+        assert "repeat the call, which does no harm" in caught.value.message[:512]
 
 
 async def test_a_repeated_removal_is_answered_as_the_first_time() -> None:
