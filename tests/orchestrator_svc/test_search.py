@@ -31,7 +31,7 @@ async def _filled() -> AsyncIterator[Stack]:
         ]
         may_store = asyncio.Event()
         may_store.set()
-        assert not any(await behind.ingester.ingest("scenes", items, may_store))
+        assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
         yield behind
 
 
