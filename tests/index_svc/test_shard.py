@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from index_svc.shard import Shard
+from index_svc.shard import Query, Shard
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
@@ -27,7 +27,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 
 def open_shard(path: Path) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES))
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path)
     shard.load()
     return shard
 
@@ -37,8 +37,16 @@ def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
 
 
 def found(shard: Shard) -> list[str]:
-    (hits,) = shard.search("scenes", FINGERPRINT, Modality.TEXT, [unit_vector(1)], 1000)
-    return [hit.item_id for hit in hits]
+    query = Query(
+        index_id="scenes",
+        fingerprint=FINGERPRINT,
+        modality=Modality.TEXT,
+        query_modality=Modality.IMAGE,
+        embeddings=[unit_vector(1)],
+        k=1000,
+    )
+    [one] = shard.search(query).found
+    return [hit.item_id for hit in one.hits]
 
 
 def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
@@ -101,7 +109,7 @@ def test_after_a_fault_of_the_disk_nothing_is_acknowledged(tmp_path: Path) -> No
             return super().apply(writes)
 
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store)
+    shard = Shard(store, tmp_path)
     shard.load()
     shard.write(upsert("a")).result(10)
     store.is_broken = True
