@@ -40,7 +40,7 @@ async def served(
     shard_map_version: int = 1,
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves the shard at `path` and yields a channel to it."""
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes))
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes), path)
     threads = ThreadPoolExecutor(2)
     if loaded:
         shard.load()
@@ -488,6 +488,10 @@ async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) ->
                 grpc.StatusCode.UNAVAILABLE,
                 errors.ServiceUnavailable,
             )
+        search = search_request([1])
+        search.minimum_sequence = 1  # nobody knows yet whether the store has it
+        code, error = await refusal(stub.SearchEmbeddings(search))
+        assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, errors.ServiceUnavailable)
 
 
 async def test_another_shard_maps_version_is_refused_and_changes_nothing(tmp_path: Path) -> None:
