@@ -138,6 +138,7 @@ class ShardClient:
         retrieve_k: int,
         deadline_time: float,
         *,
+        query_modality: Modality,
         minimum_sequence: int = 0,
         where: Filter | None = None,
     ) -> ShardHits:
@@ -153,6 +154,7 @@ class ShardClient:
                 queries=[embedding_to_proto(embedding)],
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
+                query_modality=modality_to_proto(query_modality),
                 retrieve_k=retrieve_k,
                 filter=filter_to_proto(where) if where is not None else None,
                 minimum_sequence=minimum_sequence,

@@ -30,6 +30,8 @@ class Retrieval:
     embedding: NDArray[np.float32]
     fingerprint: str
     modality: Modality
+    """What to find."""
+    query_modality: Modality
     retrieve_k: int
     minimum_sequences: Mapping[int, int]
     """By shard number: what its change log must have reached. Such a shard may not be missing."""
@@ -172,6 +174,7 @@ async def _ask_one(
             retrieval.modality,
             retrieval.retrieve_k,
             deadline_time,
+            query_modality=retrieval.query_modality,
             minimum_sequence=retrieval.minimum_sequences.get(number, 0),
             where=retrieval.where,
         )

@@ -90,6 +90,7 @@ class Searcher:
                     encoding.embedding,
                     fingerprint,
                     query.target_modality,
+                    query.content.modality,
                     query.depth.retrieve_k,
                     minimum_sequences,
                     query.is_full_coverage_required,
