@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from index_svc.shard import Query, Shard
+from index_svc.index_type import IndexTuning
+from index_svc.shard import Query, Shard, ShardSettings
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
@@ -95,6 +96,30 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
         type(None),
     ]
     assert found(shard) == ["a", "c"]
+
+
+def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) -> None:
+    """By exact search, with the reason; and maintenance comes to rest instead of trying on."""
+    shard = Shard(
+        ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
+        tmp_path,
+        ShardSettings(tuning=IndexTuning(index_type="IVF4096,Flat")),
+    )
+    shard.load()
+    shard.maintenance.stop()  # stepped here instead
+    item_ids = [f"{number:04}" for number in range(1_500)]
+    shard.write(upsert(*item_ids)).result(10)
+    shard.write(Delete("scenes", item_ids[:1_200])).result(10)
+
+    steps = [shard.maintenance.step() for _ in range(10)]
+
+    part = shard.index("scenes").part(Modality.TEXT)
+    assert any(steps)
+    assert not any(steps[5:])
+    assert (part.rows.row_count, part.rows.dead_count) == (300, 0)
+    assert "training points" in part.fallback_reason
+    assert found(shard) == item_ids[1_200:]
+    shard.close()
 
 
 def test_after_a_fault_of_the_disk_nothing_is_acknowledged(tmp_path: Path) -> None:
