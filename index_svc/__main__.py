@@ -70,7 +70,9 @@ async def main() -> None:
     threads = ThreadPoolExecutor(settings.thread_count, thread_name_prefix="shard")
 
     def register(server: grpc.aio.Server) -> None:
-        add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server)
+        add_IndexServiceServicer_to_server(
+            IndexServicer(shard, threads, shard_map_version=settings.shard_map_version), server
+        )
         add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
 
     async def warm() -> None:

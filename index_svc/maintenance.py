@@ -168,9 +168,12 @@ class Maintenance:
         tuning = self.tunings.get(index_id, modality)
         wanted = choose_index_type(tuning, len(part), index.info.dimension)
         refused_for = (tuning, wanted, len(part).bit_length())  # tried again when it has doubled
+        is_refused = progress.refused == refused_for
         is_due = progress.is_rebuild_asked or _has_many_dead(part)
-        is_other = is_outdated(part.index_type, wanted) and progress.refused != refused_for
+        is_other = is_outdated(part.index_type, wanted) and not is_refused
         if is_due or is_other:
+            if is_refused and not progress.is_rebuild_asked:
+                wanted = FLAT  # the dead rows must go all the same, or each step would try again
             progress.is_rebuild_asked = False
             progress.activity = f"building {wanted}"
             try:

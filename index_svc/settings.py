@@ -15,6 +15,9 @@ class IndexSettings:
     store_path: str = setting("folder of this shard's item store, on a local disk")
     shard_number: int = setting("which shard this is, from 0")
     shard_count: int = setting("how many shards there are")
+    shard_map_version: int = setting(
+        "of the shard map that callers must go by; the orchestrator's", default=1
+    )
     store_map_bytes: int = setting(
         "most bytes the store may hold; keep it under the disk's room, for on a full disk "
         "deletes fail as well",

@@ -173,9 +173,11 @@ class Shard:
     def search(self, query: Query) -> Answer:
         """Returns, for each query, the nearest items of the modality.
 
-        Raises IndexNotFound, ModelMismatch, EmbeddingInvalid, and SequenceNotReached where the
-        minimum sequence is not reached yet: wait for applied_sequence before.
+        Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid, and
+        SequenceNotReached where the minimum sequence is not reached yet: wait for
+        applied_sequence before.
         """
+        self._check_loaded()
         applied_sequence = self._applied_sequence
         if applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)

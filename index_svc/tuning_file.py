@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ class TuningFile:
         self._path = path
         self._default = default
         self._tunings: dict[str, IndexTuning] = {}
+        self._writing = threading.Lock()
         if path.exists():
             stored: Mapping[str, dict[str, object]] = json.loads(path.read_text())
             try:
@@ -33,14 +35,24 @@ class TuningFile:
 
     def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
         """Keeps it, durably."""
-        tunings = {**self._tunings, _key(index_id, modality): tuning}
-        partial = self._path.with_suffix(".partial")
-        with partial.open("w") as file:
-            json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._path)
-        self._tunings = tunings
+        with self._writing:
+            tunings = {**self._tunings, _key(index_id, modality): tuning}
+            partial = self._path.with_suffix(".partial")
+            with partial.open("w") as file:
+                json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self._path)
+            _sync_folder(self._path.parent)
+            self._tunings = tunings
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _key(index_id: str, modality: Modality) -> str:

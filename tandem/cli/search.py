@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import out
-from tandem.client import Client, FoundItem, SearchResult
+from tandem.cli.console import errors, out
+from tandem.client import Client, Coverage, FoundItem, SearchResult
 from tandem.content import TextContent
 
 
@@ -23,6 +23,9 @@ def search(
     rerank_k: Annotated[int | None, typer.Option(help="of these, items to rerank")] = None,
     return_n: Annotated[int | None, typer.Option(help="items to show")] = None,
     rerank: Annotated[bool, typer.Option(help="let the cross-encoder reorder them")] = True,
+    full_coverage: Annotated[
+        bool, typer.Option("--full-coverage", help="refuse an answer that lacks some shard's items")
+    ] = False,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Finds pictures by a text, or texts by a picture."""
@@ -38,6 +41,7 @@ def search(
             return_n=return_n,
             rerank_disabled=not rerank,
             content_included=image is not None,
+            full_coverage_required=full_coverage,
         )
     print_result(result)
 
@@ -58,6 +62,8 @@ def print_result(result: SearchResult, count: int | None = None) -> None:
             _named(item),
         )
     out.print(table)
+    if not result.coverage.is_full:
+        errors.print(coverage_warning(result.coverage), markup=False, highlight=False)
     seconds = result.seconds
     out.print(
         f"encode {seconds.encode * 1e3:.1f} ms, retrieve {seconds.retrieve * 1e3:.1f} ms, "
@@ -65,6 +71,18 @@ def print_result(result: SearchResult, count: int | None = None) -> None:
         f"total {seconds.total * 1e3:.1f} ms; model {result.model_fingerprint[:12]}",
         highlight=False,
     )
+
+
+def coverage_warning(coverage: Coverage) -> str:
+    """Returns a line that says how much of the index an answer lacks, and why."""
+    missing = ", ".join(
+        f"shard {number}: {reason}" for number, reason in sorted(coverage.missing_shards.items())
+    )
+    items = f"{coverage.covered_item_count:,} items"
+    if coverage.item_count is not None:
+        items = f"{coverage.covered_item_count:,} of {coverage.item_count:,} items"
+    shards = f"{coverage.answered_shard_count} of {coverage.shard_count} shards"
+    return f"warning: partial answer: {shards} ({items}) were searched; {missing}"
 
 
 def _named(item: FoundItem) -> str:

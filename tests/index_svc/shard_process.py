@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,14 @@ class ShardProcess:
         """Ends the process by SIGKILL; it gets no chance to do anything."""
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        """Stops the process where it is; its connections stay open and answer nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused process go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> int:
         """Ends the process by SIGTERM; returns its exit code."""

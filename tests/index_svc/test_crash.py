@@ -30,6 +30,8 @@ MAX_DELAY_SECONDS = 0.3
 # Fewer answered batches over all rounds would prove little; a quiet machine gives some 800.
 MIN_ANSWERED_COUNT = 200
 TIMEOUT_SECONDS = 20
+# No writer comes so far, so that no other item has the same embedding.
+RAISED_VERSION = 10**6 + 1
 
 
 @pytest.fixture
@@ -78,7 +80,11 @@ async def test_the_judge_sees_what_went_wrong(tmp_path: Path, rng: random.Random
         for outcome in store.apply(
             [
                 Delete(INDEX_ID, [lost]),
-                Upsert(INDEX_ID, FINGERPRINT, [text_item(stale, 10**6), text_item("raised", 1)]),
+                Upsert(
+                    INDEX_ID,
+                    FINGERPRINT,
+                    [text_item(stale, 10**6), text_item("raised", RAISED_VERSION)],
+                ),
             ]
         )
     )
@@ -88,7 +94,7 @@ async def test_the_judge_sees_what_went_wrong(tmp_path: Path, rng: random.Random
         sabotaged = await look(path, stub, history.item_ids)
     assert sorted(history.faults(sabotaged)) == [
         f"lost: {lost} of version {found[lost]}",
-        "phantom: raised of version 1",
+        f"phantom: raised of version {RAISED_VERSION}",
         f"stale: {stale} has version 1000000, not {found[stale]}",
     ]
 

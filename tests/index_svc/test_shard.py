@@ -9,7 +9,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from index_svc.shard import Shard
+from index_svc.index_type import IndexTuning
+from index_svc.shard import Query, Shard, ShardSettings
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
@@ -35,7 +36,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 
 def open_shard(path: Path) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES))
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path)
     shard.load()
     return shard
 
@@ -45,8 +46,16 @@ def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
 
 
 def found(shard: Shard) -> list[str]:
-    (hits,) = shard.search("scenes", FINGERPRINT, Modality.TEXT, [unit_vector(1)], 1000)
-    return [hit.item_id for hit in hits]
+    query = Query(
+        index_id="scenes",
+        fingerprint=FINGERPRINT,
+        modality=Modality.TEXT,
+        query_modality=Modality.IMAGE,
+        embeddings=[unit_vector(1)],
+        k=1000,
+    )
+    [one] = shard.search(query).found
+    return [hit.item_id for hit in one.hits]
 
 
 def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
@@ -97,6 +106,30 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
     assert found(shard) == ["a", "c"]
 
 
+def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) -> None:
+    """By exact search, with the reason; and maintenance comes to rest instead of trying on."""
+    shard = Shard(
+        ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
+        tmp_path,
+        ShardSettings(tuning=IndexTuning(index_type="IVF4096,Flat")),
+    )
+    shard.load()
+    shard.maintenance.stop()  # stepped here instead
+    item_ids = [f"{number:04}" for number in range(1_500)]
+    shard.write(upsert(*item_ids)).result(10)
+    shard.write(Delete("scenes", item_ids[:1_200])).result(10)
+
+    steps = [shard.maintenance.step() for _ in range(10)]
+
+    part = shard.index("scenes").part(Modality.TEXT)
+    assert any(steps)
+    assert not any(steps[5:])
+    assert (part.rows.row_count, part.rows.dead_count) == (300, 0)
+    assert "training points" in part.fallback_reason
+    assert found(shard) == item_ids[1_200:]
+    shard.close()
+
+
 class FailingStore(ItemStore):
     """Fails as a disk does; `is_stored` says whether the write is on it all the same."""
 
@@ -119,7 +152,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
 ) -> None:
     """The write is refused as perhaps stored; then searches find it where it is, and writes go."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store)
+    shard = Shard(store, tmp_path)
     shard.load()
     shard.write(upsert("a", "d")).result(10)
     store.fault, store.is_stored = fault, is_stored
@@ -142,7 +175,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
 def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
     """What is no fault of the disk is not mended by opening it anew; searches and reads go on."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store)
+    shard = Shard(store, tmp_path)
     shard.load()
     shard.write(upsert("a")).result(10)
     store.fault = KeyError("a bug")
