@@ -81,7 +81,7 @@ def assert_columns_equal_plain_reading(
 def test_a_filter_finds_the_rows_that_the_plain_reading_finds(values: str) -> None:
     """After any puts, replacements and drops, of any types under one name."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(case=cases[values], row_count=st.sampled_from([101, 150, 0, 1, 4]))
     def compare(case: Case, row_count: int) -> None:
         assert_columns_equal_plain_reading(AttributeColumns(), *case, row_count)
