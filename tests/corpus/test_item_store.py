@@ -23,7 +23,8 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.corpus.store_files import SCHEMA_VERSION, raise_limit
+from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_files import SCHEMA_VERSION
 from tandem.corpus.store_refused import StoreRefused
 from tandem.errors import (
     EmbeddingInvalid,

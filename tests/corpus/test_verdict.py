@@ -1,6 +1,7 @@
 """A damaged store is told apart from a sound one, whatever reading it does to a process."""
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Delete, Upsert
-from tandem.corpus.store_files import DATA_NAME, SCHEMA_VERSION, raise_limit, seal_json
+from tandem.corpus.store_environment import DATA_NAME, raise_limit
+from tandem.corpus.store_files import SCHEMA_VERSION, seal_json
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
@@ -53,6 +55,32 @@ def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
     verdict = verify_in_child(path)
 
     assert verdict == Verdict(path, (), (), 0, 184, 718, has_writer=True)
+    store.close()
+
+
+def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
+    """What is written past the end of the checker's map while it reads is no damage."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            items = [image_item(f"grown {number + n}", n) for n in range(100)]
+            store.apply([Upsert("scenes", FINGERPRINT, items)])
+            number += 100
+            stop.wait(0.02)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        verdicts = [verify_in_child(path) for _ in range(2)]
+    finally:
+        stop.set()
+        writer.join()
+
+    assert [(verdict.is_sound, verdict.damage) for verdict in verdicts] == [(True, ())] * 2
+    assert verdicts[0].sequence < verdicts[1].sequence <= store.sequence()
     store.close()
 
 
