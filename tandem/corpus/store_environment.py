@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lmdb
 
-from tandem.corpus.store_refused import StoreDamaged
+from tandem.corpus.store_refused import StoreDamaged, StoreRefused
 from tandem.errors import ServiceUnavailable
 from tandem.shared_lock import SharedLock
 
@@ -53,7 +53,7 @@ class StoreEnvironment:
         self._env: lmdb.Environment | None = None
 
     def open(self) -> None:
-        """Opens it; raises StoreDamaged, and what `use` raises."""
+        """Opens it; raises StoreRefused, and what `use` raises."""
         # A reader maps more by itself where the writer has gone further.
         limit = 0 if self._readonly else _raised_limit(self._path)
         try:
@@ -76,6 +76,13 @@ class StoreEnvironment:
             self.close()
             raise StoreDamaged(
                 f"{self._path} is damaged ({error}): restore it from a backup"
+            ) from error
+        except lmdb.LockError as error:
+            self.close()
+            raise StoreRefused(
+                f"{self._path} is open in another container whose process id is {os.getpid()} too, "
+                "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
+                "pod that both containers are in"
             ) from error
         except BaseException:
             self.close()

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import lmdb
 from tandem.corpus.checksum import ChecksumMismatch, seal, unseal
 from tandem.corpus.file_system import check_file_system
 from tandem.corpus.store_environment import DATA_NAME, StoreEnvironment, sync_folders
+from tandem.corpus.store_refused import StoreDamaged
 from tandem.corpus.store_refused import StoreRefused as StoreRefused
 from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ItemCorrupt, ServiceUnavailable
@@ -29,8 +30,9 @@ _LOCK_NAME = "lock.mdb"
 _MAKING_NAME = "making"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
-_READ_DATABASES = ("items", "log", "meta")
-_DATABASES = (*_READ_DATABASES, "requests", "request_order")
+_DATABASES_1 = ("items", "log", "meta")
+_DATABASES_2 = ("requests", "request_order")
+_DATABASES = (*_DATABASES_1, *_DATABASES_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,35 +143,33 @@ class StoreFiles:
                 self._use_databases(env)
             else:
                 self._make_databases(env)
-        except lmdb.LockError as error:
-            raise StoreRefused(
-                f"{self.path} is open in another container whose process id is {os.getpid()} too, "
-                "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
-                "pod that both containers are in"
+        except lmdb.NotFoundError as error:
+            raise StoreDamaged(
+                f"{self.path} is damaged (a database of it is gone): restore it from a backup"
             ) from error
 
     def _use_databases(self, env: lmdb.Environment) -> None:
-        try:
-            for name in _READ_DATABASES:
-                setattr(self, name, env.open_db(name.encode(), create=False))
-        except lmdb.NotFoundError as error:
-            raise ServiceUnavailable(
-                service="index", why="its item store is still being made"
-            ) from error
+        if env.stat()["entries"] == 0:
+            raise ServiceUnavailable(service="index", why="its item store is still being made")
+        self._open_databases(env, _DATABASES_1, None)
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self.store_id = self.get_meta(txn, _STORE_ID_KEY) or ""
         if self.schema_version >= 2:
-            for name in _DATABASES[len(_READ_DATABASES) :]:
-                setattr(self, name, env.open_db(name.encode(), create=False))
+            self._open_databases(env, _DATABASES_2, None)
 
     def _make_databases(self, env: lmdb.Environment) -> None:
         # One transaction, so that no reader and no crash sees a store without its schema.
         with env.begin(write=True) as txn:
-            self.meta = env.open_db(b"meta", txn=txn)
-            self._admit(self.get_meta(txn, _SCHEMA_KEY))
-            for name in _DATABASES:
-                setattr(self, name, env.open_db(name.encode(), txn=txn))
+            # Databases are made only where the schema says that they are not there yet, or one
+            # whose name was damaged would be empty.
+            is_new = env.stat()["entries"] == 0
+            self._open_databases(env, _DATABASES_1, txn, create=is_new)
+            if is_new and self._expected is not None:
+                self.identity, self.schema_version = self._expected, 0
+            else:
+                self._admit(self.get_meta(txn, _SCHEMA_KEY))
+            self._open_databases(env, _DATABASES_2, txn, create=self.schema_version < 2)
             if self.schema_version < SCHEMA_VERSION:
                 # Records of version 1 stay as they are: each says its own version.
                 for key, value in _new_notes(self.identity).items():
@@ -179,13 +179,23 @@ class StoreFiles:
         with env.begin():  # takes a reader's slot, which raises LockError where it cannot be had
             pass
 
+    def _open_databases(
+        self,
+        env: lmdb.Environment,
+        names: Iterable[str],
+        txn: lmdb.Transaction | None,
+        *,
+        create: bool = False,
+    ) -> None:
+        for name in names:
+            setattr(self, name, env.open_db(name.encode(), txn=txn, create=create))
+
     def _admit(self, schema: dict[str, int] | None) -> None:
         """Takes over identity and version; raises StoreRefused where they are not as expected."""
-        if schema is None:  # the store is being made
-            if self._expected is None:
-                raise StoreRefused(f"{self.path} has no schema: it is no item store")
-            self.identity, self.schema_version = self._expected, 0
-            return
+        if schema is None:
+            raise StoreDamaged(
+                f"{self.path} is damaged (its schema is gone): restore it from a backup"
+            )
         self.schema_version = schema["schema_version"]
         if self.schema_version > SCHEMA_VERSION:
             raise StoreRefused(

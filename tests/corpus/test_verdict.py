@@ -141,7 +141,7 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
     whole, expected = (path / DATA_NAME).read_bytes(), contents(path)
     rng = random.Random(5)
     found_count = 0
-    for number in range(10):
+    for number in range(6):
         data = bytearray(whole)
         page = rng.randrange(len(data) // PAGE_BYTES) * PAGE_BYTES
         if number % 2:
@@ -156,6 +156,26 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
             found_count += 1
 
     assert found_count >= 2
+
+
+@pytest.mark.parametrize("name", [b"items", b"log", b"meta", b"requests", b"request_order"])
+def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
+    """Opening the store does not make an empty one in its place."""
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(name, txn=txn))
+
+    assert "a database of it is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="a database of it is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+
+def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
+    """Opening the store does not give it another one."""
+    remove(path, "meta", b"schema")
+
+    assert "its schema is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="its schema is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
 
 def test_a_large_limit_is_no_damage(path: Path) -> None:
