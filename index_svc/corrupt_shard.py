@@ -11,7 +11,7 @@ from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
 from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
-from tandem.corpus.store_files import DATA_NAME
+from tandem.corpus.store_environment import DATA_NAME
 from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import ServiceUnavailable
 from tandem.v1 import index_service_pb2 as pb

@@ -8,9 +8,9 @@ from pathlib import Path
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
+from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -26,14 +26,7 @@ async def main(settings: RerankSettings) -> None:
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
-            lambda: ItemStore.open(
-                Path(settings.store_path),
-                settings.shard_number,
-                settings.shard_count,
-                readonly=True,
-                map_bytes=settings.store_map_bytes,
-                allow_any_file_system=settings.allow_any_file_system,
-            ),
+            lambda: open_shard_items(settings),
             threads,
         )
         servicer = RerankServicer(reranker, settings.default_timeout_seconds)

@@ -17,7 +17,7 @@ from tandem.corpus.store_backup import (
 )
 from tandem.corpus.store_backup import restore as restore_backup
 from tandem.corpus.store_check import Show
-from tandem.corpus.store_files import raise_limit
+from tandem.corpus.store_environment import raise_limit
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Verdict, verify_in_child
 

@@ -130,8 +130,14 @@ class GroupCommit(Generic[_W, _R]):
             else:
                 _refuse(batch, f"{self._fault}; the write was not stored")
             if self._fault is None and time.monotonic() >= idle_time:
-                self._idle()
+                self._do_idle_work()
                 idle_time = time.monotonic() + self._idle_seconds
+
+    def _do_idle_work(self) -> None:
+        try:
+            self._idle()
+        except self._recoverable as error:
+            self._interrupt(error)
 
     def _is_recovered(self) -> bool:
         """Says whether writes can be committed, once it has tried to mend what went wrong."""
@@ -140,12 +146,15 @@ class GroupCommit(Generic[_W, _R]):
         try:
             self._recover()
         except self._not_recovered as error:
-            self._fault = f"writing is interrupted by a fault of the disk ({error})"
-            log.error("not recovered yet: %s", error)
+            self._interrupt(error)
             return False
         self._fault = None
         log.warning("recovered; writing goes on")
         return True
+
+    def _interrupt(self, error: Exception) -> None:
+        self._fault = f"writing is interrupted by a fault of the disk ({error})"
+        log.error("%s", self._fault)
 
     def _next_batch(self, wake_time: float) -> tuple[list[tuple[_W, Future[_R]]], bool]:
         """Returns the writes to commit together, and whether they are the last."""
@@ -175,8 +184,7 @@ class GroupCommit(Generic[_W, _R]):
         try:
             outcomes = self._commit([write for write, _ in batch])
         except self._recoverable as error:
-            log.error("a commit failed", exc_info=True)
-            self._fault = f"writing is interrupted by a fault of the disk ({error})"
+            self._interrupt(error)
             for _, future in batch:
                 future.set_exception(
                     ServiceUnavailable(service="index", why=f"{self._fault}; {_PERHAPS_STORED}")

@@ -18,14 +18,12 @@ from typing import Self
 
 from tandem.corpus.file_system import check_file_system
 from tandem.corpus.store_check import Show
+from tandem.corpus.store_environment import DATA_NAME, DEFAULT_MAP_BYTES, sync_folders
 from tandem.corpus.store_files import (
-    DATA_NAME,
-    DEFAULT_MAP_BYTES,
     RESTORING_NAME,
     SCHEMA_VERSION,
     ShardIdentity,
     StoreFiles,
-    sync_folders,
 )
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
@@ -207,10 +205,10 @@ def _remove_partial(destination: Path) -> None:
 
 def _copy(files: StoreFiles, partial: Path, show: Show | None) -> None:
     with ThreadPoolExecutor(1) as threads:
-        copying = threads.submit(files.copy_compacted, partial)
+        copying = threads.submit(files.env.copy_compacted, partial)
         while wait((copying,), _SHOW_SECONDS).not_done:
             if show is not None and (partial / DATA_NAME).exists():
-                show((partial / DATA_NAME).stat().st_size, files.used_bytes())
+                show((partial / DATA_NAME).stat().st_size, files.env.used_bytes())
         copying.result()
 
 
@@ -218,7 +216,7 @@ def _describe(partial: Path, created_time: datetime) -> BackupManifest:
     data = partial / DATA_NAME
     sha256, data_bytes = _synced_sha256(data), data.stat().st_size
     files = StoreFiles(partial, None, readonly=True, map_bytes=data_bytes, is_backup=True)
-    with closing(files), files.read() as txn:
+    with closing(files), files.env.read() as txn:
         counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
         for key in txn.cursor(files.items).iternext(values=False):
             index_id = bytes(key).split(b"\0", 1)[0].decode()
@@ -269,6 +267,6 @@ def _rename_history(folder: Path, identity: ShardIdentity) -> None:
     size_bytes = (folder / DATA_NAME).stat().st_size
     # Room for one more transaction beyond the pages there are.
     files = StoreFiles(folder, identity, readonly=False, map_bytes=size_bytes + (1 << 20))
-    with closing(files), files.write() as txn:
+    with closing(files), files.env.write() as txn:
         files.put_meta(txn, "store_id", uuid.uuid4().hex)
     _synced_sha256(folder / DATA_NAME)

@@ -26,7 +26,8 @@ import lmdb.verify
 from tandem.corpus.change_log import Change, cursor_change, read_change
 from tandem.corpus.checksum import ChecksumMismatch, unseal
 from tandem.corpus.item_record import RecordView, item_key
-from tandem.corpus.store_files import DATA_NAME, StoreFiles
+from tandem.corpus.store_environment import DATA_NAME
+from tandem.corpus.store_files import StoreFiles
 from tandem.corpus.store_refused import StoreDamaged, StoreRefused
 from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ItemCorrupt, ServiceUnavailable, TandemError
@@ -79,6 +80,9 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
                 stack.callback(WriterLock(path).release)
             except StoreRefused:
                 findings.has_writer = True
+            except OSError as error:
+                findings.refusal = f"{path} cannot be checked: {error}"
+                return findings
         if depth is not Depth.WALK and not findings.has_writer:
             findings.damage += _page_faults(path)
         if findings.damage:
@@ -94,13 +98,13 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
                 is_backup=is_backup,
             )
             stack.enter_context(closing(files))
-            used_bytes, file_bytes = files.used_bytes(), (path / DATA_NAME).stat().st_size
+            used_bytes, file_bytes = files.env.used_bytes(), (path / DATA_NAME).stat().st_size
             if used_bytes > file_bytes:
                 findings.damage.append(
                     f"{DATA_NAME} has {file_bytes:,} bytes, {used_bytes:,} are in use"
                 )
                 return findings
-            files.walk_pages()
+            files.env.walk_pages()
             _check_keys(files, findings)
             if depth is Depth.VALUES:
                 _check_values(files, findings, show)
@@ -134,7 +138,7 @@ def _page_faults(path: Path) -> list[str]:
 
 def _check_keys(files: StoreFiles, findings: Findings) -> None:
     """Walks through all keys, which reads every page but those of large values."""
-    with files.read() as txn:
+    with files.env.read() as txn:
         for key in list(files.meta_keys(txn, "")):
             files.get_meta(txn, key)
         findings.sequence = int(files.get_meta(txn, "sequence") or 0)
@@ -159,7 +163,7 @@ def _check_keys(files: StoreFiles, findings: Findings) -> None:
 def _check_values(files: StoreFiles, findings: Findings, show: Show) -> None:
     # One state of the store throughout, or a write between the two passes would look like a fault.
     # That keeps pages from being used again, so it is for a process that ends.
-    with files.read() as txn:
+    with files.env.read() as txn:
         total = findings.item_count + txn.stat(files.log)["entries"]
         index_ids = {key.removeprefix("index/") for key in files.meta_keys(txn, "index/")}
         for done, (key, value) in enumerate(txn.cursor(files.items)):
@@ -254,8 +258,9 @@ def _shown(key: bytes) -> str:
 
 
 def _main(path: str, depth: str, memory_bytes: str) -> None:
-    # The map counts as address space, though not as memory.
-    limit = int(memory_bytes) + (Path(path) / DATA_NAME).stat().st_size
+    # The map counts as address space, though not as memory; beside a writer it may be mapped anew,
+    # twice as large.
+    limit = int(memory_bytes) + 3 * (Path(path) / DATA_NAME).stat().st_size
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from tandem.corpus.store_check import Depth as Depth
 from tandem.corpus.store_check import Show
-from tandem.corpus.store_files import DATA_NAME
+from tandem.corpus.store_environment import DATA_NAME
 from tandem.corpus.store_refused import StoreRefused
 
 MEMORY_BYTES = 2 << 30

@@ -9,7 +9,7 @@ from tandem.cli.app import app
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Upsert
-from tandem.corpus.store_files import DATA_NAME
+from tandem.corpus.store_environment import DATA_NAME
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.stored_values import overwrite
 

@@ -216,6 +216,30 @@ def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() 
     writer.close()
 
 
+def test_a_fault_of_the_idle_task_is_recovered_from() -> None:
+    """It interrupts writing as a fault in a commit does, and does not end it."""
+    notebook = Notebook()
+    notebook.gate.set()
+    faults, recoveries = [OSError("odd")], []
+
+    def idle() -> None:
+        if faults:
+            raise faults.pop()
+
+    writer: GroupCommit[Note, int] = GroupCommit(
+        notebook.commit,
+        idle=idle,
+        idle_seconds=0.01,
+        recover=lambda: recoveries.append("recovered"),
+        recoverable=(OSError,),
+        recovery_seconds=0.01,
+    )
+    until(lambda: len(recoveries) == 1 and is_well(writer))
+
+    assert writer.submit(Note(2)).result(10) == 2
+    writer.close()
+
+
 def is_well(writer: GroupCommit[Note, int]) -> bool:
     """Says whether the writer takes writes."""
     try:

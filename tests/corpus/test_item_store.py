@@ -23,8 +23,10 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.corpus.store_files import SCHEMA_VERSION, raise_limit
+from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_files import SCHEMA_VERSION
 from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.verdict import verify_in_child
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -298,6 +300,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     assert reader.store_id == ""
     assert [item.item_id for item in scanned(reader, "scenes")] == ["a", "b"]
     reader.close()
+    assert verify_in_child(path).is_sound
 
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
@@ -316,6 +319,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     upsert = Upsert("scenes", FINGERPRINT, [replace(text_item("a"), attributes={"x": 1})], "r")
     assert store.apply([upsert, upsert]) == [Committed(3), Committed(3, is_repeat=True)]
     store.close()
+    assert verify_in_child(path).is_sound
     assert b'"schema_version":2' in stored_value(path, "meta", b"schema")
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     assert store.store_id == store_id

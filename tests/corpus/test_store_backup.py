@@ -15,7 +15,8 @@ import pytest
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Committed, Delete, Upsert
 from tandem.corpus.store_backup import BackupManifest, back_up, is_backup, restore, verify_backup
-from tandem.corpus.store_files import DATA_NAME, RESTORING_NAME, SCHEMA_VERSION
+from tandem.corpus.store_environment import DATA_NAME
+from tandem.corpus.store_files import RESTORING_NAME, SCHEMA_VERSION
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import verify_in_child
 from tandem.corpus.writer_lock import WriterLock

@@ -1,6 +1,7 @@
 """A damaged store is told apart from a sound one, whatever reading it does to a process."""
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Delete, Upsert
-from tandem.corpus.store_files import DATA_NAME, SCHEMA_VERSION, raise_limit, seal_json
+from tandem.corpus.store_environment import DATA_NAME, raise_limit
+from tandem.corpus.store_files import SCHEMA_VERSION, seal_json
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
@@ -53,6 +55,32 @@ def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
     verdict = verify_in_child(path)
 
     assert verdict == Verdict(path, (), (), 0, 184, 718, has_writer=True)
+    store.close()
+
+
+def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
+    """What is written past the end of the checker's map while it reads is no damage."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            items = [image_item(f"grown {number + n}", n) for n in range(100)]
+            store.apply([Upsert("scenes", FINGERPRINT, items)])
+            number += 100
+            stop.wait(0.02)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        verdicts = [verify_in_child(path) for _ in range(2)]
+    finally:
+        stop.set()
+        writer.join()
+
+    assert [(verdict.is_sound, verdict.damage) for verdict in verdicts] == [(True, ())] * 2
+    assert verdicts[0].sequence < verdicts[1].sequence <= store.sequence()
     store.close()
 
 
@@ -113,7 +141,7 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
     whole, expected = (path / DATA_NAME).read_bytes(), contents(path)
     rng = random.Random(5)
     found_count = 0
-    for number in range(10):
+    for number in range(6):
         data = bytearray(whole)
         page = rng.randrange(len(data) // PAGE_BYTES) * PAGE_BYTES
         if number % 2:
@@ -128,6 +156,26 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
             found_count += 1
 
     assert found_count >= 2
+
+
+@pytest.mark.parametrize("name", [b"items", b"log", b"meta", b"requests", b"request_order"])
+def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
+    """Opening the store does not make an empty one in its place."""
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(name, txn=txn))
+
+    assert "a database of it is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="a database of it is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+
+def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
+    """Opening the store does not give it another one."""
+    remove(path, "meta", b"schema")
+
+    assert "its schema is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="its schema is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
 
 def test_a_large_limit_is_no_damage(path: Path) -> None:
