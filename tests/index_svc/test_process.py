@@ -7,6 +7,7 @@ import pytest
 from tandem.corpus.item_store import ItemStore
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.corpus.made_items import text_item
+from tests.faults.supervisor import Ending
 from tests.index_svc.encoded_items import search_request, upsert_request
 from tests.index_svc.shard_process import ShardProcess
 
@@ -21,7 +22,7 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
             response = await stub.SearchEmbeddings(search_request([1]))
             assert [hit.item_id for hit in response.hit_lists[0].hits] == ["a"]
 
-            assert process.terminate() == 0
+            assert process.terminate() == Ending(exit_code=0)
     finally:
         process.kill()
 
@@ -37,8 +38,8 @@ def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, coun
     ItemStore.open(path, 0, 1).close()
     process = ShardProcess(path, number, count)
 
-    assert process.wait() == 1
+    assert process.wait() == Ending(exit_code=1)
 
-    message = process.log_path.read_text()
+    message = process.log()
     assert f"shard {number} of {count}" in message
     assert "Traceback" not in message
