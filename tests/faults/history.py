@@ -15,8 +15,8 @@ from enum import StrEnum
 Version = int | None
 
 
-class FaultKind(StrEnum):
-    """What can be wrong with an item."""
+class FindingKind(StrEnum):
+    """What can be wrong with an item after a fault."""
 
     MISSING = "missing"
     """It was acknowledged and is gone, or back at an older version."""
@@ -29,10 +29,10 @@ class FaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Finding:
     """One thing that is wrong."""
 
-    kind: FaultKind
+    kind: FindingKind
     item_id: str
     why: str
 
@@ -97,7 +97,7 @@ class History:
         """Every id that was ever written or tried, sorted."""
         return sorted(self.known.keys() | self._calls_by_item.keys())
 
-    def faults(self, found: Mapping[str, Version], sequence: int | None = None) -> list[Fault]:
+    def findings(self, found: Mapping[str, Version], sequence: int | None = None) -> list[Finding]:
         """Returns what is wrong with the versions found, and with where the change log stands."""
         answered = sorted(
             (call for call in self.calls if call.outcome is Outcome.ANSWERED and call.change_count),
@@ -150,28 +150,30 @@ class History:
 
     def _wrong_versions(
         self, expected: Mapping[str, Version], found: Mapping[str, Version]
-    ) -> Iterator[Fault]:
+    ) -> Iterator[Finding]:
         for item_id in sorted(expected.keys() | found.keys()):
             want, have = expected.get(item_id), found.get(item_id)
             if have == want or any(have == call.changes[item_id] for call in self._open(item_id)):
                 continue
             if have is None:
-                yield Fault(FaultKind.MISSING, item_id, f"version {want} was acknowledged")
+                yield Finding(FindingKind.MISSING, item_id, f"version {want} was acknowledged")
             elif want is not None and self._was_ever(item_id, have):
-                yield Fault(FaultKind.MISSING, item_id, f"is back at {have} from version {want}")
+                yield Finding(
+                    FindingKind.MISSING, item_id, f"is back at {have} from version {want}"
+                )
             else:
-                yield Fault(FaultKind.PHANTOM, item_id, f"has version {have}, expected {want}")
+                yield Finding(FindingKind.PHANTOM, item_id, f"has version {have}, expected {want}")
 
     def _half_batches(
         self, expected: Mapping[str, Version], found: Mapping[str, Version]
-    ) -> Iterator[Fault]:
+    ) -> Iterator[Finding]:
         for call in self.calls:
             if call.outcome is Outcome.UNKNOWN and self._is_applied(call, expected, found):
                 for item_id, version in call.changes.items():
                     have = found.get(item_id)
                     if have != version and not self._is_later(call, item_id, have):
                         batch = ", ".join(sorted(call.changes))
-                        yield Fault(FaultKind.MALFORMED, item_id, f"left out of batch {batch}")
+                        yield Finding(FindingKind.MALFORMED, item_id, f"left out of batch {batch}")
 
     def _is_applied(
         self, call: Call, expected: Mapping[str, Version], found: Mapping[str, Version]
@@ -208,25 +210,29 @@ class History:
             if call.outcome is Outcome.ANSWERED
         )
 
-    def _wrong_sequence(self, answered: list[Call], sequence: int) -> Iterator[Fault]:
+    def _wrong_sequence(self, answered: list[Call], sequence: int) -> Iterator[Finding]:
         """Yields a fault where more, or fewer, changes were made than the calls account for."""
         least = self.known_sequence + sum(call.change_count for call in answered)
         most = least + sum(len(c.changes) for c in self.calls if c.outcome is Outcome.UNKNOWN)
         if sequence < least:
-            yield Fault(FaultKind.MISSING, "", f"sequence {sequence}, at least {least} answered")
+            yield Finding(
+                FindingKind.MISSING, "", f"sequence {sequence}, at least {least} answered"
+            )
         elif sequence > most:
-            yield Fault(FaultKind.DUPLICATE, "", f"sequence {sequence}, at most {most} asked for")
+            yield Finding(
+                FindingKind.DUPLICATE, "", f"sequence {sequence}, at most {most} asked for"
+            )
 
 
-def _disorder(answered: list[Call]) -> Iterator[Fault]:
+def _disorder(answered: list[Call]) -> Iterator[Finding]:
     """Yields a fault for each call numbered before one that had ended when it began."""
     previous_sequence = 0
     for call in answered:
         item_id = min(call.changes)
         if call.sequence <= call.first_sequence_after:
             why = f"sequence {call.sequence} after {call.first_sequence_after} was answered"
-            yield Fault(FaultKind.MALFORMED, item_id, why)
+            yield Finding(FindingKind.MALFORMED, item_id, why)
         elif call.sequence - call.change_count < previous_sequence:
             why = f"its sequence {call.sequence} overlaps with {previous_sequence}"
-            yield Fault(FaultKind.DUPLICATE, item_id, why)
+            yield Finding(FindingKind.DUPLICATE, item_id, why)
         previous_sequence = call.sequence

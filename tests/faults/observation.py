@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import grpc
+
 from tandem.content import Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import ItemStore
@@ -14,7 +16,7 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import content_from_proto, embedding_to_proto, modality_to_proto
 from tests.corpus.made_items import DIMENSION, FINGERPRINT, unit_vector
-from tests.faults.history import Fault, FaultKind, Version
+from tests.faults.history import Finding, FindingKind, Version
 from tests.faults.versioned_item import content_version, is_whole, modality_of
 from tests.index_svc.encoded_items import INDEX_ID
 
@@ -30,16 +32,45 @@ class Observation:
 
     versions: Mapping[str, Version]
     sequence: int
-    faults: Sequence[Fault]
+    findings: Sequence[Finding]
 
 
 async def observe(path: Path, stub: IndexServiceStub) -> Observation:
     """Looks at all that the shard holds, at most 1,000 items of each modality, while it serves."""
     stored, sequence = _stored_items(path)
-    versions, faults = _judged(stored)
+    versions, findings = _judged(stored)
     if sequence:
-        faults += [*await _unlike_reads(stub, versions), *await _unlike_searches(stub, versions)]
-    return Observation(versions, sequence, faults)
+        findings += [*await _unlike_reads(stub, versions), *await _unlike_searches(stub, versions)]
+    return Observation(versions, sequence, findings)
+
+
+async def observe_served(stub: IndexServiceStub, item_ids: Sequence[str]) -> Observation:
+    """Looks at the items of these ids as the service gives them; its files are not touched.
+
+    For a store that may be damaged: opening one could end the test's own process. An item that the
+    service says is damaged counts as malformed, whatever else it refuses raises.
+    """
+    versions: dict[str, Version] = {}
+    findings: list[Finding] = []
+    if not item_ids:  # nothing was ever written, so there is no index to search
+        return Observation(versions, 0, findings)
+    for batch in _batches(item_ids):
+        try:
+            versions |= await _read(stub, batch)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.DATA_LOSS:
+                raise
+            for item_id in batch:
+                try:
+                    versions |= await _read(stub, [item_id])
+                except grpc.aio.AioRpcError as one_error:
+                    if one_error.code() is not grpc.StatusCode.DATA_LOSS:
+                        raise
+                    findings.append(
+                        Finding(FindingKind.MALFORMED, item_id, one_error.details() or "")
+                    )
+    findings += await _unlike_searches(stub, versions)
+    return Observation(versions, 0, findings)
 
 
 def _stored_items(path: Path) -> tuple[list[StoredItem | ItemCorrupt], int]:
@@ -63,40 +94,50 @@ def _each_item(store: ItemStore) -> Iterator[StoredItem | ItemCorrupt]:
             yield item
 
 
-def _judged(items: Sequence[StoredItem | ItemCorrupt]) -> tuple[dict[str, Version], list[Fault]]:
+def _judged(items: Sequence[StoredItem | ItemCorrupt]) -> tuple[dict[str, Version], list[Finding]]:
     versions: dict[str, Version] = {}
-    faults: list[Fault] = []
+    findings: list[Finding] = []
     for item in items:
         if isinstance(item, ItemCorrupt):
-            faults.append(Fault(FaultKind.MALFORMED, item.metadata.get("item_id", ""), str(item)))
+            findings.append(
+                Finding(FindingKind.MALFORMED, item.metadata.get("item_id", ""), str(item))
+            )
             continue
         if item.item_id in versions:
-            faults.append(Fault(FaultKind.DUPLICATE, item.item_id, "twice in the store"))
+            findings.append(Finding(FindingKind.DUPLICATE, item.item_id, "twice in the store"))
         if not is_whole(item):
-            faults.append(Fault(FaultKind.MALFORMED, item.item_id, "parts of different versions"))
-        versions[item.item_id] = content_version(item.content)
-    return versions, faults
+            findings.append(
+                Finding(FindingKind.MALFORMED, item.item_id, "parts of different versions")
+            )
+        versions[item.item_id] = content_version(item.item_id, item.content)
+    return versions, findings
 
 
-async def _unlike_reads(stub: IndexServiceStub, versions: Mapping[str, Version]) -> list[Fault]:
-    faults = []
+async def _unlike_reads(stub: IndexServiceStub, versions: Mapping[str, Version]) -> list[Finding]:
+    findings = []
     for item_ids in _batches(sorted(versions)):
-        request = pb.GetItemsRequest(index_id=INDEX_ID, item_ids=item_ids)
-        response = await stub.GetItems(request, timeout=TIMEOUT_SECONDS)
-        found = {
-            item.item_id: content_version(content_from_proto(item.content))
-            for item in response.items
-        }
-        faults += [
-            Fault(FaultKind.MALFORMED, item_id, f"GetItems tells version {found.get(item_id)}")
+        found = await _read(stub, item_ids)
+        findings += [
+            Finding(FindingKind.MALFORMED, item_id, f"GetItems tells version {found.get(item_id)}")
             for item_id in item_ids
             if found.get(item_id) != versions[item_id]
         ]
-    return faults
+    return findings
 
 
-async def _unlike_searches(stub: IndexServiceStub, versions: Mapping[str, Version]) -> list[Fault]:
-    faults: list[Fault] = []
+async def _read(stub: IndexServiceStub, item_ids: Sequence[str]) -> dict[str, Version]:
+    request = pb.GetItemsRequest(index_id=INDEX_ID, item_ids=item_ids)
+    response = await stub.GetItems(request, timeout=TIMEOUT_SECONDS)
+    return {
+        item.item_id: content_version(item.item_id, content_from_proto(item.content))
+        for item in response.items
+    }
+
+
+async def _unlike_searches(
+    stub: IndexServiceStub, versions: Mapping[str, Version]
+) -> list[Finding]:
+    findings: list[Finding] = []
     for modality in Modality:
         live = {
             item_id: version
@@ -105,38 +146,38 @@ async def _unlike_searches(stub: IndexServiceStub, versions: Mapping[str, Versio
         }
         everything, item_count = await _hits(stub, modality, [0], MAX_HIT_COUNT)
         counts = Counter(hit.item_id for hit in everything[0])
-        faults += [
-            Fault(FaultKind.DUPLICATE, item_id, f"{count} times in one search")
+        findings += [
+            Finding(FindingKind.DUPLICATE, item_id, f"{count} times in one search")
             for item_id, count in counts.items()
             if count > 1
         ]
-        faults += [
-            Fault(FaultKind.PHANTOM, item_id, "found by a search, not in the store")
+        findings += [
+            Finding(FindingKind.PHANTOM, item_id, "found by a search, not in the store")
             for item_id in counts.keys() - live.keys()
         ]
-        faults += [
-            Fault(FaultKind.MISSING, item_id, "in the store, not among all found")
+        findings += [
+            Finding(FindingKind.MISSING, item_id, "in the store, not among all found")
             for item_id in live.keys() - counts.keys()
         ]
         if item_count not in (0, len(live)):  # 0 also where the service does not tell it
             why = f"{item_count} {modality.value}s searched, {len(live)} stored"
-            faults.append(Fault(FaultKind.DUPLICATE, "", why))
-        faults += await _not_found_by_themselves(stub, modality, live)
-    return faults
+            findings.append(Finding(FindingKind.DUPLICATE, "", why))
+        findings += await _not_found_by_themselves(stub, modality, live)
+    return findings
 
 
 async def _not_found_by_themselves(
     stub: IndexServiceStub, modality: Modality, live: Mapping[str, int]
-) -> list[Fault]:
-    faults = []
+) -> list[Finding]:
+    findings = []
     for item_ids in _batches(sorted(live)):
         nearest, _ = await _hits(stub, modality, [live[item_id] for item_id in item_ids], 1)
-        faults += [
-            Fault(FaultKind.MISSING, item_id, f"its own embedding finds {list(hits)}")
+        findings += [
+            Finding(FindingKind.MISSING, item_id, f"its own embedding finds {list(hits)}")
             for item_id, hits in zip(item_ids, nearest, strict=True)
             if [hit.item_id for hit in hits] != [item_id] or hits[0].similarity < 1 - 1e-4
         ]
-    return faults
+    return findings
 
 
 async def _hits(

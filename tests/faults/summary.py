@@ -7,22 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.faults.history import Fault, FaultKind
+from tests.faults.history import Finding, FindingKind
 
 RESULTS_VARIABLE = "TANDEM_FAULT_RESULTS"
 
 
-def report(test: str, start_time: float, faults: Iterable[Fault] = (), **figures: object) -> None:
-    """Prints the figures, with the faults counted by kind and the seconds since the start time.
+def report(
+    test: str, start_time: float, findings: Iterable[Finding] = (), **figures: object
+) -> None:
+    """Prints the figures, with the findings counted by kind and the seconds since the start time.
 
     They are also appended to the file that TANDEM_FAULT_RESULTS names.
     """
-    counts = Counter(fault.kind for fault in faults)
+    counts = Counter(fault.kind for fault in findings)
     line = json.dumps(
         {
             "test": test,
             **figures,
-            **{kind.value: counts[kind] for kind in FaultKind},
+            **{kind.value: counts[kind] for kind in FindingKind},
             "seconds": round(time.monotonic() - start_time, 1),
         }
     )

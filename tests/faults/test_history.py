@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.faults.history import Call, FaultKind, History, Version
+from tests.faults.history import Call, FindingKind, History, Version
 
 
 def answered(history: History, changes: Mapping[str, Version], sequence: int) -> Call:
@@ -21,9 +21,9 @@ def unknown(history: History, changes: Mapping[str, Version]) -> Call:
 
 def kinds(
     history: History, found: Mapping[str, Version], sequence: int | None = None
-) -> list[FaultKind]:
-    """Returns what kinds of faults are found."""
-    return [fault.kind for fault in history.faults(found, sequence)]
+) -> list[FindingKind]:
+    """Returns what kinds of findings are found."""
+    return [fault.kind for fault in history.findings(found, sequence)]
 
 
 def test_what_was_answered_must_be_there() -> None:
@@ -33,8 +33,8 @@ def test_what_was_answered_must_be_there() -> None:
     answered(history, {"a": 3}, 3)
 
     assert kinds(history, {"a": 3, "b": 2}, 3) == []
-    assert kinds(history, {"b": 2}) == [FaultKind.MISSING]
-    assert kinds(history, {"a": 1, "b": 2}) == [FaultKind.MISSING]
+    assert kinds(history, {"b": 2}) == [FindingKind.MISSING]
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MISSING]
 
 
 def test_what_was_not_written_must_not_be_there() -> None:
@@ -45,9 +45,9 @@ def test_what_was_not_written_must_not_be_there() -> None:
     history.refused(history.begin({"b": 2}))
 
     assert kinds(history, {}) == []
-    assert kinds(history, {"a": 1}) == [FaultKind.PHANTOM]
-    assert kinds(history, {"b": 2}) == [FaultKind.PHANTOM]
-    assert kinds(history, {"c": 3}) == [FaultKind.PHANTOM]
+    assert kinds(history, {"a": 1}) == [FindingKind.PHANTOM]
+    assert kinds(history, {"b": 2}) == [FindingKind.PHANTOM]
+    assert kinds(history, {"c": 3}) == [FindingKind.PHANTOM]
 
 
 def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
@@ -58,8 +58,8 @@ def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
 
     assert kinds(history, {"a": 1, "b": 2}) == []
     assert kinds(history, {"a": 3, "c": 4}) == []
-    assert kinds(history, {"a": 3, "b": 2, "c": 4}) == [FaultKind.MALFORMED]
-    assert kinds(history, {"a": 1, "b": 2, "c": 4}) == [FaultKind.MALFORMED] * 2
+    assert kinds(history, {"a": 3, "b": 2, "c": 4}) == [FindingKind.MALFORMED]
+    assert kinds(history, {"a": 1, "b": 2, "c": 4}) == [FindingKind.MALFORMED] * 2
 
 
 def test_calls_at_the_same_time_may_come_in_either_order() -> None:
@@ -73,7 +73,7 @@ def test_calls_at_the_same_time_may_come_in_either_order() -> None:
     assert kinds(history, {"a": 3}) == []  # the lost call was not carried out
     assert kinds(history, {"a": 3, "b": 2}) == []  # before the other
     assert kinds(history, {"a": 1, "b": 2}) == []  # after the other
-    assert kinds(history, {"a": 1}) == [FaultKind.MALFORMED]
+    assert kinds(history, {"a": 1}) == [FindingKind.MALFORMED]
 
 
 def test_answered_calls_are_in_the_order_of_their_sequences() -> None:
@@ -84,7 +84,7 @@ def test_answered_calls_are_in_the_order_of_their_sequences() -> None:
     history.answered(first, 2, 1)
 
     assert kinds(history, {"a": 1}) == []
-    assert kinds(history, {"a": 2}) == [FaultKind.MISSING]
+    assert kinds(history, {"a": 2}) == [FindingKind.MISSING]
 
 
 def test_a_sequence_never_goes_back() -> None:
@@ -93,7 +93,7 @@ def test_a_sequence_never_goes_back() -> None:
     answered(history, {"a": 1}, 5)
     answered(history, {"b": 2}, 4)
 
-    assert kinds(history, {"a": 1, "b": 2}) == [FaultKind.MALFORMED]
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MALFORMED]
 
 
 def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
@@ -104,8 +104,8 @@ def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
 
     assert kinds(history, {"a": 1, "b": 2, "c": 3}, 3) == []
     assert kinds(history, {"a": 1, "b": 2}, 2) == []
-    assert kinds(history, {"a": 1, "b": 2, "c": 3}, 4) == [FaultKind.DUPLICATE]
-    assert kinds(history, {"a": 1, "b": 2}, 1) == [FaultKind.MISSING]
+    assert kinds(history, {"a": 1, "b": 2, "c": 3}, 4) == [FindingKind.DUPLICATE]
+    assert kinds(history, {"a": 1, "b": 2}, 1) == [FindingKind.MISSING]
 
 
 def test_what_was_found_is_known_from_then_on() -> None:
@@ -117,8 +117,8 @@ def test_what_was_found_is_known_from_then_on() -> None:
 
     assert history.item_ids == ["a", "b"]
     assert kinds(history, {"a": 1}, 1) == []
-    assert kinds(history, {}) == [FaultKind.MISSING]
-    assert kinds(history, {"a": 1, "b": 2}) == [FaultKind.PHANTOM]
+    assert kinds(history, {}) == [FindingKind.MISSING]
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.PHANTOM]
 
 
 def test_a_search_may_find_what_may_be_there() -> None:

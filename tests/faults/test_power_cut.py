@@ -3,17 +3,18 @@
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.history import Fault, History, Outcome
-from tests.faults.observation import observe
+from tests.faults.history import Finding, History, Outcome
+from tests.faults.observation import Observation, observe, observe_served
 from tests.faults.power_cut_disk import PowerCutDisk
-from tests.faults.sabotaged_index import VARIABLE
+from tests.faults.sabotaged_index import sabotaged
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
 from tests.faults.volatile_files import Loss
@@ -35,17 +36,17 @@ class PowerCutRun:
 
     traffic: Traffic
     cuts: list[Loss] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     ready_seconds: list[float] = field(default_factory=list)
     refusal: str | None = None
-    """Why the service did not start any more."""
+    """Why the service did not start, or answer, any more."""
 
 
 @pytest.mark.runs(quick=24, full=500, seconds_each=8)
 async def test_acknowledged_writes_survive_power_cuts(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Over many cuts, dropping, keeping and tearing unsynced writes: none of the four faults."""
+    """Over many cuts, dropping, keeping and tearing unsynced writes: none of the four findings."""
     start_time = time.monotonic()
 
     run = await cut_power_often(tmp_path, rng, [LOSSES[n % 10] for n in range(runs)])
@@ -53,7 +54,7 @@ async def test_acknowledged_writes_survive_power_cuts(
     report(
         "power-cut",
         start_time,
-        run.faults,
+        run.findings,
         cuts={loss.value: run.cuts.count(loss) for loss in Loss},
         writes=run.traffic.answered_count,
         unknown=run.traffic.history.outcome_counts[Outcome.UNKNOWN],
@@ -62,7 +63,7 @@ async def test_acknowledged_writes_survive_power_cuts(
         ready_max_seconds=round(max(run.ready_seconds), 3),
     )
     assert run.refusal is None
-    assert run.faults == []
+    assert run.findings == []
     run.traffic.check_floor()
 
 
@@ -81,13 +82,26 @@ async def test_control_unsynced_commits_are_seen(
             rng,
             [Loss.TORN],
             min_delay_seconds=MAX_DELAY_SECONDS,
-            module="tests.faults.sabotaged_index",
-            environment={VARIABLE: "unsynced"},
+            look=look_from_outside,
+            **sabotaged("unsynced"),
         )
-        caught_count += bool(run.faults) or run.refusal is not None
+        caught_count += bool(run.findings) or run.refusal is not None
 
     report("power-cut-control-unsynced", start_time, runs=runs, caught=caught_count)
     assert caught_count >= 0.8 * runs
+
+
+Look = Callable[[Path, IndexServiceStub, History], Awaitable[Observation]]
+
+
+async def look_everywhere(path: Path, stub: IndexServiceStub, history: History) -> Observation:
+    """Looks into the store and asks the service."""
+    return await observe(path, stub)
+
+
+async def look_from_outside(path: Path, stub: IndexServiceStub, history: History) -> Observation:
+    """Asks the service alone: the store may be damaged, and end whoever opens it."""
+    return await observe_served(stub, history.item_ids)
 
 
 async def cut_power_often(
@@ -96,6 +110,7 @@ async def cut_power_often(
     losses: list[Loss],
     *,
     min_delay_seconds: float = 0.0,
+    look: Look = look_everywhere,
     module: str = "index_svc",
     environment: Mapping[str, str] | None = None,
 ) -> PowerCutRun:
@@ -111,13 +126,13 @@ async def cut_power_often(
                 ) as (process, channel):
                     run.ready_seconds.append(process.ready_seconds)
                     stub = IndexServiceStub(channel)
-                    observed = await observe(path, stub)
-                    run.faults += [
-                        *observed.faults,
-                        *history.faults(observed.versions, observed.sequence),
-                        *run.traffic.faults,
+                    observed = await look(path, stub, history)
+                    run.findings += [
+                        *observed.findings,
+                        *history.findings(observed.versions, observed.sequence or None),
+                        *run.traffic.findings,
                     ]
-                    if run.faults or loss is None:
+                    if run.findings or loss is None:
                         return run
                     history.settle(observed.versions, observed.sequence)
                     async with run.traffic.flowing(stub):
@@ -125,7 +140,7 @@ async def cut_power_often(
                         disk.cut_power(loss, rng)
                         process.kill()
                     run.cuts.append(loss)
-            except ShardNotReady as error:
+            except (ShardNotReady, grpc.aio.AioRpcError) as error:
                 run.refusal = str(error)
                 return run
     return run

@@ -15,7 +15,7 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto, modality_to_proto
 from tests.corpus.made_items import FINGERPRINT, unit_vector
-from tests.faults.history import Call, Fault, FaultKind, History, Version
+from tests.faults.history import Call, Finding, FindingKind, History, Version
 from tests.faults.versioned_item import modality_of, versioned_item
 from tests.index_svc.encoded_items import INDEX_ID, upsert_request
 
@@ -42,6 +42,8 @@ class Traffic:
     writer_count: int = 4
     item_count: int = 120
     timeout_seconds: float = 20.0
+    padding_bytes: int = 0
+    """Content added to each item."""
     newest_version: int = 0
     answered_count: int = 0
     seconds: float = 0.0
@@ -49,7 +51,7 @@ class Traffic:
     """Failed writes by gRPC code, and by our reason where one was given."""
     search_seconds: list[float] = field(default_factory=list)
     search_failures: Counter[str] = field(default_factory=Counter)
-    faults: list[Fault] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     """What searches showed that they must not."""
 
     @asynccontextmanager
@@ -87,11 +89,13 @@ class Traffic:
         self.newest_version += 1
         return self.newest_version
 
-    async def write(self, stub: IndexServiceStub, changes: Mapping[str, Version]) -> Call:
-        """Makes one call, upserts or deletions, and notes its outcome."""
-        call = self.history.begin(changes, self._request_id())
-        await self.attempt(stub, call)
-        return call
+    async def write(self, stub: IndexServiceStub, changes: Mapping[str, Version]) -> str | None:
+        """Makes one call, upserts or deletions; returns why it failed, None where not."""
+        return await self.attempt(stub, self.begin(changes))
+
+    def begin(self, changes: Mapping[str, Version]) -> Call:
+        """Notes a call that is about to be attempted."""
+        return self.history.begin(changes, f"{self.rng.getrandbits(64):016x}")
 
     async def attempt(self, stub: IndexServiceStub, call: Call) -> str | None:
         """Makes the call, again if it was made before; returns why it failed, None where not."""
@@ -107,13 +111,10 @@ class Traffic:
         self.answered_count += 1
         return None
 
-    def _request_id(self) -> str:
-        return f"{self.rng.getrandbits(64):016x}"
-
     async def _send(self, stub: IndexServiceStub, call: Call) -> tuple[int, int]:
         timeout = self.timeout_seconds
         items = [
-            versioned_item(item_id, version)
+            versioned_item(item_id, version, padding_bytes=self.padding_bytes)
             for item_id, version in call.changes.items()
             if version is not None
         ]
@@ -135,10 +136,9 @@ class Traffic:
         while not stopping.is_set():
             chosen = self.rng.sample(item_ids, self.rng.randint(1, _MAX_BATCH_COUNT))
             # The index comes into being with an upsert, so a deletion cannot be the first call.
-            is_deletion = self.answered_count > 0 and self.rng.random() < _DELETE_SHARE
+            is_deletion = self.history.last_sequence > 0 and self.rng.random() < _DELETE_SHARE
             changes = {i: None if is_deletion else self.next_version() for i in chosen}
-            call = self.history.begin(changes, self._request_id())
-            if why := await self.attempt(stub, call):
+            if why := await self.write(stub, changes):
                 self.failures[why] += 1
                 if stop_at_failure:
                     return
@@ -150,7 +150,7 @@ class Traffic:
         """Looks for what was written lately; a deleted item must not be found."""
         while not stopping.is_set():
             await asyncio.sleep(pause_seconds)
-            if self.answered_count == 0:  # there is no index yet
+            if self.history.last_sequence == 0:  # there is no index yet
                 continue
             version = self.rng.randint(1, self.newest_version)
             request = pb.SearchEmbeddingsRequest(
@@ -172,11 +172,13 @@ class Traffic:
     def _judge(self, item_ids: list[str], start_time: float) -> None:
         for item_id, count in Counter(item_ids).items():
             if count > 1:
-                self.faults.append(
-                    Fault(FaultKind.DUPLICATE, item_id, f"{count} times in one search")
+                self.findings.append(
+                    Finding(FindingKind.DUPLICATE, item_id, f"{count} times in one search")
                 )
             if not self.history.may_be_live(item_id, start_time):
-                self.faults.append(Fault(FaultKind.PHANTOM, item_id, "found, and was deleted"))
+                self.findings.append(
+                    Finding(FindingKind.PHANTOM, item_id, "found, and was deleted")
+                )
 
 
 def _name(error: grpc.aio.AioRpcError) -> str:
