@@ -158,7 +158,9 @@ async def damage_and_start(
                 await judge(process, IndexServiceStub(channel), sound, run, done)
         except ShardNotReady:
             ending = process.ending()
-            if ending is None:
+            if '"shard corrupt"' in process.log():
+                run.outcomes["said to be corrupt"] += 1
+            elif ending is None:
                 run.outcomes["not ready"] += 1
             elif ending.killed_by:
                 run.outcomes["died"] += 1

@@ -59,25 +59,33 @@ class ShardProcess(Supervised):
                 **(environment or {}),
             },
         )
+        self.port = 0
         self.ready_seconds = 0.0
 
     async def ready(self) -> grpc.aio.Channel:
         """Returns a channel to the process once its health says SERVING; raises ShardNotReady."""
-        port: int | None = None
+        channel = await self.listening()
         while self._is_starting():
-            if port := self._port():
+            if await is_serving(channel):
+                self.ready_seconds = time.monotonic() - self._start_time
+                return channel
+            if '"shard corrupt"' in self.log():
                 break
             await asyncio.sleep(0.02)
-        if port is not None:
-            channel = open_channel(f"127.0.0.1:{port}")
-            while self._is_starting():
-                if await _is_serving(channel):
-                    self.ready_seconds = time.monotonic() - self._start_time
-                    self.port = port
-                    return channel
-                await asyncio.sleep(0.02)
-            await channel.close()
+        await channel.close()
         raise ShardNotReady(f"index_svc does not serve ({self.ending()}): {self.log()}")
+
+    async def listening(self) -> grpc.aio.Channel:
+        """Returns a channel to the process once it has a port, whatever its health says.
+
+        Raises ShardNotReady.
+        """
+        while self._is_starting():
+            if port := self._port():
+                self.port = port
+                return open_channel(f"127.0.0.1:{port}")
+            await asyncio.sleep(0.02)
+        raise ShardNotReady(f"index_svc does not listen ({self.ending()}): {self.log()}")
 
     def _is_starting(self) -> bool:
         return self.ending() is None and time.monotonic() - self._start_time < START_SECONDS
@@ -103,7 +111,8 @@ async def running(
         process.kill()
 
 
-async def _is_serving(channel: grpc.aio.Channel) -> bool:
+async def is_serving(channel: grpc.aio.Channel) -> bool:
+    """Says whether the process's health is SERVING."""
     health = health_pb2_grpc.HealthStub(channel)
     try:
         response = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)
