@@ -56,7 +56,7 @@ async def test_acknowledged_writes_survive_kills(
     assert max(run.ready_seconds) <= READY_SECONDS
 
 
-@pytest.mark.runs(quick=3, full=25, seconds_each=12)
+@pytest.mark.runs(quick=2, full=25, seconds_each=12)
 async def test_control_acknowledging_early_is_seen(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
