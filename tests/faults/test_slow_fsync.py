@@ -23,6 +23,7 @@ pytestmark = [
 
 DELAY_SECONDS = 0.2
 SEARCH_PAUSE_SECONDS = 0.005
+MAX_BASELINE_SECONDS = 10.0
 # The promise is 1.2 times; beside other tests, over few seconds, a few late searches are noise.
 MAX_SLOWDOWN = 1.2
 MAX_QUICK_SLOWDOWN = 3.0
@@ -40,7 +41,7 @@ async def test_slow_syncs_slow_no_search(tmp_path: Path, rng: random.Random) -> 
         path = disk.path / "shard"
         async with running(path, log_path=tmp_path / "log") as (_, channel):
             stub = IndexServiceStub(channel)
-            baseline = await flow(stub, history, rng, slow_seconds)
+            baseline = await flow(stub, history, rng, min(slow_seconds, MAX_BASELINE_SECONDS))
             disk.take_syncs()
             disk.set_faults(rng, delay_seconds=DELAY_SECONDS)
             slow_start_time = time.monotonic()
