@@ -79,7 +79,7 @@ async def test_slow_syncs_slow_no_search(tmp_path: Path, rng: random.Random) -> 
         assert traffic.failures == {}
         assert traffic.search_failures == {}
         assert len(traffic.search_seconds) >= 20 * traffic.seconds / 2
-    # 4 writers share each commit, and a commit waits for two syncs.
+    # All writers share each commit, and a commit waits for two syncs.
     slow.check_floor(1 / (SYNCS_PER_COMMIT * DELAY_SECONDS + 0.3))
     baseline.check_floor()
     slowdown = MAX_SLOWDOWN if is_full() else MAX_QUICK_SLOWDOWN

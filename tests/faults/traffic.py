@@ -39,7 +39,7 @@ class Traffic:
 
     history: History
     rng: random.Random
-    writer_count: int = 4
+    writer_count: int = 8
     item_count: int = 120
     timeout_seconds: float = 20.0
     padding_bytes: int = 0
