@@ -79,7 +79,8 @@ async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     assert all(failure.startswith("UNAVAILABLE") for failure in traffic.failures)
     assert traffic.search_failures == {}
     assert error_count >= ERRORS_PER_ROUND * runs
-    traffic.check_floor()
+    # Nothing is written while the store is opened anew, so the usual floor would ask too much.
+    traffic.check_floor(15.0)
 
 
 @pytest.mark.timeout(120)
