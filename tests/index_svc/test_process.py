@@ -14,6 +14,7 @@ from tandem.errors import ServiceUnavailable
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.corpus.made_items import FINGERPRINT, text_item
+from tests.faults.supervisor import Ending
 from tests.index_svc.encoded_items import search_request, upsert_request
 from tests.index_svc.shard_process import ShardProcess, is_serving
 
@@ -28,7 +29,7 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
             response = await stub.SearchEmbeddings(search_request([1]))
             assert [hit.item_id for hit in response.hit_lists[0].hits] == ["a"]
 
-            assert process.terminate() == 0
+            assert process.terminate() == Ending(exit_code=0)
     finally:
         process.kill()
 
@@ -44,9 +45,9 @@ def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, coun
     ItemStore.open(path, 0, 1).close()
     process = ShardProcess(path, number, count)
 
-    assert process.wait() == 1
+    assert process.wait() == Ending(exit_code=1)
 
-    message = process.log_path.read_text()
+    message = process.log()
     assert f"shard {number} of {count}" in message
     assert "Traceback" not in message
 
@@ -72,7 +73,7 @@ async def test_a_damaged_store_is_served_as_corrupt(
     data = bytearray((path / "data.mdb").read_bytes())
     damage(data)
     (path / "data.mdb").write_bytes(data)
-    process = ShardProcess(path, INDEX_CHECKED_AT_START_BYTES=checked_bytes)
+    process = ShardProcess(path, settings={"CHECKED_AT_START_BYTES": checked_bytes})
     try:
         async with await process.listening() as channel:
             stub = IndexServiceStub(channel)
@@ -91,10 +92,10 @@ async def test_a_damaged_store_is_served_as_corrupt(
                 assert "shard corrupt: restore" in error.message
             assert not await is_serving(channel)
 
-        assert process.terminate() == 0
+        assert process.terminate() == Ending(exit_code=0)
     finally:
         process.kill()
-    assert '"shard corrupt"' in process.log_path.read_text()
+    assert '"shard corrupt"' in process.log()
 
 
 def test_a_second_writer_stops_the_start(tmp_path: Path) -> None:
@@ -103,9 +104,9 @@ def test_a_second_writer_stops_the_start(tmp_path: Path) -> None:
     store = ItemStore.open(path, 0, 1)
     process = ShardProcess(path)
 
-    assert process.wait() == 1
+    assert process.wait() == Ending(exit_code=1)
 
-    message = process.log_path.read_text()
+    message = process.log()
     assert f"has a writer already, process {os.getpid()}" in message
     assert "Traceback" not in message
     store.close()
