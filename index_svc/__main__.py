@@ -25,6 +25,23 @@ from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 
+def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
+    """Returns what the shard is told of the settings."""
+    return ShardSettings(
+        commit_wait_seconds=settings.commit_wait_seconds,
+        tuning=IndexTuning(
+            index_type=settings.index_type,
+            recall_target=settings.recall_target,
+            memory_bytes=settings.index_memory_bytes,
+        ),
+        min_snapshot_change_count=settings.snapshot_change_count,
+        recall_sample_share=settings.recall_sample_share,
+        recall_window_seconds=settings.recall_window_seconds,
+        recall_floor=settings.recall_floor,
+        gpu_number=gpu_number,
+    )
+
+
 async def main() -> None:
     """Serves until told to stop."""
     settings = load_or_exit(IndexSettings, "INDEX_")
@@ -50,23 +67,10 @@ async def main() -> None:
             f"index_svc: INDEX_GPU_NUMBER is {gpu_number}, FAISS sees {visible_gpu_count()} GPUs; "
             "install faiss-gpu, or set -1"
         )
-    shard = Shard(
-        store,
-        Path(settings.store_path),
-        ShardSettings(
-            commit_wait_seconds=settings.commit_wait_seconds,
-            tuning=IndexTuning(
-                index_type=settings.index_type,
-                recall_target=settings.recall_target,
-                memory_bytes=settings.index_memory_bytes,
-            ),
-            min_snapshot_change_count=settings.snapshot_change_count,
-            recall_sample_share=settings.recall_sample_share,
-            recall_window_seconds=settings.recall_window_seconds,
-            recall_floor=settings.recall_floor,
-            gpu_number=gpu_number,
-        ),
-    )
+    try:
+        shard = Shard(store, path, shard_settings(settings, gpu_number))
+    except StoreRefused as error:
+        sys.exit(f"index_svc: {error}")
     threads = ThreadPoolExecutor(settings.thread_count, thread_name_prefix="shard")
 
     def register(server: grpc.aio.Server) -> None:

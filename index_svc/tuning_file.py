@@ -11,23 +11,26 @@ from pathlib import Path
 
 from index_svc.index_type import IndexTuning
 from tandem.content import Modality
+from tandem.corpus.store_refused import StoreRefused
 
 
 class TuningFile:
     """The tuning of every index and modality; what was never asked for is the default."""
 
     def __init__(self, path: Path, default: IndexTuning) -> None:
-        """Reads the file where there is one; raises ValueError where it is not one of these."""
+        """Reads the file where there is one; raises StoreRefused where it is not one of these."""
         self._path = path
         self._default = default
         self._tunings: dict[str, IndexTuning] = {}
         self._writing = threading.Lock()
         if path.exists():
-            stored: Mapping[str, dict[str, object]] = json.loads(path.read_text())
             try:
+                stored: Mapping[str, dict[str, object]] = json.loads(path.read_bytes())
                 self._tunings = {key: IndexTuning(**value) for key, value in stored.items()}  # type: ignore[arg-type]
-            except TypeError as error:
-                raise ValueError(f"{path} is not a tuning file: {error}; remove it") from error
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StoreRefused(
+                    f"{path} is not a tuning file: {error}; remove it, and tune anew"
+                ) from error
 
     def get(self, index_id: str, modality: Modality) -> IndexTuning:
         """Returns what is asked of the index."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -268,5 +268,8 @@ def test_a_shard_that_forgets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(
-            ShardModel, settings=settings(max_examples=200, stateful_step_count=STEP_COUNT)
+            ShardModel,
+            settings=settings(
+                max_examples=50, stateful_step_count=STEP_COUNT, phases=[Phase.generate]
+            ),
         )
