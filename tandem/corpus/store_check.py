@@ -144,9 +144,16 @@ def _check_keys(files: StoreFiles, findings: Findings) -> None:
         findings.sequence = int(files.get_meta(txn, "sequence") or 0)
         findings.item_count = txn.stat(files.items)["entries"]
         for name, database in (("items", files.items), ("log", files.log)):
-            counted = sum(1 for _ in txn.cursor(database).iternext(values=False))
+            counted = lost_count = 0
+            with txn.cursor(database) as lookup:
+                for found_key in txn.cursor(database).iternext(values=False):
+                    counted += 1
+                    # A damaged key of a branch page sends look-ups to the wrong leaf.
+                    lost_count += not lookup.set_key(found_key)
             if counted != (stated := txn.stat(database)["entries"]):
                 findings.damage.append(f"{name} has {counted:,} keys and says {stated:,}")
+            if lost_count:
+                findings.damage.append(f"{name} has {lost_count:,} keys that are not found")
         with txn.cursor(files.log) as cursor:
             last = int.from_bytes(cursor.key()) if cursor.last() else 0
             first = int.from_bytes(cursor.key()) if cursor.first() else 1

@@ -262,6 +262,26 @@ def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
     assert "change 718 was its delete" in verify_in_child(path).corrupt_items[0]
 
 
+def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None:
+    """One flipped bit in a branch page sends readers to the leaf before the right one."""
+    item_ids = [f"{number:03}" for number in range(0, 200, 2) if number % 3]
+    data_path = path / DATA_NAME
+    sound = data_path.read_bytes()
+    told = []
+    for start in range(2 * PAGE_BYTES, len(sound), PAGE_BYTES):
+        page = sound[start : start + PAGE_BYTES]
+        is_branch = page[10] & 1  # P_BRANCH, in the page's flags
+        found = [at for i in item_ids if (at := page.find(item_key("scenes", i))) >= 0]
+        if is_branch and found:
+            damaged = bytearray(sound)
+            # The number grows by one, so its own item is looked up before it.
+            damaged[start + found[0] + len(item_key("scenes", "000")) - 1] ^= 1
+            data_path.write_bytes(damaged)
+            told += verify_in_child(path, Depth.PAGES).damage
+
+    assert told == ["items has 1 keys that are not found"]
+
+
 def test_a_hole_in_the_change_log_is_damage(path: Path) -> None:
     """What follows the log would pass over a change."""
     remove(path, "log", (300).to_bytes(8, "big"))

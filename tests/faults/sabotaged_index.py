@@ -2,10 +2,11 @@
 
 `python -m tests.faults.sabotaged_index`, told by TANDEM_SABOTAGE: `unsynced` commits without
 syncing; `early` acknowledges each batch before it is committed, which the next batch does; `deaf`
-takes commits for good whatever the disk says.
+takes commits for good whatever the disk says; `forgetful` keeps no request ids.
 """
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -71,6 +72,18 @@ def hear_no_errors() -> None:
     ItemStore.apply = apply_deaf  # type: ignore[assignment, method-assign]
 
 
+def forget_requests() -> None:
+    """Makes the store take every request for a new one."""
+    apply = ItemStore.apply
+
+    def apply_anew(
+        store: ItemStore, writes: Sequence[ItemWrite]
+    ) -> Sequence[Committed | TandemError]:
+        return apply(store, [dataclasses.replace(write, request_id="") for write in writes])
+
+    ItemStore.apply = apply_anew  # type: ignore[assignment, method-assign]
+
+
 def _as_if_committed(writes: Sequence[ItemWrite], sequence: int) -> list[Committed | TandemError]:
     outcomes: list[Committed | TandemError] = []
     for write in writes:
@@ -80,7 +93,12 @@ def _as_if_committed(writes: Sequence[ItemWrite], sequence: int) -> list[Committ
     return outcomes
 
 
-_SABOTAGES = {"unsynced": do_not_sync, "early": acknowledge_early, "deaf": hear_no_errors}
+_SABOTAGES = {
+    "unsynced": do_not_sync,
+    "early": acknowledge_early,
+    "deaf": hear_no_errors,
+    "forgetful": forget_requests,
+}
 
 if __name__ == "__main__":
     _SABOTAGES[os.environ[_VARIABLE]]()

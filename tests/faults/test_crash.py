@@ -22,12 +22,14 @@ from tests.faults.sabotaged_index import sabotaged
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
 from tests.index_svc.encoded_items import INDEX_ID, search_request, upsert_request
-from tests.index_svc.shard_process import ShardProcess, running
+from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, running
 
 pytestmark = pytest.mark.xdist_group("faults")
 
 # From a kill before the first answer to one amid steady writing.
-MAX_DELAY_SECONDS = 0.3
+MAX_DELAY_SECONDS = 0.4
+# The share of kills before which at least one snapshot must have been written.
+LEAST_SNAPSHOT_SHARE = 0.2
 READY_SECONDS = 10.0
 
 
@@ -38,6 +40,8 @@ class CrashRun:
     traffic: Traffic
     findings: list[Finding] = field(default_factory=list)
     ready_seconds: list[float] = field(default_factory=list)
+    snapshots: set[str] = field(default_factory=set)
+    """Names of those seen after a kill."""
 
 
 @pytest.mark.runs(quick=50, full=1000, seconds_each=6)
@@ -53,6 +57,7 @@ async def test_acknowledged_writes_survive_kills(
     assert run.findings == []
     run.traffic.check_floor()
     assert set(run.traffic.failures) <= {"UNAVAILABLE"}  # the connection was lost
+    assert len(run.snapshots) >= LEAST_SNAPSHOT_SHARE * runs
     assert max(run.ready_seconds) <= READY_SECONDS
 
 
@@ -147,7 +152,10 @@ async def crash(
     run = CrashRun(Traffic(History(), rng))
     history = run.traffic.history
     for number in range(kill_count + 1):
-        async with running(path, module=module, environment=environment) as (process, channel):
+        run.snapshots |= snapshot_names(path)
+        async with running(
+            path, settings=SNAPSHOT_OFTEN, module=module, environment=environment
+        ) as (process, channel):
             run.ready_seconds.append(process.ready_seconds)
             stub = IndexServiceStub(channel)
             observed = await observe(path, stub)
@@ -162,6 +170,11 @@ async def crash(
             delay_seconds = rng.uniform(min_delay_seconds, MAX_DELAY_SECONDS)
             await write_until_killed(process, stub, run.traffic, delay_seconds)
     return run
+
+
+def snapshot_names(path: Path) -> set[str]:
+    """Returns the names of the snapshots in a shard's folder, finished or not."""
+    return {snapshot.name for snapshot in path.glob("snapshots/*/*-*")}
 
 
 async def write_until_killed(
@@ -180,6 +193,7 @@ def figures(run: CrashRun, kill_count: int) -> dict[str, object]:
         "writes": run.traffic.answered_count,
         "unknown": run.traffic.history.outcome_counts[Outcome.UNKNOWN],
         "writes_per_second": round(run.traffic.answered_count / max(run.traffic.seconds, 1e-9)),
+        "snapshots": len(run.snapshots),
         "searches": len(run.traffic.search_seconds),
         "ready_p50_seconds": median(run.ready_seconds),
         "ready_max_seconds": round(max(run.ready_seconds), 3),

@@ -15,7 +15,7 @@ from tests.faults.sabotaged_index import sabotaged
 from tests.faults.small_disk import SmallDisk
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
-from tests.index_svc.shard_process import running
+from tests.index_svc.shard_process import SNAPSHOT_OFTEN, running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),
@@ -44,7 +44,7 @@ async def test_a_full_disk_stops_writes_alone(
     resume_seconds: list[float] = []
     with SmallDisk(tmp_path / "disk", DISK_BYTES) as disk:
         path = disk.path / "shard"
-        settings = {"STORE_MAP_BYTES": MAP_BYTES}
+        settings = {"STORE_MAP_BYTES": MAP_BYTES, **SNAPSHOT_OFTEN}
         async with running(path, settings=settings, log_path=tmp_path / "log") as (shard, channel):
             stub = IndexServiceStub(channel)
             for number in range(runs):

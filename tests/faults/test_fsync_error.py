@@ -30,9 +30,6 @@ RESUME_SECONDS = 5.0
 ERRORS_PER_ROUND = 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="index_svc stops writing for good after a failed sync until it recovers"
-)
 @pytest.mark.runs(quick=2, full=25, seconds_each=60)
 async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     tmp_path: Path, rng: random.Random, runs: int

@@ -18,14 +18,14 @@ from tests.faults.sabotaged_index import sabotaged
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
 from tests.faults.volatile_files import Loss
-from tests.index_svc.shard_process import ShardNotReady, running
+from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardNotReady, running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),
     pytest.mark.skipif(bool(PowerCutDisk.why_not()), reason=PowerCutDisk.why_not() or ""),
 ]
 
-MAX_DELAY_SECONDS = 0.3
+MAX_DELAY_SECONDS = 0.4
 # Of each ten cuts four drop what was not synced, three keep some of it, three tear it.
 LOSSES = [Loss.DROP] * 4 + [Loss.SUBSET] * 3 + [Loss.TORN] * 3
 
@@ -38,6 +38,8 @@ class PowerCutRun:
     cuts: list[Loss] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     ready_seconds: list[float] = field(default_factory=list)
+    snapshots: set[str] = field(default_factory=set)
+    """Names of those seen after a cut."""
     refusal: str | None = None
     """Why the service did not start, or answer, any more."""
 
@@ -59,6 +61,7 @@ async def test_acknowledged_writes_survive_power_cuts(
         writes=run.traffic.answered_count,
         unknown=run.traffic.history.outcome_counts[Outcome.UNKNOWN],
         writes_per_second=round(run.traffic.answered_count / run.traffic.seconds),
+        snapshots=len(run.snapshots),
         ready_p50_seconds=median(run.ready_seconds),
         ready_max_seconds=round(max(run.ready_seconds), 3),
     )
@@ -116,14 +119,19 @@ async def cut_power_often(
 ) -> PowerCutRun:
     """Starts the shard, looks at what it holds, writes to it and cuts its power, for each loss."""
     run = PowerCutRun(Traffic(History(), rng))
-    history = run.traffic.history
+    history, snapshots = run.traffic.history, run.snapshots
     with PowerCutDisk(folder / "disk") as disk:
         path = disk.path / "shard"
         for loss in [*losses, None]:
             try:
                 async with running(
-                    path, module=module, environment=environment, log_path=folder / "shard.log"
+                    path,
+                    settings=SNAPSHOT_OFTEN,
+                    module=module,
+                    environment=environment,
+                    log_path=folder / "shard.log",
                 ) as (process, channel):
+                    snapshots |= {snapshot.name for snapshot in path.glob("snapshots/*/*-*")}
                     run.ready_seconds.append(process.ready_seconds)
                     stub = IndexServiceStub(channel)
                     observed = await look(path, stub, history)

@@ -5,14 +5,16 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tandem.chassis.channels import open_channel
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.history import Finding, History, Outcome
+from tests.faults.history import Finding, FindingKind, History, Outcome
 from tests.faults.observation import observe
 from tests.faults.proxy import Proxy
+from tests.faults.sabotaged_index import sabotaged
 from tests.faults.summary import report
 from tests.faults.traffic import Traffic
 from tests.index_svc.shard_process import ShardProcess, running
@@ -20,7 +22,6 @@ from tests.index_svc.shard_process import ShardProcess, running
 pytestmark = pytest.mark.xdist_group("faults")
 
 
-@pytest.mark.xfail(strict=True, reason="until index_svc keeps the request ids of its writes")
 @pytest.mark.runs(quick=20, full=1000, seconds_each=10)
 async def test_a_repeated_request_is_carried_out_once(
     tmp_path: Path, rng: random.Random, runs: int
@@ -28,25 +29,45 @@ async def test_a_repeated_request_is_carried_out_once(
     """Answers vanish, half the time the service is killed too; each call is then made again."""
     start_time = time.monotonic()
     traffic = Traffic(History(), rng)
-    path = tmp_path / "shard"
-    findings: list[Finding] = []
-    counts: Counter[str] = Counter()
-    while counts["repeats"] < runs and not findings:
-        async with running(path) as (process, channel):
-            stub = IndexServiceStub(channel)
-            while counts["repeats"] < runs and not findings:
-                findings += await repeat_unknown(path, stub, traffic, counts)
-                counts["rounds"] += 1
-                is_killed = rng.random() < 0.5
-                await write_and_lose_answers(process, traffic, is_killed=is_killed)
-                if is_killed:
-                    counts["kills"] += 1
-                    break
+
+    findings, counts = await repeat_often(tmp_path / "shard", traffic, runs)
 
     report("repeated-request", start_time, findings, writes=traffic.answered_count, **counts)
     assert findings == []
     # A share of the time answers vanish, so the usual floor would ask too much.
     traffic.check_floor(25.0)
+
+
+async def test_control_a_forgotten_request_is_seen(tmp_path: Path, rng: random.Random) -> None:
+    """Positive control: a service that keeps no request ids makes each change twice."""
+    traffic = Traffic(History(), rng)
+
+    findings, _ = await repeat_often(tmp_path / "shard", traffic, 20, **sabotaged("forgetful"))
+
+    assert FindingKind.DUPLICATE in {finding.kind for finding in findings}
+
+
+async def repeat_often(
+    path: Path,
+    traffic: Traffic,
+    repeat_count: int,
+    **options: Any,  # noqa: ANN401 (those of ShardProcess)
+) -> tuple[list[Finding], Counter[str]]:
+    """Loses answers and makes the calls again, until so many repeats, or something, were found."""
+    findings: list[Finding] = []
+    counts: Counter[str] = Counter()
+    while counts["repeats"] < repeat_count and not findings:
+        async with running(path, **options) as (process, channel):
+            stub = IndexServiceStub(channel)
+            while counts["repeats"] < repeat_count and not findings:
+                findings += await repeat_unknown(path, stub, traffic, counts)
+                counts["rounds"] += 1
+                is_killed = traffic.rng.random() < 0.5
+                await write_and_lose_answers(process, traffic, is_killed=is_killed)
+                if is_killed:
+                    counts["kills"] += 1
+                    break
+    return findings, counts
 
 
 async def write_and_lose_answers(

@@ -16,6 +16,8 @@ from tandem.chassis.channels import open_channel
 from tests.faults.supervisor import Supervised
 
 START_SECONDS = 30
+# Settings with which a small shard writes snapshots too.
+SNAPSHOT_OFTEN: Mapping[str, object] = {"SNAPSHOT_CHANGE_COUNT": 20}
 
 
 class ShardNotReady(AssertionError):
