@@ -30,9 +30,9 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
     return ShardSettings(
         commit_wait_seconds=settings.commit_wait_seconds,
         tuning=IndexTuning(
-            index_type=settings.index_type,
+            index_type=settings.faiss_type,
             recall_target=settings.recall_target,
-            memory_bytes=settings.index_memory_bytes,
+            memory_bytes=settings.faiss_memory_bytes,
         ),
         min_snapshot_change_count=settings.snapshot_change_count,
         recall_sample_share=settings.recall_sample_share,

@@ -37,14 +37,14 @@ class IndexSettings:
     commit_wait_seconds: float = setting(
         "longest that a write waits for others to share its commit", default=0.005
     )
-    index_type: str = setting(
+    faiss_type: str = setting(
         "FAISS type of indexes that no operator tuned: auto, Flat, or a factory string",
         default="auto",
     )
     recall_target: float = setting(
         "share of the truly nearest that an approximate index must find", default=0.98
     )
-    index_memory_bytes: int = setting(
+    faiss_memory_bytes: int = setting(
         "most bytes of FAISS's codes for each index and modality, for auto; 0 is no limit",
         default=0,
     )
