@@ -88,7 +88,11 @@ async def test_advise_prints_the_choices_and_the_command_for_the_best(
 
     assert result.exit_code == 0, result.output
     assert "recall@20" in result.output
-    assert any(line.startswith("IVF4,Flat nprobe=") for line in result.output.splitlines())
+    assert any(
+        line.split()[0] == "IVF4,Flat" and "nprobe=" in line
+        for line in result.output.splitlines()
+        if line.strip()
+    )
     assert "9999" in result.output
     assert "tandem index tune scenes --modality image --type" in result.output
 

@@ -141,7 +141,7 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
     whole, expected = (path / DATA_NAME).read_bytes(), contents(path)
     rng = random.Random(5)
     found_count = 0
-    for number in range(6):
+    for number in range(24):  # most pages of a small store are free ones
         data = bytearray(whole)
         page = rng.randrange(len(data) // PAGE_BYTES) * PAGE_BYTES
         if number % 2:
@@ -154,8 +154,10 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
             assert contents(path) == expected
         else:
             found_count += 1
+        if found_count == 2:
+            break
 
-    assert found_count >= 2
+    assert found_count == 2
 
 
 @pytest.mark.parametrize("name", [b"items", b"log", b"meta", b"requests", b"request_order"])
