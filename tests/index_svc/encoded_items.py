@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tandem.attribute_wire import attributes_to_proto
 from tandem.corpus.item_record import StoredItem
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
@@ -18,6 +19,7 @@ def encoded_item(item: StoredItem) -> pb.EncodedItem:
         content=content_to_proto(item.content),
         embedding=embedding_to_proto(item.encoding.embedding),
         tokens=tokens_to_proto(item.encoding.tokens),
+        attributes=attributes_to_proto(item.attributes),
     )
 
 
