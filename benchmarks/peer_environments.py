@@ -17,7 +17,7 @@ from peers.measurement import Vectors
 PEERS: dict[str, Sequence[str]] = {
     "milvus": ["milvus==2.3.5", "pymilvus==2.6.17", "setuptools==65.5.0", "numpy==1.26.4"],
     "chromadb": ["chromadb==1.5.9", "numpy==1.26.4"],
-    "lancedb": ["lancedb==0.40.0", "numpy==1.26.4"],
+    "lancedb": ["lancedb==0.40.0", "numpy==2.4.6"],
     "usearch": ["usearch==2.26.6", "numpy==1.26.4"],
 }
 
@@ -90,7 +90,7 @@ def _environment(folder: Path, requirements: Sequence[str], log_path: Path) -> P
 def _own_environ() -> dict[str, str]:
     """Returns the environment without what would put our packages before the peer's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | {"ANONYMIZED_TELEMETRY": "False"}
+    return kept | {"ANONYMIZED_TELEMETRY": "False", "LANCE_LOG": "error"}
 
 
 def _end_of(log_path: Path) -> str:

@@ -27,7 +27,7 @@ from measurement import (
     time_searches,
 )
 
-EFFORTS = [{"ef_search": 1 << power} for power in range(6, 12)]
+EFFORTS = [{"ef_search": 1 << power} for power in range(5, 12)]
 _ADD_COUNT = 5_000
 _START_SECONDS = 60.0
 
