@@ -11,11 +11,13 @@ TORCH_FALLBACK ?= torch==2.13.0
 BIN    := .venv/bin
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 
+FAULT_RESULTS ?= .tandem/fault_results.jsonl
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test check protos lock
+.PHONY: help install demo train-demo test test-faults check protos lock
 
 help: ## Says what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.ok ## Makes .venv with everything in it, by hashes
 
@@ -28,6 +30,10 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 
 test: .venv/.ok ## Runs the whole test suite
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
+	mkdir -p $(dir $(FAULT_RESULTS))
+	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check

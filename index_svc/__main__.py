@@ -9,6 +9,7 @@ import faiss
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
+from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.faiss_index import visible_gpu_count
 from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
@@ -17,11 +18,28 @@ from index_svc.shard import Shard, ShardSettings
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_files import StoreRefused
+from tandem.corpus.store_refused import StoreRefused
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
+
+
+def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
+    """Returns what the shard is told of the settings."""
+    return ShardSettings(
+        commit_wait_seconds=settings.commit_wait_seconds,
+        tuning=IndexTuning(
+            index_type=settings.faiss_type,
+            recall_target=settings.recall_target,
+            memory_bytes=settings.faiss_memory_bytes,
+        ),
+        min_snapshot_change_count=settings.snapshot_change_count,
+        recall_sample_share=settings.recall_sample_share,
+        recall_window_seconds=settings.recall_window_seconds,
+        recall_floor=settings.recall_floor,
+        gpu_number=gpu_number,
+    )
 
 
 async def main() -> None:
@@ -29,12 +47,17 @@ async def main() -> None:
     settings = load_or_exit(IndexSettings, "INDEX_")
     # Searches run side by side already; FAISS's own threads on top would only contend.
     faiss.omp_set_num_threads(1)
+    path = Path(settings.store_path)
     try:
+        if damage := damage_of(path, settings.checked_at_start_bytes):
+            await serve_corrupt(settings, damage)
+            return
         store = ItemStore.open(
-            Path(settings.store_path),
+            path,
             settings.shard_number,
             settings.shard_count,
             map_bytes=settings.store_map_bytes,
+            allow_any_file_system=settings.allow_any_file_system,
         )
     except StoreRefused as error:
         sys.exit(f"index_svc: {error}")
@@ -44,27 +67,16 @@ async def main() -> None:
             f"index_svc: INDEX_GPU_NUMBER is {gpu_number}, FAISS sees {visible_gpu_count()} GPUs; "
             "install faiss-gpu, or set -1"
         )
-    shard = Shard(
-        store,
-        Path(settings.store_path),
-        ShardSettings(
-            commit_wait_seconds=settings.commit_wait_seconds,
-            tuning=IndexTuning(
-                index_type=settings.index_type,
-                recall_target=settings.recall_target,
-                memory_bytes=settings.index_memory_bytes,
-            ),
-            min_snapshot_change_count=settings.snapshot_change_count,
-            recall_sample_share=settings.recall_sample_share,
-            recall_window_seconds=settings.recall_window_seconds,
-            recall_floor=settings.recall_floor,
-            gpu_number=gpu_number,
-        ),
-    )
+    try:
+        shard = Shard(store, path, shard_settings(settings, gpu_number))
+    except StoreRefused as error:
+        sys.exit(f"index_svc: {error}")
     threads = ThreadPoolExecutor(settings.thread_count, thread_name_prefix="shard")
 
     def register(server: grpc.aio.Server) -> None:
-        add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server)
+        add_IndexServiceServicer_to_server(
+            IndexServicer(shard, threads, shard_map_version=settings.shard_map_version), server
+        )
         add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
 
     async def warm() -> None:

@@ -85,7 +85,8 @@ def _measure(
     queries_QD: F32,
     is_stopped: Callable[[], bool],
 ) -> MeasuredType:
-    rows = index.part(modality).rows
+    with index.reading():
+        rows = index.part(modality).rows.frozen()
     start_time = time.perf_counter()
     if index_type == FLAT:
         build_seconds, index_bytes, recall_percent = 0.0, 0, 100.0
@@ -96,16 +97,14 @@ def _measure(
     else:
         built = FaissIndex.build(index_type, rows, rows.row_count)
         build_seconds = time.perf_counter() - start_time
-        recall_percent = tune_for_recall(
-            built, rows, queries_QD, tuning.recall_target, index.reading, is_stopped
-        )
+        recall_percent = tune_for_recall(built, rows, queries_QD, tuning.recall_target, is_stopped)
         parameters, index_bytes = built.parameters, built.size_bytes()
 
         def search(query_D: F32) -> None:
             candidates, _ = built.candidates(query_D, fetch_count(built, _K))
             compare_rows(rows, query_D, candidates, _K)
 
-    seconds = _timed(index, search, queries_QD)
+    seconds = _timed(search, queries_QD)
     return MeasuredType(
         index_type=index_type,
         parameters=parameters,
@@ -119,11 +118,10 @@ def _measure(
     )
 
 
-def _timed(index: SearchableIndex, search: Callable[[F32], None], queries_QD: F32) -> list[float]:
+def _timed(search: Callable[[F32], None], queries_QD: F32) -> list[float]:
     seconds = []
     for number in range(_TIMED_COUNT):
-        with index.reading():
-            start_time = time.perf_counter()
-            search(queries_QD[number % len(queries_QD)])
-            seconds.append(time.perf_counter() - start_time)
+        start_time = time.perf_counter()
+        search(queries_QD[number % len(queries_QD)])
+        seconds.append(time.perf_counter() - start_time)
     return seconds

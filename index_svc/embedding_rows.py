@@ -1,5 +1,7 @@
 """Embeddings of one modality under row numbers, and which item each row is."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -31,6 +33,7 @@ class EmbeddingRows:
         self._blocks: list[F32] = []
         self._starts: list[int] = []
         self._item_ids = list(item_ids)
+        self._row_count = len(self._item_ids)
         self._live = np.zeros(BLOCK_ROW_COUNT, dtype=np.bool_)
         self._used_count = 0  # of the last block
         if embeddings_ND is not None and len(embeddings_ND):
@@ -38,27 +41,28 @@ class EmbeddingRows:
             self._starts.append(0)
             self._used_count = len(embeddings_ND)
             self._live = np.ones(len(item_ids), np.bool_) if live is None else live.copy()
-        rows = np.flatnonzero(self._live[: len(self._item_ids)]).tolist()
+        rows = np.flatnonzero(self._live[: self._row_count]).tolist()
         self._rows = {self._item_ids[row]: row for row in rows}
+        self._live_count = len(rows)
 
     def __len__(self) -> int:
         """Returns how many rows are live: the number of items."""
-        return len(self._rows)
+        return self._live_count
 
     @property
     def row_count(self) -> int:
         """Rows, dead ones included."""
-        return len(self._item_ids)
+        return self._row_count
 
     @property
     def dead_count(self) -> int:
         """Rows that belong to no item any more."""
-        return len(self._item_ids) - len(self._rows)
+        return self._row_count - self._live_count
 
     @property
     def live(self) -> Mask:
         """Which rows are live, [row_count]; a view."""
-        return self._live[: len(self._item_ids)]
+        return self._live[: self._row_count]
 
     def item_id(self, row: int) -> str:
         """Returns whose row it is, or was."""
@@ -66,7 +70,7 @@ class EmbeddingRows:
 
     def item_ids(self) -> list[str]:
         """Returns whose row each is, or was; a copy."""
-        return self._item_ids.copy()
+        return self._item_ids[: self._row_count]
 
     def append(self, item_ids: Sequence[str], embeddings_ND: F32) -> range:
         """Adds a live row for each of different items, killing the rows they had."""
@@ -80,6 +84,8 @@ class EmbeddingRows:
             self._live = grown
         self._live[rows.start : rows.stop] = True
         self._rows.update(zip(item_ids, rows, strict=True))
+        self._row_count = rows.stop
+        self._live_count = len(self._rows)
         return rows
 
     def kill(self, item_ids: Sequence[str]) -> list[int]:
@@ -87,7 +93,23 @@ class EmbeddingRows:
         rows = [self._rows.pop(item_id) for item_id in item_ids if item_id in self._rows]
         if rows:
             self._live[rows] = False
+        self._live_count = len(self._rows)
         return rows
+
+    def frozen(self) -> EmbeddingRows:
+        """Returns these rows as they stand, for reading alone; later changes do not show in it.
+
+        Costs a byte a row. Long work on it holds off nobody.
+        """
+        frozen = EmbeddingRows(self.dimension)
+        frozen._blocks = self._blocks.copy()
+        frozen._starts = self._starts.copy()
+        frozen._used_count = self._used_count
+        frozen._item_ids = self._item_ids  # rows are only ever added
+        frozen._row_count = self._row_count
+        frozen._live = self.live.copy()
+        frozen._live_count = self._live_count
+        return frozen
 
     def blocks(self, start_row: int = 0) -> Iterator[tuple[int, F32]]:
         """Yields each first row's number and the rows [n, d] from there, without copies."""

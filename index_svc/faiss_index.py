@@ -104,19 +104,26 @@ class FaissIndex:
             _add_rows(self._gpu_index, rows, start_row, stop_row)
 
     def tune(self, parameters: SearchParameters) -> None:
-        """Sets search parameters; raises IndexTypeInvalid for one that this type does not have."""
+        """Sets search parameters, all or none.
+
+        Raises IndexTypeInvalid for one that this type does not have.
+        """
         for name, value in parameters.items():
             if not math.isfinite(value) or value < 1:
                 raise IndexTypeInvalid(why=f"{name} is {value}; send 1 or more")
-            try:
-                faiss.ParameterSpace().set_index_parameter(self._cpu_index, name, value)
-                if self._gpu_index is not None:
-                    faiss.GpuParameterSpace().set_index_parameter(self._gpu_index, name, value)
-            except RuntimeError as error:
-                raise IndexTypeInvalid(
-                    why=f"{self.index_type} has no parameter {name}={value:g}"
-                ) from error
+        try:
+            self._set({**self.parameters, **parameters})
+        except RuntimeError as error:
+            self._set(self.parameters)
+            wanted = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+            raise IndexTypeInvalid(why=f"{self.index_type} does not take {wanted}") from error
         self.parameters = {**self.parameters, **parameters}
+
+    def _set(self, parameters: SearchParameters) -> None:
+        for name, value in parameters.items():
+            faiss.ParameterSpace().set_index_parameter(self._cpu_index, name, value)
+            if self._gpu_index is not None:
+                faiss.GpuParameterSpace().set_index_parameter(self._gpu_index, name, value)
 
     def candidates(
         self, query_D: F32, k: int, *, wanted: Mask | None = None, effort: float = 1.0

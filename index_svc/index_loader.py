@@ -16,7 +16,7 @@ from index_svc.snapshot import (
     snapshot_folder,
     snapshot_sequences,
 )
-from index_svc.snapshot_check import check_snapshot
+from index_svc.snapshot_check import check_snapshots
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
@@ -85,10 +85,9 @@ def _read_both(
     sequence: int,
     gpu_number: int | None,
 ) -> SearchableIndex:
+    folders = [snapshot_folder(parent, modality, sequence) for modality in Modality]
     parts = {}
-    for modality in Modality:
-        folder = snapshot_folder(parent, modality, sequence)
-        manifest = check_snapshot(folder)
+    for modality, folder, manifest in zip(Modality, folders, check_snapshots(folders), strict=True):
         _check_manifest(folder, manifest, store, index_id, info, modality, sequence)
         parts[modality] = read_snapshot(folder, manifest, gpu_number)
     return SearchableIndex(info, parts)

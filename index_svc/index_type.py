@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,66 +108,47 @@ def tune_for_recall(
     rows: EmbeddingRows,
     queries_QD: F32,
     recall_target: float,
-    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> float:
     """Sets the least search effort that reaches the target, and returns the recall in percent.
 
-    Tries nprobe or efSearch in powers of two; a type with neither is only measured. `reading` holds
-    off changes of the rows during each look at them.
+    `rows` are frozen: this takes seconds. Tries nprobe or efSearch in powers of two; a type with
+    neither is only measured.
     """
-    truth = _nearest_rows(rows, queries_QD, index.row_count, reading)
+    truth = _nearest_rows(index, rows, queries_QD)
     recall_percent = 0.0
     for parameters in _efforts(index):
         if is_stopped():
             break
         index.tune(parameters)
-        recall_percent = _recall_percent(index, rows, queries_QD, truth, reading)
+        recall_percent = _recall_percent(index, rows, queries_QD, truth)
         if recall_percent >= 100 * recall_target:
             break
     return recall_percent
 
 
-def measured_recall_percent(
-    index: FaissIndex,
-    rows: EmbeddingRows,
-    queries_QD: F32,
-    reading: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> float:
-    """Returns which share of the 20 truly nearest rows the index finds as it is tuned."""
-    truth = _nearest_rows(rows, queries_QD, index.row_count, reading)
-    return _recall_percent(index, rows, queries_QD, truth, reading)
+def measured_recall_percent(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> float:
+    """Returns which share of the 20 truly nearest of frozen rows the index finds, as tuned."""
+    return _recall_percent(index, rows, queries_QD, _nearest_rows(index, rows, queries_QD))
 
 
-def _nearest_rows(
-    rows: EmbeddingRows,
-    queries_QD: F32,
-    row_count: int,
-    reading: Callable[[], AbstractContextManager[None]],
-) -> list[set[int]]:
-    nearest = []
-    for query_D in queries_QD:
-        with reading():
-            wanted = np.arange(rows.row_count) < row_count
-            nearest.append(set(scan_rows(rows, query_D, _RECALL_K, wanted=wanted)[1].tolist()))
-    return nearest
+def _nearest_rows(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> list[set[int]]:
+    wanted = np.arange(rows.row_count) < index.row_count
+    return [
+        set(scan_rows(rows, query_D, _RECALL_K, wanted=wanted)[1].tolist())
+        for query_D in queries_QD
+    ]
 
 
 def _recall_percent(
-    index: FaissIndex,
-    rows: EmbeddingRows,
-    queries_QD: F32,
-    truth: Sequence[set[int]],
-    reading: Callable[[], AbstractContextManager[None]],
+    index: FaissIndex, rows: EmbeddingRows, queries_QD: F32, truth: Sequence[set[int]]
 ) -> float:
+    live = rows.live[: index.row_count]
+    wanted = live if rows.dead_count and index.takes_selector else None
     found_count = 0
     for query_D, nearest in zip(queries_QD, truth, strict=True):
-        with reading():
-            live = rows.live[: index.row_count] if index.takes_selector else None
-            candidates, _ = index.candidates(
-                query_D, fetch_count(index, _RECALL_K), wanted=live if rows.dead_count else None
-            )
-            _, found = compare_rows(rows, query_D, candidates, _RECALL_K)
+        candidates, _ = index.candidates(query_D, fetch_count(index, _RECALL_K), wanted=wanted)
+        _, found = compare_rows(rows, query_D, candidates[live[candidates]], _RECALL_K)
         found_count += len(nearest.intersection(found.tolist()))
     return 100 * found_count / max(1, sum(map(len, truth)))
 

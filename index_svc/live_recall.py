@@ -17,6 +17,9 @@ from index_svc.hit import F32, Hit
 from tandem.content import Modality
 from tandem.filters import Filter
 
+DIRECTIONS = tuple(f"{query.value}_to_{target.value}" for query in Modality for target in Modality)
+"""From what queries are made of to what they look for."""
+
 _WAITING_COUNT = 64
 
 

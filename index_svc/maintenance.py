@@ -10,6 +10,7 @@ It alone changes FAISS indexes and writes snapshots, one thing at a time:
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ from index_svc.index_type import (
     measured_recall_percent,
     tune_for_recall,
 )
-from index_svc.live_recall import LiveRecall
+from index_svc.live_recall import DIRECTIONS, LiveRecall
 from index_svc.metrics import (
     LIST_IMBALANCE,
     LIVE_RECALL,
@@ -54,8 +55,9 @@ log = get_logger(__name__)
 _TICK_SECONDS = 0.2
 # 2,000 x 384 values are compared in a tenth of a millisecond.
 _FOLD_COUNT = 2_048
-# Rows added behind one hold of the lock: IVF takes some milliseconds for them.
-_FOLD_SLICE_COUNT = 128
+# How long searches may be held off at a time, and with how many rows to begin.
+_FOLD_SLICE_SECONDS = 0.002
+_FIRST_SLICE_COUNT = 16
 _DEAD_SHARE = 0.25
 _MIN_DEAD_COUNT = 1_000
 _COMPACT_SHARE = 0.1
@@ -143,10 +145,17 @@ class Maintenance:
     def step(self) -> bool:
         """Does the most pressing thing; returns whether there was one."""
         worked = self._check_recall()
+        failures: list[Exception] = []
         for index_id, index in list(self.indexes().items()):
-            for modality in Modality:
-                worked |= self._look_after(index_id, index, modality)
-            worked |= self._snapshot_if_due(index_id, index)
+            try:
+                for modality in Modality:
+                    worked |= self._look_after(index_id, index, modality)
+                worked |= self._snapshot_if_due(index_id, index)
+            except Exception as error:
+                error.add_note(f"index {index_id}")
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("looking after indexes", failures)
         return worked
 
     def _run(self) -> None:
@@ -168,9 +177,12 @@ class Maintenance:
         tuning = self.tunings.get(index_id, modality)
         wanted = choose_index_type(tuning, len(part), index.info.dimension)
         refused_for = (tuning, wanted, len(part).bit_length())  # tried again when it has doubled
+        is_refused = progress.refused == refused_for
         is_due = progress.is_rebuild_asked or _has_many_dead(part)
-        is_other = is_outdated(part.index_type, wanted) and progress.refused != refused_for
+        is_other = is_outdated(part.index_type, wanted) and not is_refused
         if is_due or is_other:
+            if is_refused and not progress.is_rebuild_asked:
+                wanted = FLAT  # the dead rows must go all the same, or each step would try again
             progress.is_rebuild_asked = False
             progress.activity = f"building {wanted}"
             try:
@@ -242,17 +254,14 @@ class Maintenance:
         tuning: IndexTuning,
     ) -> float:
         queries_QD = sample_queries(index, modality)
+        with index.reading():
+            frozen = rows.frozen()
         if not tuning.parameters:
             return tune_for_recall(
-                faiss_index,
-                rows,
-                queries_QD,
-                tuning.recall_target,
-                index.reading,
-                self._stop.is_set,
+                faiss_index, frozen, queries_QD, tuning.recall_target, self._stop.is_set
             )
         faiss_index.tune(tuning.parameters)
-        return measured_recall_percent(faiss_index, rows, queries_QD, index.reading)
+        return measured_recall_percent(faiss_index, frozen, queries_QD)
 
     def _copy_live(self, index: SearchableIndex, modality: Modality) -> ModalityIndex:
         part = index.part(modality)
@@ -272,9 +281,15 @@ class Maintenance:
 
     def _fold(self, index: SearchableIndex, part: ModalityIndex, faiss_index: FaissIndex) -> None:
         stop_row = part.rows.row_count
+        slice_count = _FIRST_SLICE_COUNT
         while faiss_index.row_count < stop_row and not self._stop.is_set():
             with index.changing():
-                faiss_index.add(part.rows, min(stop_row, faiss_index.row_count + _FOLD_SLICE_COUNT))
+                start_time = time.perf_counter()
+                faiss_index.add(part.rows, min(stop_row, faiss_index.row_count + slice_count))
+                seconds = time.perf_counter() - start_time
+            # Searches wait meanwhile: types differ a hundredfold in what a row costs.
+            is_short = seconds < _FOLD_SLICE_SECONDS
+            slice_count = slice_count * 2 if is_short else max(1, slice_count // 2)
 
     def _snapshot_if_due(self, index_id: str, index: SearchableIndex) -> bool:
         """Writes both modalities, of one sequence, where either has changed enough."""
@@ -333,13 +348,19 @@ class Maintenance:
             index = self.indexes().get(search.index_id)
             if index is None:
                 continue
-            with MAINTENANCE_DURATION.labels("recall").time(), index.reading():
-                part = index.part(search.target_modality)
-                found = part.search(search.query, search.k, search.filter).hits
-                nearest = part.scan(search.query, search.k, search.filter).hits
+            with MAINTENANCE_DURATION.labels("recall").time():
+                with index.reading():
+                    part = index.part(search.target_modality)
+                    found = part.search(search.query, search.k, search.filter).hits
+                    scan = part.frozen_scan(search.filter)
+                # A million comparisons, outside the lock: changes wait for readers, and searches
+                # wait for waiting changes.
+                nearest = scan(search.query, search.k).hits
             self.live_recall.note(search, found, nearest)
             worked = True
-        for direction, (recall, count) in self.live_recall.recall().items():
+        measured = self.live_recall.recall()
+        for direction in DIRECTIONS:
+            recall, count = measured.get(direction, (math.nan, 0))
             LIVE_RECALL.labels(direction).set(recall)
             LIVE_RECALL_SEARCHES.labels(direction).set(count)
         self._mend_recall()

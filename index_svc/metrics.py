@@ -24,6 +24,11 @@ CORRUPT_ITEMS = Counter(
     "Stored items that failed their checksum at start and are not found by searches.",
     registry=REGISTRY,
 )
+SHARD_CORRUPT = Gauge(
+    "tandem_index_shard_corrupt",
+    "1 where the item store is damaged and was not opened.",
+    registry=REGISTRY,
+)
 STORE_USED_BYTES = Gauge(
     "tandem_index_store_used_bytes",
     "Bytes of the item store's map that were ever used.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -124,20 +124,14 @@ class ModalityIndex:
         """Returns the min(k, matching) nearest items, comparing the query with each."""
         return self._scan(query_D, k, *self._matching(filter_))
 
+    def frozen_scan(self, filter_: Filter | None = None) -> Callable[[F32, int], Found]:
+        """Returns a scan() of the items as they stand, which may run beside changes."""
+        rows = self.rows.frozen()
+        wanted, matching_count = self._matching(filter_)
+        return lambda query_D, k: _scan(rows, query_D, k, wanted, matching_count, "")
+
     def _scan(self, query_D: F32, k: int, wanted: Mask | None, matching_count: int | None) -> Found:
-        available_count = len(self) if matching_count is None else matching_count
-        hits = ranked_hits(
-            self.rows,
-            lambda count: scan_rows(self.rows, query_D, count, wanted=wanted),
-            k,
-            available_count,
-        )
-        path = SearchPath(
-            Strategy.EXACT_SCAN,
-            fallback_reason=self.fallback_reason,
-            matching_count=matching_count,
-        )
-        return Found(hits, path)
+        return _scan(self.rows, query_D, k, wanted, matching_count, self.fallback_reason)
 
     def _matching(self, filter_: Filter | None) -> tuple[Mask | None, int | None]:
         if filter_ is None:
@@ -178,3 +172,25 @@ class ModalityIndex:
             similarities = np.concatenate([similarities, tail[0]])
             found = np.concatenate([found, tail[1]])
         return ordered_hits(self.rows, similarities, found)[:k]
+
+
+def _scan(
+    rows: EmbeddingRows,
+    query_D: F32,
+    k: int,
+    wanted: Mask | None,
+    matching_count: int | None,
+    fallback_reason: str,
+) -> Found:
+    hits = ranked_hits(
+        rows,
+        lambda count: scan_rows(rows, query_D, count, wanted=wanted),
+        k,
+        len(rows) if matching_count is None else matching_count,
+    )
+    return Found(
+        hits,
+        SearchPath(
+            Strategy.EXACT_SCAN, fallback_reason=fallback_reason, matching_count=matching_count
+        ),
+    )

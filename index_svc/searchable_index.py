@@ -79,8 +79,8 @@ class SearchableIndex:
     ) -> list[Found]:
         """Returns, for each query, the min(k, matching) nearest items of the modality, best first.
 
-        Ties by smaller item id. Raises ModelMismatch or EmbeddingInvalid where the queries are not
-        of this index's model.
+        Ties by smaller item id, among those that were compared. Raises ModelMismatch or
+        EmbeddingInvalid where the queries are not of this index's model.
         """
         if fingerprint != self.info.fingerprint:
             raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)

@@ -18,6 +18,7 @@ from index_svc.conversions import (
 )
 from index_svc.metrics import STAGE_DURATION
 from index_svc.shard import Shard
+from tandem.errors import ShardMapMismatch
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
 
@@ -31,15 +32,20 @@ _ANSWER_SECONDS = 0.02
 class IndexServicer(_Base):
     """The shard on the wire; its errors map themselves to statuses in the chassis."""
 
-    def __init__(self, shard: Shard, threads: Executor) -> None:
-        """Takes the shard, and the threads that searches and reads run in."""
+    def __init__(self, shard: Shard, threads: Executor, *, shard_map_version: int = 1) -> None:
+        """Takes the shard, the threads that searches and reads run in, and the shard map's version.
+
+        Calls that go by another version are refused.
+        """
         self._shard = shard
         self._threads = threads
+        self._shard_map_version = shard_map_version
 
     async def SearchEmbeddings(
         self, request: pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchEmbeddingsResponse:
         """Finds, for each query, this shard's nearest items."""
+        self._check_shard_map(request.shard_map_version)
         query = query_from_proto(request)
         await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
@@ -51,6 +57,7 @@ class IndexServicer(_Base):
         self, request: pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpsertItemsResponse:
         """Stores items, all of them or none; answers once they are durable and searchable."""
+        self._check_shard_map(request.shard_map_version)
         upsert = await self._in_thread(lambda: upsert_from_proto(request))
         committed = await asyncio.wrap_future(self._shard.write(upsert))
         return pb.UpsertItemsResponse(sequence=committed.sequence)
@@ -59,6 +66,7 @@ class IndexServicer(_Base):
         self, request: pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.DeleteItemsResponse:
         """Deletes items by id, all of them or none."""
+        self._check_shard_map(request.shard_map_version)
         committed = await asyncio.wrap_future(self._shard.write(delete_from_proto(request)))
         return pb.DeleteItemsResponse(
             deleted_count=committed.deleted_count, sequence=committed.sequence
@@ -72,6 +80,11 @@ class IndexServicer(_Base):
         with STAGE_DURATION.labels("read").time():
             items = await self._in_thread(lambda: self._shard.read(index_id, item_ids))
         return pb.GetItemsResponse(items=items_to_proto(items))
+
+    def _check_shard_map(self, version: int) -> None:
+        # By another map an item may live elsewhere: written here, nobody would find it again.
+        if version not in (0, self._shard_map_version):
+            raise ShardMapMismatch(request_version=version, shard_version=self._shard_map_version)
 
     async def _wait_for(self, sequence: int, context: grpc.aio.ServicerContext) -> None:
         """Waits until the shard's searches see the sequence, as long as the call has time."""

@@ -15,24 +15,36 @@ class IndexSettings:
     store_path: str = setting("folder of this shard's item store, on a local disk")
     shard_number: int = setting("which shard this is, from 0")
     shard_count: int = setting("how many shards there are")
+    shard_map_version: int = setting(
+        "of the shard map that callers must go by; the orchestrator's", default=1
+    )
     store_map_bytes: int = setting(
         "most bytes the store may hold; keep it under the disk's room, for on a full disk "
         "deletes fail as well",
         default=DEFAULT_MAP_BYTES,
+    )
+    checked_at_start_bytes: int = setting(
+        "largest store of which every page is checked at start; of a larger one, those that keys "
+        "are found by",
+        default=1 << 30,
+    )
+    allow_any_file_system: bool = setting(
+        "open a store on a network file system, where acknowledged writes can be lost",
+        default=False,
     )
     max_inflight_count: int = setting("calls at once; more are refused", default=64)
     thread_count: int = setting("searches and reads at once", default=4)
     commit_wait_seconds: float = setting(
         "longest that a write waits for others to share its commit", default=0.005
     )
-    index_type: str = setting(
+    faiss_type: str = setting(
         "FAISS type of indexes that no operator tuned: auto, Flat, or a factory string",
         default="auto",
     )
     recall_target: float = setting(
         "share of the truly nearest that an approximate index must find", default=0.98
     )
-    index_memory_bytes: int = setting(
+    faiss_memory_bytes: int = setting(
         "most bytes of FAISS's codes for each index and modality, for auto; 0 is no limit",
         default=0,
     )

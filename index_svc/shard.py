@@ -25,9 +25,15 @@ from tandem.chassis.log import get_logger
 from tandem.content import Modality
 from tandem.corpus.group_commit import GroupCommit
 from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_store import ItemStore, StoredEmbedding
+from tandem.corpus.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Committed, Delete, ItemWrite
-from tandem.errors import IndexNotFound, SequenceNotReached, ServiceUnavailable, TandemError
+from tandem.errors import (
+    IndexNotFound,
+    InternalFault,
+    SequenceNotReached,
+    ServiceUnavailable,
+    TandemError,
+)
 from tandem.filters import Filter
 
 log = get_logger(__name__)
@@ -109,7 +115,11 @@ class Shard:
             self.live_recall,
         )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
-            self._commit, max_wait_seconds=settings.commit_wait_seconds, idle=store.check_readers
+            self._commit,
+            max_wait_seconds=settings.commit_wait_seconds,
+            idle=store.check_readers,
+            recover=self._recover,
+            recoverable=DISK_FAULTS,
         )
 
     def load(self) -> None:
@@ -142,9 +152,10 @@ class Shard:
         self.maintenance.start()
 
     def check(self) -> None:
-        """Raises ServiceUnavailable before load() is done, InternalFault after a fault in a commit.
+        """Raises ServiceUnavailable before load() is done and from a fault of the disk to recovery.
 
-        After such a fault searches and reads go on, but only a restart mends writing.
+        InternalFault after any other fault in a commit: searches and reads go on, but only a
+        restart mends writing.
         """
         self._check_loaded()
         self._writer.check()
@@ -162,9 +173,11 @@ class Shard:
     def search(self, query: Query) -> Answer:
         """Returns, for each query, the nearest items of the modality.
 
-        Raises IndexNotFound, ModelMismatch, EmbeddingInvalid, and SequenceNotReached where the
-        minimum sequence is not reached yet: wait for applied_sequence before.
+        Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid, and
+        SequenceNotReached where the minimum sequence is not reached yet: wait for
+        applied_sequence before.
         """
+        self._check_loaded()
         applied_sequence = self._applied_sequence
         if applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
@@ -232,6 +245,23 @@ class Shard:
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
         return outcomes
+
+    def _recover(self) -> None:
+        """Opens the store anew, and applies what a commit that failed may have stored after all."""
+        self._store.reopen()
+        changes = self._store.changes_since(self._applied_sequence)
+        if changes is None:
+            raise InternalFault(why=f"change {self._applied_sequence} is no longer in the store")
+        for change in changes:
+            (item,) = self._store.read_embeddings(change.index_id, [change.item_id])
+            index = self._indexes.setdefault(
+                change.index_id, SearchableIndex(self._store.index_info(change.index_id))
+            )
+            if isinstance(item, StoredEmbedding):
+                index.upsert([item])
+            else:
+                index.delete([change.item_id])
+            self._applied_sequence = change.sequence
 
     def _follow(self, write: ItemWrite) -> None:
         if isinstance(write, Delete):

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from index_svc.growing_array import grown
 from tandem.filters import OneOf, StartsWith
 
+MAX_COMPARED_COUNT = 4
+"""Comparing all with each of so many is faster than looking each up."""
+
 _WORD_BYTES = 8
 _WORD_COUNT = 4
 _KEY_BYTES = _WORD_BYTES * _WORD_COUNT
@@ -127,8 +130,12 @@ def among_codes(
     codes_N: NDArray[np.int32], wanted: NDArray[np.int64], code_count: int
 ) -> NDArray[np.bool_]:
     """Returns for each code whether it is among the wanted, bool [N]; code -1 never is."""
-    if len(wanted) == 1:
-        return np.equal(codes_N, wanted[0])
+    if len(wanted) <= MAX_COMPARED_COUNT:
+        is_found_N = np.zeros(len(codes_N), dtype=np.bool_)
+        for code in wanted.tolist():
+            is_found_N |= codes_N == code
+        return is_found_N
     is_wanted_C = np.zeros(code_count + 1, dtype=np.bool_)  # one behind the last, for -1
     is_wanted_C[wanted] = True
-    return is_wanted_C[codes_N]
+    # mode: the last element for -1, as an index means it, and no look at each for its bounds.
+    return np.take(is_wanted_C, codes_N, mode="wrap")

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from index_svc.index_type import IndexTuning
 from tandem.content import Modality
+from tandem.corpus.store_refused import StoreRefused
 
 
 class TuningFile:
     """The tuning of every index and modality; what was never asked for is the default."""
 
     def __init__(self, path: Path, default: IndexTuning) -> None:
-        """Reads the file where there is one; raises ValueError where it is not one of these."""
+        """Reads the file where there is one; raises StoreRefused where it is not one of these."""
         self._path = path
         self._default = default
         self._tunings: dict[str, IndexTuning] = {}
+        self._writing = threading.Lock()
         if path.exists():
-            stored: Mapping[str, dict[str, object]] = json.loads(path.read_text())
             try:
+                stored: Mapping[str, dict[str, object]] = json.loads(path.read_bytes())
                 self._tunings = {key: IndexTuning(**value) for key, value in stored.items()}  # type: ignore[arg-type]
-            except TypeError as error:
-                raise ValueError(f"{path} is not a tuning file: {error}; remove it") from error
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StoreRefused(
+                    f"{path} is not a tuning file: {error}; remove it, and tune anew"
+                ) from error
 
     def get(self, index_id: str, modality: Modality) -> IndexTuning:
         """Returns what is asked of the index."""
@@ -33,14 +38,24 @@ class TuningFile:
 
     def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
         """Keeps it, durably."""
-        tunings = {**self._tunings, _key(index_id, modality): tuning}
-        partial = self._path.with_suffix(".partial")
-        with partial.open("w") as file:
-            json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._path)
-        self._tunings = tunings
+        with self._writing:
+            tunings = {**self._tunings, _key(index_id, modality): tuning}
+            partial = self._path.with_suffix(".partial")
+            with partial.open("w") as file:
+                json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self._path)
+            _sync_folder(self._path.parent)
+            self._tunings = tunings
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _key(index_id: str, modality: Modality) -> str:

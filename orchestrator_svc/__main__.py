@@ -7,6 +7,7 @@ from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.dependencies import check_dependencies
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
@@ -30,13 +31,23 @@ async def main(settings: OrchestratorSettings) -> None:
     }
     encoder = EncoderClient(encoder_channel)
     pairs = zip(index_channels, rerank_channels, strict=True)
-    shards = [ShardClient(index, rerank, number) for number, (index, rerank) in enumerate(pairs)]
-    shard_map = ShardMap(len(shards))
+    shards = [
+        ShardClient(index, rerank, number, settings.shard_map_version)
+        for number, (index, rerank) in enumerate(pairs)
+    ]
+    shard_map = ShardMap(len(shards), settings.shard_map_version)
     clock = StageClock()
     servicer = SearchServicer(
-        Searcher(encoder, shards, shard_map, clock),
+        Searcher(
+            encoder,
+            shards,
+            shard_map,
+            clock,
+            minimum_coverage=settings.minimum_coverage,
+            retrieval_time_share=settings.retrieval_time_share,
+        ),
         Ingester(encoder, shards, shard_map, clock, settings.ingest_batch_timeout_seconds),
-        shards,
+        Remover(shards, shard_map),
         shard_map,
         default_timeout_seconds=settings.default_timeout_seconds,
         ingest_pending_batch_count=settings.ingest_pending_batch_count,
@@ -75,5 +86,20 @@ if __name__ == "__main__":
         sys.exit(
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1, or no batch is ever read; "
             f"it is {loaded.ingest_pending_batch_count}"
+        )
+    if loaded.shard_map_version < 1:
+        sys.exit(
+            "ORCHESTRATOR_SHARD_MAP_VERSION must be at least 1, for shards do not check 0; it is "
+            f"{loaded.shard_map_version}"
+        )
+    if not 0 <= loaded.minimum_coverage <= 1:
+        sys.exit(
+            "ORCHESTRATOR_MINIMUM_COVERAGE must be a share, 0 to 1; it is "
+            f"{loaded.minimum_coverage}"
+        )
+    if not 0 < loaded.retrieval_time_share <= 1:
+        sys.exit(
+            "ORCHESTRATOR_RETRIEVAL_TIME_SHARE must be a share over 0, at most 1; it is "
+            f"{loaded.retrieval_time_share}"
         )
     asyncio.run(main(loaded))

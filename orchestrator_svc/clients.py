@@ -16,7 +16,13 @@ from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, fi
 from tandem.attributes import Attributes
 from tandem.chassis.channels import call
 from tandem.content import Content, Encoding, Modality, Tokens
-from tandem.errors import DeadlineExceeded, InternalFault, TandemError, error_from_reason
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    SequenceNotReached,
+    TandemError,
+    error_from_reason,
+)
 from tandem.filters import Filter
 from tandem.v1 import (
     encoder_service_pb2,
@@ -58,6 +64,22 @@ class FetchedItem:
     attributes: Attributes
 
 
+@dataclass(frozen=True, slots=True)
+class ShardHits:
+    """One shard's nearest items, best first, and how many it has of the index and modality."""
+
+    hits: Sequence[Hit]
+    item_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many items were there, and where the shard's change log stands now."""
+
+    count: int
+    sequence: int
+
+
 class EncoderClient:
     """Calls encoder_svc."""
 
@@ -94,12 +116,18 @@ class ShardClient:
     """Calls one shard: its index_svc, and the rerank_svc beside it."""
 
     def __init__(
-        self, index_channel: grpc.aio.Channel, rerank_channel: grpc.aio.Channel, number: int
+        self,
+        index_channel: grpc.aio.Channel,
+        rerank_channel: grpc.aio.Channel,
+        number: int,
+        shard_map_version: int = 1,
     ) -> None:
+        """The shard refuses calls that go by another version of the shard map than its own."""
         self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
         self._rerank = rerank_service_pb2_grpc.RerankServiceStub(rerank_channel)
         self._index_name = f"index-{number}"
         self._rerank_name = f"rerank-{number}"
+        self._shard_map_version = shard_map_version
 
     async def search(
         self,
@@ -109,9 +137,16 @@ class ShardClient:
         modality: Modality,
         retrieve_k: int,
         deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
         where: Filter | None = None,
-    ) -> list[Hit]:
-        """Returns the shard's nearest items that the filter holds for, best first."""
+    ) -> ShardHits:
+        """Returns the shard's nearest items that the filter holds for, best first.
+
+        They are out of a shard that has applied every change up to `minimum_sequence`; raises
+        SequenceNotReached where it has not in time.
+        """
         response: index_service_pb2.SearchEmbeddingsResponse = await call(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
@@ -119,14 +154,21 @@ class ShardClient:
                 queries=[embedding_to_proto(embedding)],
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
+                query_modality=modality_to_proto(query_modality),
                 retrieve_k=retrieve_k,
                 filter=filter_to_proto(where) if where is not None else None,
+                minimum_sequence=minimum_sequence,
+                shard_map_version=self._shard_map_version,
             ),
             service=self._index_name,
             timeout_seconds=_left(deadline_time),
         )
+        # A shard that knows nothing of sequences would answer as if there were no minimum.
+        if response.applied_sequence < minimum_sequence:
+            raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
         [hit_list] = response.hit_lists
-        return [Hit(hit.item_id, hit.similarity) for hit in hit_list.hits]
+        hits = [Hit(hit.item_id, hit.similarity) for hit in hit_list.hits]
+        return ShardHits(hits, response.item_count)
 
     async def score(
         self,
@@ -177,29 +219,48 @@ class ShardClient:
         return fetched
 
     async def upsert(
-        self, index_id: str, fingerprint: str, items: Sequence[EncodedItem], deadline_time: float
-    ) -> None:
-        """Stores the items, all or none; returns when they are durable and searchable."""
-        await call(
+        self,
+        index_id: str,
+        fingerprint: str,
+        items: Sequence[EncodedItem],
+        request_id: str,
+        deadline_time: float,
+    ) -> int:
+        """Stores the items, all or none; returns when they are durable and searchable.
+
+        Returns the sequence at which the change log then stands. A repeated `request_id` is
+        answered as the first time; an empty one is not remembered.
+        """
+        response: index_service_pb2.UpsertItemsResponse = await call(
             self._index.UpsertItems,
             index_service_pb2.UpsertItemsRequest(
                 index_id=index_id,
                 model_fingerprint=fingerprint,
                 items=[_item_to_proto(item) for item in items],
+                request_id=request_id,
+                shard_map_version=self._shard_map_version,
             ),
             service=self._index_name,
             timeout_seconds=_left(deadline_time),
         )
+        return response.sequence
 
-    async def delete(self, index_id: str, item_ids: Sequence[str], deadline_time: float) -> int:
-        """Deletes the items and returns how many were there."""
+    async def delete(
+        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
+    ) -> Deleted:
+        """Deletes the items, all or none; `request_id` as for `upsert`."""
         response: index_service_pb2.DeleteItemsResponse = await call(
             self._index.DeleteItems,
-            index_service_pb2.DeleteItemsRequest(index_id=index_id, item_ids=item_ids),
+            index_service_pb2.DeleteItemsRequest(
+                index_id=index_id,
+                item_ids=item_ids,
+                request_id=request_id,
+                shard_map_version=self._shard_map_version,
+            ),
             service=self._index_name,
             timeout_seconds=_left(deadline_time),
         )
-        return response.deleted_count
+        return Deleted(response.deleted_count, response.sequence)
 
 
 def _left(deadline_time: float) -> float:

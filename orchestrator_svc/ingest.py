@@ -3,17 +3,18 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator_svc.clients import EncodedItem, EncoderClient, ShardClient
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.write_id import shard_request_id
 from tandem.attributes import Attributes
 from tandem.content import Content
 from tandem.errors import BatchSizeOutOfRange, ItemIdDuplicate, TandemError
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 MAX_BATCH_ITEM_COUNT = 64
 
@@ -29,6 +30,15 @@ class IncomingItem:
 
 Outcomes = list[TandemError | None]
 """One entry an item of a batch, in its order; None means stored durably."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of a batch, and how far the change logs are of the shards that took part of it,
+    by number."""
+
+    outcomes: Outcomes
+    sequences: Mapping[int, int]
 
 
 class Ingester:
@@ -50,15 +60,22 @@ class Ingester:
         self._batch_timeout_seconds = batch_timeout_seconds
 
     async def ingest(
-        self, index_id: str, items: Sequence[IncomingItem], may_store: asyncio.Event
-    ) -> Outcomes:
+        self,
+        index_id: str,
+        items: Sequence[IncomingItem],
+        may_store: asyncio.Event,
+        request_id: str = "",
+    ) -> Ingested:
         """Returns what became of each item of one batch.
 
         Encodes at once but stores only when `may_store` is set, so that batches of one stream can
-        be encoded side by side and still take effect in their order. Raises BatchSizeOutOfRange or
-        IndexIdInvalid for a batch that says nothing about any item.
+        be encoded side by side and still take effect in their order. What was stored under
+        `request_id` before is answered as then; an empty one is not remembered. Raises
+        BatchSizeOutOfRange, IndexIdInvalid or RequestIdInvalid for a batch that says nothing about
+        any item.
         """
         check_index_id(index_id)
+        check_request_id(request_id)
         if not 1 <= len(items) <= MAX_BATCH_ITEM_COUNT:
             raise BatchSizeOutOfRange(
                 name="items", got=len(items), low=1, high=MAX_BATCH_ITEM_COUNT
@@ -70,11 +87,11 @@ class Ingester:
             with self._clock.stage("ingest_encode"):
                 encoded, fingerprint = await self._encode(items, good, outcomes, deadline_time)
         except TandemError as error:
-            return [outcome or error for outcome in outcomes]
+            return Ingested([outcome or error for outcome in outcomes], {})
         await may_store.wait()
         with self._clock.stage("ingest_store"):
-            await self._store(index_id, encoded, fingerprint, outcomes)
-        return outcomes
+            sequences = await self._store(index_id, encoded, fingerprint, request_id, outcomes)
+        return Ingested(outcomes, sequences)
 
     async def _encode(
         self,
@@ -98,24 +115,41 @@ class Ingester:
         return encoded, fingerprint
 
     async def _store(
-        self, index_id: str, encoded: dict[int, EncodedItem], fingerprint: str, outcomes: Outcomes
-    ) -> None:
-        """Commits each shard's items in one transaction; a shard that fails fails only its own."""
+        self,
+        index_id: str,
+        encoded: dict[int, EncodedItem],
+        fingerprint: str,
+        request_id: str,
+        outcomes: Outcomes,
+    ) -> dict[int, int]:
+        """Commits each shard's items in one transaction; a shard that fails fails only its own.
+
+        Returns the sequences of the shards that did not.
+        """
         deadline_time = time.monotonic() + self._batch_timeout_seconds
         numbers_of_shard: dict[int, list[int]] = {}
         for number, item in encoded.items():
             shard = self._shard_map.owner(index_id, item.item_id)
             numbers_of_shard.setdefault(shard, []).append(number)
 
+        sequences: dict[int, int] = {}
+
         async def store_on(shard: int, numbers: list[int]) -> None:
             owned = [encoded[number] for number in numbers]
             try:
-                await self._shards[shard].upsert(index_id, fingerprint, owned, deadline_time)
+                sequences[shard] = await self._shards[shard].upsert(
+                    index_id,
+                    fingerprint,
+                    owned,
+                    shard_request_id(request_id, shard, self._shard_map),
+                    deadline_time,
+                )
             except TandemError as error:
                 for number in numbers:
                     outcomes[number] = error
 
         await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
+        return sequences
 
 
 def _refusals(items: Sequence[IncomingItem]) -> Outcomes:

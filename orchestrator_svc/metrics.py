@@ -1,10 +1,37 @@
-"""What the orchestrator measures of its own: the stages of a search and of an ingest batch."""
+"""What the orchestrator measures of its own: stages, and how much of an index searches saw."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tandem.chassis.metrics import stage_histogram
+from prometheus_client import Counter, Histogram
+
+from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
+from tandem.chassis.metrics import REGISTRY, stage_histogram
+
+PARTIAL_SEARCHES = Counter(
+    "tandem_orchestrator_partial_searches_total",
+    "Searches that some shard was missing from, once for each reason that one was.",
+    ["outcome", "reason"],
+    registry=REGISTRY,
+)
+SEARCH_COVERAGE = Histogram(
+    "tandem_orchestrator_search_coverage_ratio",
+    "Share of the items, or of the shards where items were not counted, that a search saw.",
+    buckets=(0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999, 1.0),
+    registry=REGISTRY,
+)
+for _outcome in ("answered", "refused"):
+    for _error in MISSING_ERRORS:
+        # A counter that first shows itself at its first count hides that count from rate().
+        PARTIAL_SEARCHES.labels(_outcome, _error.reason)
+
+
+def note_coverage(coverage: Coverage, *, is_answered: bool) -> None:
+    """Counts one search's coverage, and whether it was enough to answer."""
+    SEARCH_COVERAGE.observe(coverage.share)
+    for reason in {error.reason for error in coverage.missing.values()}:
+        PARTIAL_SEARCHES.labels("answered" if is_answered else "refused", reason).inc()
 
 
 class StageClock:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
+from orchestrator_svc.consistency_token import read_tokens
+from orchestrator_svc.coverage import Coverage
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
-from orchestrator_svc.ranking import Hit, MatchScore, RankedHit, merge_hits, rank_hits
+from orchestrator_svc.ranking import MatchScore, RankedHit, rank_hits
+from orchestrator_svc.retrieval import Retrieval, Retriever
 from orchestrator_svc.shard_map import ShardMap
 from tandem.content import Content, Encoding, Modality
-from tandem.errors import IndexNotFound
 from tandem.filters import Filter
 from tandem.identifiers import check_index_id
 
@@ -28,6 +30,9 @@ class SearchQuery:
     is_content_included: bool
     where: Filter | None = None
     """What the items' attributes must be; None finds all."""
+    consistency_tokens: Sequence[str] = ()
+    """Of writes that the search must see."""
+    is_full_coverage_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class SearchAnswer:
     contents: Mapping[str, FetchedItem]
     """With attributes, by item id; empty unless the query asked for contents."""
     model_fingerprint: str
+    coverage: Coverage
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -50,25 +56,48 @@ class Searcher:
         shards: Sequence[ShardClient],
         shard_map: ShardMap,
         clock: StageClock,
+        *,
+        minimum_coverage: float = 0.5,
+        retrieval_time_share: float = 0.5,
     ) -> None:
-        """`shards` by number, as many as the map has."""
+        """`shards` by number, as many as the map has; the shares are of 1."""
         self._encoder = encoder
         self._shards = shards
         self._shard_map = shard_map
         self._clock = clock
+        self._retriever = Retriever(
+            shards, minimum_coverage=minimum_coverage, time_share=retrieval_time_share
+        )
 
     async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
         """Returns the answer, or raises the named error of whichever stage failed.
 
+        Only retrieval may do without a shard, and says so in the answer's coverage. What it found
+        is reranked and fetched wholly: an item without content was deleted since.
+
         `deadline_time` is on the monotonic clock; no stage gets more than what is left of it.
         """
         check_index_id(query.index_id)
+        minimum_sequences = read_tokens(query.consistency_tokens, self._shard_map)
         start_time = time.perf_counter()
         seconds: dict[str, float] = {}
         with self._clock.stage("encode", seconds):
             encoding, fingerprint = await self._encoder.encode_one(query.content, deadline_time)
         with self._clock.stage("retrieve", seconds):
-            hits = await self._retrieve(query, encoding, fingerprint, deadline_time)
+            hits, coverage = await self._retriever.retrieve(
+                Retrieval(
+                    query.index_id,
+                    encoding.embedding,
+                    fingerprint,
+                    query.target_modality,
+                    query.content.modality,
+                    query.depth.retrieve_k,
+                    minimum_sequences,
+                    query.is_full_coverage_required,
+                    query.where,
+                ),
+                deadline_time,
+            )
         matches: Mapping[str, MatchScore] = {}
         # The cross-encoder reads a text and an image; two of a kind keep the retrieval order.
         if query.is_reranked and query.target_modality is not encoding.tokens.modality:
@@ -83,43 +112,7 @@ class Searcher:
             with self._clock.stage("fetch", seconds):
                 contents = await self._fetch(query.index_id, ranked, deadline_time)
         seconds["total"] = time.perf_counter() - start_time
-        return SearchAnswer(ranked, contents, fingerprint, seconds)
-
-    async def _retrieve(
-        self, query: SearchQuery, encoding: Encoding, fingerprint: str, deadline_time: float
-    ) -> list[Hit]:
-        answers = await fan_out(
-            *(
-                self._hits_of_shard(shard, query, encoding, fingerprint, deadline_time)
-                for shard in self._shards
-            )
-        )
-        # A shard that never got an item of the index does not know it; all of them not knowing it
-        # means that there is no such index.
-        if all(hits is None for hits in answers):
-            raise IndexNotFound(index_id=query.index_id)
-        return merge_hits((hits for hits in answers if hits), query.depth.retrieve_k)
-
-    async def _hits_of_shard(
-        self,
-        shard: ShardClient,
-        query: SearchQuery,
-        encoding: Encoding,
-        fingerprint: str,
-        deadline_time: float,
-    ) -> list[Hit] | None:
-        try:
-            return await shard.search(
-                query.index_id,
-                encoding.embedding,
-                fingerprint,
-                query.target_modality,
-                query.depth.retrieve_k,
-                deadline_time,
-                query.where,
-            )
-        except IndexNotFound:
-            return None
+        return SearchAnswer(ranked, contents, fingerprint, coverage, seconds)
 
     async def _rerank(
         self,

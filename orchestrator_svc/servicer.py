@@ -2,21 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import grpc
 
-from orchestrator_svc.clients import FetchedItem, ShardClient
+from orchestrator_svc.clients import FetchedItem
+from orchestrator_svc.consistency_token import make_token
+from orchestrator_svc.coverage import Coverage
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
 from orchestrator_svc.ranking import RankedHit
+from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
 from orchestrator_svc.shard_map import ShardMap
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.chassis.channels import deadline_seconds
-from tandem.errors import BatchSizeOutOfRange, IndexNotFound, TandemError
-from tandem.identifiers import check_index_id, check_item_id
+from tandem.errors import TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -26,7 +27,8 @@ from tandem.wire import (
     modality_from_proto,
 )
 
-_MAX_REMOVE_COUNT = 256
+_AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
+"""A batch's answer but for its token, and the sequences to make that of."""
 
 
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
@@ -36,7 +38,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self,
         searcher: Searcher,
         ingester: Ingester,
-        shards: Sequence[ShardClient],
+        remover: Remover,
         shard_map: ShardMap,
         *,
         default_timeout_seconds: float,
@@ -44,7 +46,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> None:
         self._searcher = searcher
         self._ingester = ingester
-        self._shards = shards
+        self._remover = remover
         self._shard_map = shard_map
         self._default_timeout_seconds = default_timeout_seconds
         self._ingest_pending_batch_count = ingest_pending_batch_count
@@ -64,15 +66,17 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> AsyncIterator[search_service_pb2.IngestItemsResponse]:
         """Answers each batch in order while later ones are already being encoded.
 
-        A batch that is refused as a whole ends the stream once those before it are answered.
+        A batch that is refused as a whole ends the stream once those before it are answered. Each
+        answer's consistency token covers the batches before it too, so that the last is enough.
 
         Bounded: no batch is read while as many as the setting allows await their answer, and gRPC's
         flow control passes that on to the sender.
         """
         room = asyncio.Semaphore(self._ingest_pending_batch_count)
-        batches: asyncio.Queue[asyncio.Task[search_service_pb2.IngestItemsResponse] | None]
+        batches: asyncio.Queue[asyncio.Task[_AnsweredBatch] | None]
         batches = asyncio.Queue()
         tasks: set[asyncio.Task[object]] = set()
+        sequences: dict[int, int] = {}
 
         async def read() -> None:
             previous_done = asyncio.Event()
@@ -93,7 +97,11 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         # Not a TaskGroup: it would cancel the task that runs this generator while that is in gRPC.
         try:
             while (batch := await batches.get()) is not None:
-                yield await batch
+                response, of_batch = await batch
+                for shard, sequence in of_batch.items():
+                    sequences[shard] = max(sequence, sequences.get(shard, 0))
+                response.consistency_token = make_token(sequences, self._shard_map)
+                yield response
                 tasks.discard(batch)
                 room.release()
             await reading
@@ -106,42 +114,29 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
-        index_id = check_index_id(request.index_id)
-        if not 1 <= len(request.item_ids) <= _MAX_REMOVE_COUNT:
-            raise BatchSizeOutOfRange(
-                name="item_ids", got=len(request.item_ids), low=1, high=_MAX_REMOVE_COUNT
-            )
-        owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(request.item_ids)))
-        deadline_time = self._deadline_time(context)
-        counts = await fan_out(
-            *(
-                self._remove_from(number, index_id, item_ids, deadline_time)
-                for number, item_ids in owned.items()
-            )
+        removal = await self._remover.remove(
+            request.index_id, request.item_ids, request.request_id, self._deadline_time(context)
         )
-        return search_service_pb2.RemoveItemsResponse(removed_count=sum(counts))
+        return search_service_pb2.RemoveItemsResponse(
+            removed_count=removal.removed_count,
+            consistency_token=make_token(removal.sequences, self._shard_map),
+        )
 
     async def _ingest_batch(
         self,
         request: search_service_pb2.IngestItemsRequest,
         previous_done: asyncio.Event,
         done: asyncio.Event,
-    ) -> search_service_pb2.IngestItemsResponse:
+    ) -> _AnsweredBatch:
         items = [_incoming(item) for item in request.items]
-        outcomes = await self._ingester.ingest(request.index_id, items, previous_done)
+        ingested = await self._ingester.ingest(
+            request.index_id, items, previous_done, request.request_id
+        )
         # A batch that stored nothing must not let the next one overtake the one before. One that
         # raised ends the stream, and nothing after it is stored: `done` stays unset.
         await previous_done.wait()
         done.set()
-        return _ingest_response(items, outcomes)
-
-    async def _remove_from(
-        self, number: int, index_id: str, item_ids: list[str], deadline_time: float
-    ) -> int:
-        try:
-            return await self._shards[number].delete(index_id, item_ids, deadline_time)
-        except IndexNotFound:  # none of the index's items ever came to this shard
-            return 0
+        return _ingest_response(items, ingested.outcomes), ingested.sequences
 
     def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
         return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
@@ -161,6 +156,8 @@ def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
         is_reranked=not request.rerank_disabled,
         is_content_included=request.content_included,
         where=filter_from_proto(request.filter) if request.HasField("filter") else None,
+        consistency_tokens=request.consistency_tokens,
+        is_full_coverage_required=request.full_coverage_required,
     )
 
 
@@ -178,6 +175,22 @@ def _search_response(answer: SearchAnswer) -> search_service_pb2.SearchItemsResp
             fetch_duration=duration_to_proto(seconds.get("fetch", 0.0)),
             total_duration=duration_to_proto(seconds["total"]),
         ),
+        coverage=_coverage(answer.coverage),
+    )
+
+
+def _coverage(coverage: Coverage) -> search_service_pb2.Coverage:
+    return search_service_pb2.Coverage(
+        answered_shard_count=coverage.answered_shard_count,
+        shard_count=coverage.shard_count,
+        covered_item_count=coverage.covered_item_count,
+        item_count=coverage.item_count,
+        missing_shards=[
+            search_service_pb2.MissingShard(
+                shard_number=number, reason=item_error_to_proto(error).reason
+            )
+            for number, error in sorted(coverage.missing.items())
+        ],
     )
 
 

@@ -18,6 +18,17 @@ class OrchestratorSettings:
     rerank_addresses: tuple[str, ...] = setting(
         "host:port of rerank_svc for each shard, in the shards' order"
     )
+    shard_map_version: int = setting(
+        "of the addresses above; shards that were told another refuse", default=1
+    )
+    minimum_coverage: float = setting(
+        "share of an index's items, 0 to 1, that a search must see to be answered", default=0.5
+    )
+    retrieval_time_share: float = setting(
+        "share of a search's time left, over 0 to 1, that a shard is waited for where the others "
+        "are enough; the rest is for what comes after",
+        default=0.5,
+    )
     max_inflight_count: int = setting("calls served at once; more are refused", default=256)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     ingest_batch_timeout_seconds: float = setting(

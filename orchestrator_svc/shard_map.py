@@ -11,11 +11,14 @@ class ShardMap:
     the items that must move, and every process that knows the count agrees without talking.
     """
 
-    def __init__(self, shard_count: int) -> None:
-        """Raises ValueError without shards."""
+    def __init__(self, shard_count: int, version: int = 1) -> None:
+        """`version` is what shards and tokens compare; 1 or more. Raises ValueError otherwise."""
         if shard_count < 1:
             raise ValueError(f"shard_count is {shard_count}; there must be at least one")
+        if version < 1:
+            raise ValueError(f"version is {version}; versions count from 1")
         self.shard_count = shard_count
+        self.version = version
 
     def owner(self, index_id: str, item_id: str) -> int:
         """Returns the number of the shard that has, or would have, the item."""

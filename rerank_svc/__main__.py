@@ -1,15 +1,17 @@
 """Wires and runs rerank_svc: python -m rerank_svc."""
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
+from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.corpus.item_store import ItemStore
+from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
@@ -24,13 +26,7 @@ async def main(settings: RerankSettings) -> None:
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
-            lambda: ItemStore.open(
-                Path(settings.store_path),
-                settings.shard_number,
-                settings.shard_count,
-                readonly=True,
-                map_bytes=settings.store_map_bytes,
-            ),
+            lambda: open_shard_items(settings),
             threads,
         )
         servicer = RerankServicer(reranker, settings.default_timeout_seconds)
@@ -59,4 +55,7 @@ async def main(settings: RerankSettings) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
+    try:
+        asyncio.run(main(load_or_exit(RerankSettings, "RERANK_")))
+    except StoreRefused as error:
+        sys.exit(f"rerank_svc: {error}")

@@ -18,7 +18,12 @@ class RerankSettings:
     shard_number: int = setting("which shard this is, from 0")
     shard_count: int = setting("how many shards there are")
     store_map_bytes: int = setting(
-        "as INDEX_STORE_MAP_BYTES of the index_svc that writes the store", default=DEFAULT_MAP_BYTES
+        "bytes of the store that are mapped at first; where it is larger, more are",
+        default=DEFAULT_MAP_BYTES,
+    )
+    allow_any_file_system: bool = setting(
+        "open a store on a network file system, where acknowledged writes can be lost",
+        default=False,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
     thread_count: int = setting("reads of the item store at once", default=2)

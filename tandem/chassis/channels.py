@@ -26,6 +26,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 1_000),
+    # The same for one that still acknowledges TCP but does no more: a stopped process, for example.
+    # Keepalive waits while another ping is under way, and that one is given a minute by default.
+    ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # The defaults back off up to 120 s: a restarted peer would stay unseen for that long.

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from tandem.cli import compare, demo, evaluate, index, ingest, models, search, train, up
+from tandem.cli import compare, demo, evaluate, index, ingest, models, search, shard, train, up
 from tandem.cli.console import errors
 from tandem.cli.stack import StackFailed
 from tandem.errors import TandemError
@@ -26,6 +26,7 @@ app.command("train")(train.train)
 app.command("demo")(demo.demo)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
+app.add_typer(shard.app, name="shard")
 
 
 def main() -> None:

@@ -144,6 +144,9 @@ def advise(
             choices.append(choice)
             status.update(f"measured {choice.index_type}")
     out.print(_choices_table(choices))
+    for choice in choices:
+        if choice.refusal:
+            out.print(f"{choice.index_type}: {choice.refusal}", markup=False, highlight=False)
     fitting = [choice for choice in choices if choice.fits]
     if not fitting:
         out.print("none reaches the recall within the memory: ask for less, or give more")
@@ -194,7 +197,7 @@ def _choices_table(choices: list[pb.AdviseIndexTypeResponse]) -> Table:
     table.add_column("fits", no_wrap=True)
     for choice in choices:
         if choice.refusal:
-            table.add_row(choice.index_type, choice.refusal)
+            table.add_row(choice.index_type, "", "", "", "", "", "", "no")
             continue
         table.add_row(
             choice.index_type,

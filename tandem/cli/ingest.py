@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
-from tandem.client import Client
-from tandem.corpus.records import Record
+from tandem.client import Client, NewItem
+from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
     OnError,
     SkippedRecords,
@@ -56,7 +57,7 @@ def ingest(
 
 
 def ingest_items(
-    client: Client, index_id: str, items: Iterable[tuple[str, str | bytes]], total: int | None
+    client: Client, index_id: str, items: Iterable[NewItem], total: int | None
 ) -> list[str]:
     """Ingests with a progress bar; prints how many items were refused and returns their ids."""
     start_time = time.monotonic()
@@ -84,12 +85,21 @@ def ingest_items(
     return refused
 
 
-def record_items(
-    records: Iterable[Record], with_captions: bool
-) -> Iterator[tuple[str, str | bytes]]:
+def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
     """Yields each record's picture and, if asked to, its captions as items of their own."""
     for record in records:
-        yield record.record_id, record.image.read()
+        yield record.record_id, record.image.read(), picture_attributes(record)
         if with_captions:
             for caption in record.captions:
-                yield caption.caption_id, caption.text
+                yield caption.caption_id, caption.text, caption_attributes(record, caption)
+
+
+def picture_attributes(record: Record) -> Attributes:
+    """Returns the picture's split, its captions' languages, and what its corpus knows of it."""
+    languages = sorted({caption.language for caption in record.captions})
+    return {**record.attributes, "split": record.split, "language": tuple(languages)}
+
+
+def caption_attributes(record: Record, caption: Caption) -> Attributes:
+    """Returns the caption's own language, and else what is known of its picture."""
+    return {**record.attributes, "split": record.split, "language": caption.language}

@@ -18,6 +18,7 @@ from tandem.model_io.triton_server import TritonServer
 
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10.0
+_SHARD_MAP_VERSION = 1
 # torch and glibc hand large blocks back to the kernel and fault them in again at each call
 # unless told to keep them: 2 to 3 times the time of an inference.
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
@@ -233,6 +234,8 @@ class LocalStack:
             settings["STORE_PATH"] = str(self.store_path(int(number)))
             settings["SHARD_NUMBER"] = number
             settings["SHARD_COUNT"] = str(len(self.ports.index))
+        if kind in ("index", "orchestrator"):
+            settings["SHARD_MAP_VERSION"] = str(_SHARD_MAP_VERSION)
         if kind == "orchestrator":
             settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))

@@ -5,6 +5,12 @@
             print(item.final_rank, item.item_id)
 
 A search finds only what its filter holds for: `where=where.equals("style", "noto")`.
+An answer may lack what is on a shard that did not answer: `result.coverage.is_full` tells.
+A search by another process sees a write if it is given the write's token:
+
+    *_, last = client.ingest(items, index_id="pets")
+    client.search("one cat", index_id="pets", consistency_tokens=[last.consistency_token])
+
 Errors are those of `tandem.errors`, by name.
 """
 
@@ -12,14 +18,23 @@ from tandem.client import where
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
 from tandem.client.requests import NewItem
-from tandem.client.results import FoundItem, IngestOutcome, SearchResult, StageSeconds
+from tandem.client.results import (
+    Coverage,
+    FoundItem,
+    IngestOutcome,
+    Removal,
+    SearchResult,
+    StageSeconds,
+)
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "Coverage",
     "FoundItem",
     "IngestOutcome",
     "NewItem",
+    "Removal",
     "SearchResult",
     "StageSeconds",
     "where",

@@ -17,7 +17,14 @@ from tandem.client.requests import (
     request_metadata,
     search_request,
 )
-from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
+from tandem.client.results import (
+    IngestOutcome,
+    Removal,
+    SearchResult,
+    ingest_outcomes,
+    removal,
+    search_result,
+)
 from tandem.content import Modality
 from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
@@ -45,6 +52,8 @@ class AsyncClient:
         rerank_disabled: bool = False,
         content_included: bool = False,
         where: Filter | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> SearchResult:
         """As Client.search."""
         request = search_request(
@@ -57,6 +66,8 @@ class AsyncClient:
             rerank_disabled=rerank_disabled,
             content_included=content_included,
             where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
         )
         try:
             response = await self._stub.SearchItems(
@@ -67,10 +78,15 @@ class AsyncClient:
         return search_result(response)
 
     async def ingest(
-        self, items: Iterable[NewItem], *, index_id: str, batch_item_count: int = 32
+        self,
+        items: Iterable[NewItem],
+        *,
+        index_id: str,
+        batch_item_count: int = 32,
+        request_id: str = "",
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
-        requests = IngestRequests(items, index_id, batch_item_count)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             async for response in call:
@@ -87,16 +103,18 @@ class AsyncClient:
             # Where the caller stops before the end, or gRPC would go on reading `items`.
             call.cancel()
 
-    async def remove(self, item_ids: Iterable[str], *, index_id: str) -> int:
+    async def remove(
+        self, item_ids: Iterable[str], *, index_id: str, request_id: str = ""
+    ) -> Removal:
         """As Client.remove."""
-        request = remove_request(item_ids, index_id)
+        request = remove_request(item_ids, index_id, request_id)
         try:
             response = await self._stub.RemoveItems(
                 request, timeout=self._timeout_seconds, metadata=request_metadata()
             )
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
-        return int(response.removed_count)
+        return removal(response)
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -16,7 +16,14 @@ from tandem.client.requests import (
     request_metadata,
     search_request,
 )
-from tandem.client.results import IngestOutcome, SearchResult, ingest_outcomes, search_result
+from tandem.client.results import (
+    IngestOutcome,
+    Removal,
+    SearchResult,
+    ingest_outcomes,
+    removal,
+    search_result,
+)
 from tandem.content import Modality
 from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
@@ -44,11 +51,16 @@ class Client:
         rerank_disabled: bool = False,
         content_included: bool = False,
         where: Filter | None = None,
+        consistency_tokens: Iterable[str] = (),
+        full_coverage_required: bool = False,
     ) -> SearchResult:
         """Returns the items that match a text or a picture, best first.
 
         Finds images by text and texts by image unless `target_modality` says otherwise, and only
-        items that the filter `where` holds for. Raises a TandemError by name.
+        items that the filter `where` holds for. Where a shard does not answer, the result is out
+        of the others and its `coverage` says so; with `full_coverage_required` that is
+        ShardsMissing. What was written under the `consistency_tokens` of earlier outcomes and
+        removals is seen, whichever client wrote it. Raises a TandemError by name.
         """
         request = search_request(
             query,
@@ -60,6 +72,8 @@ class Client:
             rerank_disabled=rerank_disabled,
             content_included=content_included,
             where=where,
+            consistency_tokens=consistency_tokens,
+            full_coverage_required=full_coverage_required,
         )
         try:
             response = self._stub.SearchItems(
@@ -70,7 +84,12 @@ class Client:
         return search_result(response)
 
     def ingest(
-        self, items: Iterable[NewItem], *, index_id: str, batch_item_count: int = 32
+        self,
+        items: Iterable[NewItem],
+        *,
+        index_id: str,
+        batch_item_count: int = 32,
+        request_id: str = "",
     ) -> Iterator[IngestOutcome]:
         """Stores items and yields each one's outcome, in their order.
 
@@ -79,8 +98,11 @@ class Client:
         An item that is refused does not stop the others. Reads `items` only as fast as the server
         takes them. Raises a TandemError if the stream itself fails; what was yielded without an
         error until then is stored.
+
+        With a `request_id` of your own, at most 50 bytes, the same call with the same items may be
+        made again after a failure: what was stored is not stored a second time.
         """
-        requests = IngestRequests(items, index_id, batch_item_count)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             for response in call:
@@ -91,16 +113,20 @@ class Client:
             # Where the caller stops before the end, or gRPC would go on reading `items`.
             call.cancel()
 
-    def remove(self, item_ids: Iterable[str], *, index_id: str) -> int:
-        """Deletes items by id and returns how many of them were there."""
-        request = remove_request(item_ids, index_id)
+    def remove(self, item_ids: Iterable[str], *, index_id: str, request_id: str = "") -> Removal:
+        """Deletes items by id; tells how many of them were there.
+
+        Raises a TandemError whose message says what became of them where a shard fails. A call
+        repeated with the same `request_id`, at most 64 bytes, is answered as the first time.
+        """
+        request = remove_request(item_ids, index_id, request_id)
         try:
             response = self._stub.RemoveItems(
                 request, timeout=self._timeout_seconds, metadata=request_metadata()
             )
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
-        return int(response.removed_count)
+        return removal(response)
 
     def close(self) -> None:
         """Ends the connection."""

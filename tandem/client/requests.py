@@ -57,6 +57,8 @@ def search_request(
     rerank_disabled: bool,
     content_included: bool,
     where: Filter | None,
+    consistency_tokens: Iterable[str],
+    full_coverage_required: bool,
 ) -> search_service_pb2.SearchItemsRequest:
     """Returns the message; what is None is left to the server's default.
 
@@ -77,13 +79,19 @@ def search_request(
         rerank_disabled=rerank_disabled,
         content_included=content_included,
         filter=filter_to_proto(where) if where is not None else None,
+        consistency_tokens=consistency_tokens,
+        full_coverage_required=full_coverage_required,
     )
 
 
-def remove_request(item_ids: Iterable[str], index_id: str) -> search_service_pb2.RemoveItemsRequest:
+def remove_request(
+    item_ids: Iterable[str], index_id: str, request_id: str = ""
+) -> search_service_pb2.RemoveItemsRequest:
     """Returns the message; raises IndexIdInvalid, and ItemIdInvalid for the first such id."""
     return search_service_pb2.RemoveItemsRequest(
-        index_id=check_index_id(index_id), item_ids=map(check_item_id, item_ids)
+        index_id=check_index_id(index_id),
+        item_ids=map(check_item_id, item_ids),
+        request_id=request_id,
     )
 
 
@@ -94,20 +102,36 @@ class IngestRequests:
     asks here when the stream breaks.
     """
 
-    def __init__(self, items: Iterable[NewItem], index_id: str, batch_item_count: int) -> None:
-        """Raises IndexIdInvalid at once; each item is judged by the server."""
+    def __init__(
+        self,
+        items: Iterable[NewItem],
+        index_id: str,
+        batch_item_count: int,
+        request_id: str = "",
+    ) -> None:
+        """Raises IndexIdInvalid at once; each item is judged by the server.
+
+        Batches have `request_id` with their number behind it, or none where it is empty.
+        """
         self._items = iter(items)
         self._index_id = check_index_id(index_id)
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
+        self._request_id = request_id
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
         try:
-            while batch := list(islice(self._items, self._batch_item_count)):
-                yield from _split_by_bytes(batch, self._index_id)
+            for number, request in enumerate(self._batches()):
+                if self._request_id:
+                    request.request_id = f"{self._request_id}/{number}"
+                yield request
         except Exception as error:
             self.error = error
             raise
+
+    def _batches(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
+        while batch := list(islice(self._items, self._batch_item_count)):
+            yield from _split_by_bytes(batch, self._index_id)
 
 
 def request_metadata() -> tuple[tuple[str, str], ...]:

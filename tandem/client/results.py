@@ -46,12 +46,32 @@ class StageSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the index was searched."""
+
+    answered_shard_count: int
+    shard_count: int
+    covered_item_count: int
+    """Items, of the wanted modality, on the shards that answered."""
+    item_count: int | None
+    """Those, and what the others had when they last answered; None if one never did."""
+    missing_shards: Mapping[int, str]
+    """By number, the reason why a shard did not answer, for example "DEADLINE_EXCEEDED"."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every shard answered: otherwise items may be missing from the result."""
+        return not self.missing_shards
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The items found, best first."""
 
     items: tuple[FoundItem, ...]
     model_fingerprint: str
     seconds: StageSeconds
+    coverage: Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,18 @@ class IngestOutcome:
 
     item_id: str
     error: TandemError | None
+    consistency_token: str = ""
+    """A search that is given it sees this item and all that the same ingest stored before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Items are gone."""
+
+    removed_count: int
+    """How many of the ids were there."""
+    consistency_token: str
+    """A search that is given it does not see them."""
 
 
 def search_result(response: search_service_pb2.SearchItemsResponse) -> SearchResult:
@@ -75,6 +107,7 @@ def search_result(response: search_service_pb2.SearchItemsResponse) -> SearchRes
             fetch=_seconds(durations.fetch_duration),
             total=_seconds(durations.total_duration),
         ),
+        _coverage(response.coverage),
     )
 
 
@@ -84,7 +117,24 @@ def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterato
         error = None
         if result.HasField("error"):
             error = error_from_reason(_reason(result.error.reason), result.error.message, {})
-        yield IngestOutcome(result.item_id, error)
+        yield IngestOutcome(result.item_id, error, response.consistency_token)
+
+
+def removal(response: search_service_pb2.RemoveItemsResponse) -> Removal:
+    """Returns the answer of RemoveItems."""
+    return Removal(response.removed_count, response.consistency_token)
+
+
+def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:
+    return Coverage(
+        answered_shard_count=coverage.answered_shard_count,
+        shard_count=coverage.shard_count,
+        covered_item_count=coverage.covered_item_count,
+        item_count=coverage.item_count if coverage.HasField("item_count") else None,
+        missing_shards={
+            missing.shard_number: _reason(missing.reason) for missing in coverage.missing_shards
+        },
+    )
 
 
 def _reason(value: int) -> str:

@@ -42,26 +42,41 @@ def first_sequence(txn: lmdb.Transaction, log: Any) -> int | None:  # noqa: ANN4
 
 
 def read_changes(txn: lmdb.Transaction, log: Any, start: int, count: int) -> Sequence[Change]:  # noqa: ANN401
-    """Returns up to `count` changes from number `start` on; raises ItemCorrupt where one is not
-    there though a later one is, or fails its checksum."""
+    """Returns up to `count` changes from number `start` on.
+
+    Raises ItemCorrupt where one is not there though a later one is, or fails its checksum.
+    """
     changes: list[Change] = []
     with txn.cursor(log) as cursor:
         found = cursor.set_range(_key(start))
         while found and len(changes) < count:
-            key = bytes(cursor.key())
-            if (sequence := int.from_bytes(key)) != start + len(changes):
+            change = cursor_change(cursor)
+            if change.sequence != (expected := start + len(changes)):
                 raise ItemCorrupt(
-                    item_id=f"(change {start + len(changes)})", why=f"the next is {sequence}"
+                    item_id=f"(change {expected})", why=f"the next is {change.sequence}"
                 )
-            changes.append(_change(sequence, key, cursor.value()))
+            changes.append(change)
             found = cursor.next()
     return changes
 
 
-def _change(sequence: int, key: bytes, value: bytes | memoryview) -> Change:
+def read_change(txn: lmdb.Transaction, log: Any, sequence: int) -> Change | None:  # noqa: ANN401
+    """Returns one change, None where it is not kept; raises ItemCorrupt."""
+    key = _key(sequence)
+    value = txn.get(key, db=log)
+    return None if value is None else _change(key, value)
+
+
+def cursor_change(cursor: lmdb.Cursor) -> Change:
+    """Returns the change that the cursor stands on; raises ItemCorrupt."""
+    return _change(bytes(cursor.key()), cursor.value())
+
+
+def _change(key: bytes, value: bytes | memoryview) -> Change:
+    sequence = int.from_bytes(key)
     try:
         operation, index_id, item_id = json.loads(bytes(unseal(key, value)))
-    except ChecksumMismatch as error:
+    except (ChecksumMismatch, ValueError) as error:
         raise ItemCorrupt(item_id=f"(change {sequence})", why=str(error)) from error
     return Change(sequence, operation, index_id, item_id)
 

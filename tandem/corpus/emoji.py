@@ -121,7 +121,8 @@ def _record(concept: Concept, style: str, split: Split) -> Record:
         if words := concept.keywords.get(language):
             captions.append(Caption(f"{record_id}-{language}-keywords", ", ".join(words), language))
     image = DrawingImage(concept.codepoints, style)
-    return Record(record_id, tuple(captions), split, f"emoji-{concept.codepoints}", image)
+    family = f"emoji-{concept.codepoints}"
+    return Record(record_id, tuple(captions), split, family, image, {"style": style})
 
 
 def _read_concepts(path: Path) -> Mapping[str, Concept]:

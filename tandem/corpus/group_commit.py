@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
-from tandem.errors import InternalFault, Overloaded, TandemError
+from tandem.errors import InternalFault, Overloaded, ServiceUnavailable, TandemError
 
 log = logging.getLogger(__name__)
+
+_PERHAPS_STORED = "the write may be stored or not: repeat it with the same request_id"
 
 
 class Countable(Protocol):
@@ -40,6 +42,9 @@ class GroupCommit(Generic[_W, _R]):
         max_queued_count: int = 256,
         idle: Callable[[], object] = lambda: None,
         idle_seconds: float = 30.0,
+        recover: Callable[[], object] | None = None,
+        recoverable: tuple[type[Exception], ...] = (),
+        recovery_seconds: float = 0.5,
     ) -> None:
         """Starts the thread.
 
@@ -47,12 +52,22 @@ class GroupCommit(Generic[_W, _R]):
         this thread alone. A write waits for company up to max_wait_seconds, or until
         max_record_count records wait with it. `idle` is called, from the same thread, after every
         idle_seconds.
+
+        Where `commit` raises one of the `recoverable` exceptions, its writes are refused as perhaps
+        stored, and nothing is committed before `recover`, called from the same thread, has
+        returned; while it raises one of them or a TandemError it is called again, before each batch
+        and every recovery_seconds. Any other exception stops the writer for good.
         """
         self._commit = commit
         self._max_wait_seconds = max_wait_seconds
         self._max_record_count = max_record_count
         self._idle = idle
         self._idle_seconds = idle_seconds
+        self._recover = recover
+        self._recoverable = recoverable
+        self._not_recovered: tuple[type[Exception], ...] = (TandemError, *recoverable)
+        self._recovery_seconds = recovery_seconds
+        self._fault: str | None = None
         self._queue: queue.Queue[tuple[_W, Future[_R]] | None] = queue.Queue(max_queued_count)
         self._stopped: str | None = None
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
@@ -61,8 +76,8 @@ class GroupCommit(Generic[_W, _R]):
     def submit(self, write: _W) -> Future[_R]:
         """Returns a future that is done once the write is durable, or refused with a TandemError.
 
-        Cancelling it in time takes the write out. Raises Overloaded when too many writes wait,
-        InternalFault after the thread stopped.
+        Cancelling it in time takes the write out. Raises Overloaded when too many writes wait, and
+        what check() raises.
         """
         self.check()
         future: Future[_R] = Future()
@@ -76,9 +91,15 @@ class GroupCommit(Generic[_W, _R]):
         return future
 
     def check(self) -> None:
-        """Raises InternalFault once the thread stopped: by close(), or by a fault for good."""
+        """Raises where no write can be taken.
+
+        InternalFault once the thread stopped, by close() or by a fault for good; ServiceUnavailable
+        from a fault until the recovery from it.
+        """
         if self._stopped is not None:
             raise InternalFault(why=self._stopped)
+        if self._fault is not None:
+            raise ServiceUnavailable(service="index", why=self._fault)
 
     def close(self) -> None:
         """Commits what was submitted and ends the thread."""
@@ -100,17 +121,46 @@ class GroupCommit(Generic[_W, _R]):
         idle_time = time.monotonic() + self._idle_seconds
         closing = False
         while not closing:
-            batch, closing = self._next_batch(idle_time)
-            self._commit_batch(batch)
-            if time.monotonic() >= idle_time:
-                self._idle()
+            wake_time = idle_time
+            if self._fault is not None:
+                wake_time = min(idle_time, time.monotonic() + self._recovery_seconds)
+            batch, closing = self._next_batch(wake_time)
+            if self._is_recovered():
+                self._commit_batch(batch)
+            else:
+                _refuse(batch, f"{self._fault}; the write was not stored")
+            if self._fault is None and time.monotonic() >= idle_time:
+                self._do_idle_work()
                 idle_time = time.monotonic() + self._idle_seconds
 
-    def _next_batch(self, idle_time: float) -> tuple[list[tuple[_W, Future[_R]]], bool]:
+    def _do_idle_work(self) -> None:
+        try:
+            self._idle()
+        except self._recoverable as error:
+            self._interrupt(error)
+
+    def _is_recovered(self) -> bool:
+        """Says whether writes can be committed, once it has tried to mend what went wrong."""
+        if self._fault is None or self._recover is None:
+            return True
+        try:
+            self._recover()
+        except self._not_recovered as error:
+            self._interrupt(error)
+            return False
+        self._fault = None
+        log.warning("recovered; writing goes on")
+        return True
+
+    def _interrupt(self, error: Exception) -> None:
+        self._fault = f"writing is interrupted by a fault of the disk ({error})"
+        log.error("%s", self._fault)
+
+    def _next_batch(self, wake_time: float) -> tuple[list[tuple[_W, Future[_R]]], bool]:
         """Returns the writes to commit together, and whether they are the last."""
         batch: list[tuple[_W, Future[_R]]] = []
         record_count = 0
-        end_time = idle_time
+        end_time = wake_time
         while record_count < self._max_record_count:
             try:
                 entry = self._queue.get(timeout=max(0.0, end_time - time.monotonic()))
@@ -133,11 +183,16 @@ class GroupCommit(Generic[_W, _R]):
             return
         try:
             outcomes = self._commit([write for write, _ in batch])
-        except BaseException:
+        except self._recoverable as error:
+            self._interrupt(error)
             for _, future in batch:
                 future.set_exception(
-                    InternalFault(why="the commit failed; the write may or may not be stored")
+                    ServiceUnavailable(service="index", why=f"{self._fault}; {_PERHAPS_STORED}")
                 )
+            return
+        except BaseException:
+            for _, future in batch:
+                future.set_exception(InternalFault(why=f"the commit failed; {_PERHAPS_STORED}"))
             raise
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, TandemError):
@@ -155,3 +210,9 @@ class GroupCommit(Generic[_W, _R]):
                 entry[1].set_exception(
                     InternalFault(why="the writer stopped; the write was not stored")
                 )
+
+
+def _refuse(batch: Sequence[tuple[_W, Future[_R]]], why: str) -> None:
+    for _, future in batch:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(ServiceUnavailable(service="index", why=why))

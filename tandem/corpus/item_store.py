@@ -38,18 +38,22 @@ from tandem.corpus.change_log import (
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.corpus.request_log import KEPT_REQUEST_COUNT, RequestLog
+from tandem.corpus.store_environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.corpus.store_files import ShardIdentity, StoreFiles
+from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
     ItemCorrupt,
     ModelMismatch,
+    ServiceUnavailable,
     StoreFull,
     TandemError,
 )
 
-# Address space, not disk: the file grows with what is written.
-DEFAULT_MAP_BYTES = 64 << 30
+DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
+"""What reading and writing raise where the disk fails, or LMDB no longer trusts itself."""
 
 _SEQUENCE_KEY = "sequence"
 _INDEX_PREFIX = "index/"
@@ -127,14 +131,14 @@ class ItemStore:
 
     def index_ids(self) -> list[str]:
         """Returns the indexes that exist on this shard, sorted."""
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             return [
                 key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
             ]
 
     def index_info(self, index_id: str) -> IndexInfo:
         """Returns what the index was made with; raises IndexNotFound."""
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             return self._index_info(txn, index_id)
 
     def index_fingerprint(self, index_id: str) -> str:
@@ -162,7 +166,7 @@ class ItemStore:
 
         None where there is no item, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
         """
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             self._index_info(txn, index_id)
             return [self._read_embedding(txn, index_id, item_id) for item_id in item_ids]
 
@@ -176,7 +180,7 @@ class ItemStore:
 
     def sequence(self) -> int:
         """Returns where the change log stands: the number of changes so far."""
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             return self._sequence(txn)
 
     def changes_since(self, sequence: int) -> Iterator[Change] | None:
@@ -185,7 +189,7 @@ class ItemStore:
         None where they are no longer all kept, or where the store never stood there. Raises
         ItemCorrupt while iterating, where the log is damaged.
         """
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             newest, first = self._sequence(txn), first_sequence(txn, self._files.log)
         if not 0 <= sequence <= newest or (sequence < newest and (first or 0) > sequence + 1):
             return None
@@ -193,18 +197,33 @@ class ItemStore:
 
     def used_bytes(self) -> int:
         """Returns how much of the map was ever used; pages freed since are used again first."""
-        return self._files.used_bytes()
+        return self._files.env.used_bytes()
+
+    def map_bytes(self) -> int:
+        """Returns how large the store may become, in bytes."""
+        return self._files.env.map_bytes()
 
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
-        self._files.check_readers()
+        self._files.env.check_readers()
 
     def reopen(self) -> None:
-        """Closes the files and opens them anew, as is needed after apply() raised lmdb.Error.
+        """Closes the files, has them checked and opens them, as is needed after a DISK_FAULTS.
 
-        Reads wait meanwhile. Where it raises, so do all reads and writes until it succeeds.
+        Reads wait meanwhile. Raises ServiceUnavailable, and then so do all reads and writes until
+        it succeeds.
         """
-        self._files.reopen()
+        try:
+            self._files.env.reopen(self._check_sound)
+        except StoreRefused as error:
+            raise ServiceUnavailable(service="index", why=str(error)) from error
+
+    def _check_sound(self) -> None:
+        # In a process of its own: reading a damaged page may end the process that does it.
+        if damage := verify_in_child(self._files.path, Depth.WALK).damage:
+            raise StoreRefused(
+                f"{self._files.path} is damaged ({damage[0]}): restore it from a backup"
+            )
 
     def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
         """Commits the writes in order, in one transaction, each wholly or not at all.
@@ -212,19 +231,19 @@ class ItemStore:
         Returns once they are on disk. A write that breaks a rule is left out and has its error in
         its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
         delete), RequestIdReused. Where disk or map are full the writes are tried one by one, so
-        that only those too large for what is left get StoreFull. Raises lmdb.Error on any other
-        fault of the disk: what is on it is then unknown until the store is opened anew.
+        that only those too large for what is left get StoreFull. Raises DISK_FAULTS on any other
+        fault of the disk: what is on it is then unknown, and reopen() must come before all else.
         """
         try:
-            with self._files.write() as txn:
+            with self._files.env.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
                 if any(isinstance(write, Upsert) for write in writes):
                     self._check_reserve(txn)
                 return outcomes
         except lmdb.Error as error:
-            if not self._files.is_full(error):
+            if not self._files.env.is_full(error):
                 raise
-            if isinstance(error, lmdb.MapFullError) and self._files.grow():
+            if isinstance(error, lmdb.MapFullError) and self._files.env.grow():
                 return self.apply(writes)
             if len(writes) == 1:
                 return [StoreFull(why=str(error))]
@@ -237,11 +256,11 @@ class ItemStore:
         brim nothing could be deleted. LMDB does not tell how many pages are free; so take them, in
         a transaction inside this one that is then dropped.
         """
-        map_bytes = self._files.map_bytes()
+        map_bytes = self._files.env.map_bytes()
         if self.used_bytes() < map_bytes // 2:  # the usual case
             return
         reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
-        with self._files.rehearse(txn) as rehearsal:
+        with self._files.env.rehearse(txn) as rehearsal:
             for number in range(reserve_bytes // 4096):
                 rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
 
@@ -308,7 +327,7 @@ class ItemStore:
 
     def _changes(self, start: int) -> Iterator[Change]:
         while True:
-            with self._files.read() as txn:
+            with self._files.env.read() as txn:
                 changes = read_changes(txn, self._files.log, start, _SCAN_COUNT)
             if not changes:
                 return
@@ -320,7 +339,7 @@ class ItemStore:
     ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
         """Reads a batch from a key on; returns it and the key after it, None where that is all."""
         batch: list[StoredEmbedding | ItemCorrupt] = []
-        with self._files.read() as txn, txn.cursor(self._files.items) as cursor:
+        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
             found = cursor.set_range(start)
             while found and (key := bytes(cursor.key())).startswith(prefix):
                 if len(batch) == _SCAN_COUNT:
@@ -333,7 +352,7 @@ class ItemStore:
     def _read(
         self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]
     ) -> list[_T | None]:
-        with self._files.read() as txn:
+        with self._files.env.read() as txn:
             self._index_info(txn, index_id)
             return [self._read_one(txn, index_id, item_id, part) for item_id in item_ids]
 

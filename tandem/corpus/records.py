@@ -1,7 +1,9 @@
 """What every corpus gives: pictures with captions, one record a picture."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from tandem.attributes import Attributes
 
 
 class ImageSource(Protocol):
@@ -35,3 +37,5 @@ class Record:
     """The group whose members are hard for one another or share captions, such as the scenes of
     the same drawings, or all drawings of one emoji. A picture on its own is its own family."""
     image: ImageSource
+    attributes: Attributes = field(default_factory=dict)
+    """What the corpus knows of the picture beside, for filters."""

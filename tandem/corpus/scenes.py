@@ -14,6 +14,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Literal, get_args
 
+from tandem.attributes import Attributes
 from tandem.corpus.emoji import HELD_OUT_STYLE, open_drawings
 from tandem.corpus.nouns import LANGUAGES, MAX_COUNT, Noun, nouns_of
 from tandem.corpus.records import Caption, Record
@@ -75,7 +76,15 @@ def _record(scene: Scene, split: Split, family: str, sibling: int) -> Record:
         for language in LANGUAGES
         for number, text in enumerate(captions_of(scene, language))
     )
-    return Record(record_id, captions, split, family, ScenePng(scene))
+    return Record(record_id, captions, split, family, ScenePng(scene), _attributes(scene))
+
+
+def _attributes(scene: Scene) -> Attributes:
+    return {
+        "style": tuple(sorted({group.style for group in scene.groups})),
+        "layout": scene.layout.name.lower(),
+        "drawing_count": sum(group.count for group in scene.groups),
+    }
 
 
 class _Casting:

@@ -102,6 +102,8 @@ async def answer_ranks(
                 retrieve_k=pool_size,
                 rerank_k=k,
                 return_n=pool_size,
+                # A recall over part of the gallery would be no recall of the model's.
+                full_coverage_required=True,
             )
         finally:
             free.release()

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tandem.attribute_wire import attributes_from_proto
 from tandem.cli.app import app
+from tandem.corpus.emoji import open_drawings
+from tandem.corpus.scene import Layout
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import all_stored, search_server
@@ -60,6 +63,32 @@ async def test_a_missing_picture_stops_the_ingest_unless_told(pets: str) -> None
     assert "b.txt has no picture beside it" in str(result.exception)
     assert "--on-error skip" in str(result.exception)
     assert not {"b", "c", "d[red]"} & set(sent)
+
+
+async def test_items_come_with_what_the_corpus_knows_of_them() -> None:
+    """Pictures with all their captions' languages, captions with their own."""
+    async with search_server() as (address, told):
+        command = ["ingest", "scenes", "--count", "8", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+
+    assert result.exit_code == 0, result.output
+    items = [item for request in requests for item in request.items]
+    languages = {"en", "de", "fr", "cs"}
+    for item in items:
+        attributes = attributes_from_proto(item.attributes)
+        assert attributes["split"] == "test"
+        assert attributes["drawing_count"] in range(1, 20)
+        assert attributes["layout"] in {layout.name.lower() for layout in Layout}
+        style, language = attributes["style"], attributes["language"]
+        assert isinstance(style, tuple)
+        assert style
+        assert set(style) <= set(open_drawings().styles)
+        if item.content.WhichOneof("data") == "image":
+            assert language == tuple(sorted(languages))
+        else:
+            assert language in languages
+            assert f"-{language}-" in item.item_id
 
 
 async def test_skipping_goes_on_and_counts(pets: str) -> None:

@@ -16,7 +16,15 @@ import pytest
 
 from tandem import errors
 from tandem.attribute_wire import filter_from_proto
-from tandem.client import AsyncClient, Client, IngestOutcome, NewItem, SearchResult, where
+from tandem.client import (
+    AsyncClient,
+    Client,
+    IngestOutcome,
+    NewItem,
+    Removal,
+    SearchResult,
+    where,
+)
 from tandem.client.requests import Query
 from tandem.filters import Filter
 from tandem.v1 import error_reason_pb2
@@ -41,7 +49,7 @@ class AnyClient(Protocol):
         """Ingests into "scenes"; stops after `take` outcomes where given."""
         ...
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """Removes from "scenes"."""
         ...
 
@@ -81,10 +89,10 @@ class Threaded:
 
         return await asyncio.to_thread(ingest)
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """As AnyClient."""
 
-        def remove() -> int:
+        def remove() -> Removal:
             with Client(self._address) as client:
                 return client.remove(item_ids, index_id="scenes")
 
@@ -118,7 +126,7 @@ class Awaited:
                     break
         return outcomes
 
-    async def remove(self, item_ids: Iterable[str]) -> int:
+    async def remove(self, item_ids: Iterable[str]) -> Removal:
         """As AnyClient."""
         async with AsyncClient(self._address) as client:
             return await client.remove(item_ids, index_id="scenes")
@@ -225,7 +233,7 @@ async def test_nobody_listening_is_a_service_unavailable(
 async def test_a_removal_tells_how_many_were_there(connect: Callable[[str], AnyClient]) -> None:
     """Any iterable of ids will do."""
     async with search_server() as (address, service):
-        assert await connect(address).remove(iter(["a", "b"])) == 2
+        assert await connect(address).remove(iter(["a", "b"])) == Removal(2, "")
 
     assert service.requests == [pb.RemoveItemsRequest(index_id="scenes", item_ids=["a", "b"])]
 

@@ -36,6 +36,8 @@ def made_search_request(query: Query = "two dogs", **changes: object) -> pb.Sear
         "rerank_disabled": False,
         "content_included": False,
         "where": None,
+        "consistency_tokens": (),
+        "full_coverage_required": False,
     }
     return search_request(query, **(arguments | changes))  # type: ignore[arg-type]
 
@@ -72,6 +74,8 @@ def test_everything_asked_for_is_sent() -> None:
         return_n=10,
         rerank_disabled=True,
         content_included=True,
+        consistency_tokens=["token-a", "token-b"],
+        full_coverage_required=True,
     )
 
     assert request == pb.SearchItemsRequest(
@@ -83,6 +87,8 @@ def test_everything_asked_for_is_sent() -> None:
         return_n=10,
         rerank_disabled=True,
         content_included=True,
+        consistency_tokens=["token-a", "token-b"],
+        full_coverage_required=True,
     )
 
 
@@ -142,6 +148,7 @@ def test_a_bad_index_id_is_refused_before_anything_is_sent(index_id: str) -> Non
 
 def test_a_removal_names_its_items() -> None:
     """In their order, each checked."""
+    assert remove_request(["a"], "scenes", "mine").request_id == "mine"
     assert remove_request(iter(["b", "a"]), "scenes") == pb.RemoveItemsRequest(
         index_id="scenes", item_ids=["b", "a"]
     )
@@ -212,3 +219,15 @@ def test_items_are_drawn_only_as_batches_are_sent() -> None:
     next(sent)
 
     assert drawn == [0, 1, 2]
+
+
+def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
+    """The caller's id and the batch's number, of batches split by their bytes too."""
+    items: list[tuple[str, Query]] = [(f"item-{n}", bytes(12 * MIB)) for n in range(6)]
+
+    def request_ids(request_id: str) -> list[str]:
+        requests = IngestRequests(iter(items), "scenes", 4, request_id)
+        return [request.request_id for request in requests]
+
+    assert request_ids("mine") == request_ids("mine") == ["mine/0", "mine/1", "mine/2"]
+    assert request_ids("") == ["", "", ""]

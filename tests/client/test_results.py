@@ -3,6 +3,7 @@
 import pytest
 
 from tandem.client.results import (
+    Coverage,
     FoundItem,
     IngestOutcome,
     SearchResult,
@@ -41,6 +42,18 @@ def test_an_answer_by_hand() -> None:
             fetch_duration=duration_to_proto(0.0),
             total_duration=duration_to_proto(2.0),
         ),
+        coverage=pb.Coverage(
+            answered_shard_count=2,
+            shard_count=4,
+            covered_item_count=30,
+            item_count=60,
+            missing_shards=[
+                pb.MissingShard(
+                    shard_number=3, reason=error_reason_pb2.ERROR_REASON_SERVICE_UNAVAILABLE
+                ),
+                pb.MissingShard(shard_number=1, reason=9999),  # type: ignore[arg-type]
+            ],
+        ),
     )
 
     assert search_result(response) == SearchResult(
@@ -51,7 +64,9 @@ def test_an_answer_by_hand() -> None:
         ),
         model_fingerprint="f1",
         seconds=StageSeconds(encode=1.5, retrieve=0.25, rerank=0.125, fetch=0.0, total=2.0),
+        coverage=Coverage(2, 4, 30, 60, {3: "SERVICE_UNAVAILABLE", 1: "9999"}),
     )
+    assert not search_result(response).coverage.is_full
 
 
 def test_an_answer_that_found_nothing() -> None:
@@ -78,6 +93,21 @@ def test_attributes_come_as_plain_values() -> None:
     assert found.attributes == {"style": "noto", "count": 3, "tags": ("a",)}
 
 
+def test_full_coverage_is_told_apart_from_an_unknown_total() -> None:
+    """All shards answered; how many items a missing one has may not be known."""
+    full = pb.Coverage(answered_shard_count=2, shard_count=2, item_count=0)
+    part = pb.Coverage(shard_count=2, missing_shards=[pb.MissingShard(shard_number=1)])
+
+    first, second = (
+        search_result(pb.SearchItemsResponse(coverage=each)).coverage for each in (full, part)
+    )
+
+    assert first.is_full
+    assert first.item_count == 0
+    assert not second.is_full
+    assert second.item_count is None
+
+
 def test_an_empty_text_is_a_content_and_no_content_is_none() -> None:
     """A content of neither kind, from a server that knows a third, is none that we know."""
     response = pb.SearchItemsResponse(
@@ -101,12 +131,14 @@ def test_outcomes_by_hand() -> None:
                     reason=error_reason_pb2.ERROR_REASON_IMAGE_UNREADABLE, message="cut short"
                 ),
             ),
-        ]
+        ],
+        consistency_token="token",
     )
 
     first, second = ingest_outcomes(response)
 
-    assert first == IngestOutcome("a", None)
+    assert first == IngestOutcome("a", None, "token")
+    assert second.consistency_token == "token"
     assert second.item_id == "b"
     assert isinstance(second.error, ImageUnreadable)
     assert second.error.message == "cut short"

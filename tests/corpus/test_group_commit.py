@@ -1,7 +1,8 @@
 """Writes that arrive together are committed together."""
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tandem.corpus.group_commit import GroupCommit
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Committed, ItemWrite, Upsert
-from tandem.errors import InternalFault, Overloaded, StoreFull, TandemError
+from tandem.errors import InternalFault, Overloaded, ServiceUnavailable, StoreFull, TandemError
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 
@@ -157,6 +158,103 @@ def test_a_fault_stops_the_writer_and_nothing_hangs() -> None:
     with pytest.raises(InternalFault, match="restart"):
         writer.check()
     writer.close()
+
+
+def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
+    """Nothing is committed while recovery fails; then writes go on without a new start."""
+    notebook = Notebook()
+    notebook.gate.set()
+    notebook.fault = OSError("fsync")
+    attempts: list[Exception | None] = [OSError("still"), StoreFull(why="odd"), None]
+    recovering = threading.Event()
+
+    def recover() -> None:
+        recovering.wait(10)
+        if (fault := attempts.pop(0)) is not None:
+            raise fault
+        notebook.fault = None
+
+    writer: GroupCommit[Note, int] = GroupCommit(
+        notebook.commit, recover=recover, recoverable=(OSError,), recovery_seconds=0.01
+    )
+    future = writer.submit(Note(0))
+    with pytest.raises(ServiceUnavailable, match="may be stored or not"):
+        future.result(10)
+    with pytest.raises(ServiceUnavailable, match="fsync"):
+        writer.submit(Note(2))
+    with pytest.raises(ServiceUnavailable, match="fsync"):
+        writer.check()
+
+    recovering.set()
+    until(lambda: not attempts and is_well(writer))
+
+    assert writer.submit(Note(4)).result(10) == 4
+    assert notebook.batches == [[4]]
+    writer.close()
+
+
+def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() -> None:
+    """What was queued when the fault came is refused as not stored where recovery fails."""
+    notebook = Notebook()
+    notebook.fault = OSError("fsync")
+
+    def recover() -> None:
+        raise OSError("still")
+
+    writer: GroupCommit[Note, int] = GroupCommit(
+        notebook.commit, max_record_count=1, recover=recover, recoverable=(OSError,)
+    )
+    first = writer.submit(Note(0))
+    assert notebook.started.wait(10)
+    second = writer.submit(Note(2))
+    notebook.gate.set()
+
+    with pytest.raises(ServiceUnavailable, match="may be stored or not"):
+        first.result(10)
+    with pytest.raises(ServiceUnavailable, match="was not stored"):
+        second.result(10)
+    writer.close()
+
+
+def test_a_fault_of_the_idle_task_is_recovered_from() -> None:
+    """It interrupts writing as a fault in a commit does, and does not end it."""
+    notebook = Notebook()
+    notebook.gate.set()
+    faults, recoveries = [OSError("odd")], []
+
+    def idle() -> None:
+        if faults:
+            raise faults.pop()
+
+    writer: GroupCommit[Note, int] = GroupCommit(
+        notebook.commit,
+        idle=idle,
+        idle_seconds=0.01,
+        recover=lambda: recoveries.append("recovered"),
+        recoverable=(OSError,),
+        recovery_seconds=0.01,
+    )
+    until(lambda: len(recoveries) == 1 and is_well(writer))
+
+    assert writer.submit(Note(2)).result(10) == 2
+    writer.close()
+
+
+def is_well(writer: GroupCommit[Note, int]) -> bool:
+    """Says whether the writer takes writes."""
+    try:
+        writer.check()
+    except ServiceUnavailable:
+        return False
+    return True
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition, for at most ten seconds."""
+    end_time = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end_time
+        time.sleep(0.005)
 
 
 def test_close_commits_what_was_submitted() -> None:

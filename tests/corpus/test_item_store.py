@@ -1,7 +1,11 @@
 """The item store keeps what it was given, or says that it did not."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +23,10 @@ from tandem.corpus.checksum import seal
 from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.corpus.store_files import SCHEMA_VERSION, StoreRefused
+from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_files import SCHEMA_VERSION
+from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.verdict import verify_in_child
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -33,6 +40,7 @@ from tests.corpus.made_items import DIMENSION, FINGERPRINT, image_item, text_ite
 from tests.corpus.stored_values import overwrite, stored_value
 
 MAP_BYTES = 16 << 20
+ROOT = Path(__file__).parents[2]
 ATTRIBUTE_VALUES: st.SearchStrategy[AttributeValue] = st.one_of(
     st.text(),
     st.integers(-(2**63), 2**63 - 1),
@@ -292,6 +300,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     assert reader.store_id == ""
     assert [item.item_id for item in scanned(reader, "scenes")] == ["a", "b"]
     reader.close()
+    assert verify_in_child(path).is_sound
 
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
@@ -310,6 +319,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     upsert = Upsert("scenes", FINGERPRINT, [replace(text_item("a"), attributes={"x": 1})], "r")
     assert store.apply([upsert, upsert]) == [Committed(3), Committed(3, is_repeat=True)]
     store.close()
+    assert verify_in_child(path).is_sound
     assert b'"schema_version":2' in stored_value(path, "meta", b"schema")
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     assert store.store_id == store_id
@@ -537,6 +547,18 @@ def test_a_reader_waits_for_a_store_half_made(path: Path) -> None:
         ItemStore.open(path, 0, 1, readonly=True)
 
 
+def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
+    """Whatever a process left that was ended while it made a store, the next makes it whole."""
+    (path / "making").mkdir(parents=True)
+    (path / "making" / "data.mdb").write_bytes(b"half of it")
+
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+    assert store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])]) == [Committed(1)]
+    store.close()
+    assert sorted(file.name for file in path.iterdir()) == ["data.mdb", "lock.mdb", "writer.lock"]
+
+
 def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
     """On a full map only too large a write gets StoreFull; others of its batch are stored."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
@@ -565,6 +587,88 @@ def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> Non
     (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, [text_item("new", 1, 256)])])
     assert isinstance(outcome, Committed)
     store.close()
+
+
+def test_a_raised_limit_is_taken_up_while_writing(path: Path) -> None:
+    """A full store takes writes again once its limit is raised, with no new start."""
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    stored_ids = fill(store)
+    items = [text_item(f"new {n}", n, 256) for n in range(600)]
+    (refused,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+    assert isinstance(refused, StoreFull)
+
+    raise_limit(path, 8 << 20)
+
+    (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+    assert isinstance(outcome, Committed)
+    assert store.map_bytes() == 8 << 20
+    assert len(scanned(store, "scenes")) == len(stored_ids) + 600
+    store.close()
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    assert store.map_bytes() == 8 << 20
+    store.close()
+
+
+def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
+    """The map is exchanged between read transactions, never under one."""
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    stored_ids = fill(store)
+    stop, faults, reads = threading.Event(), [], [0]
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                assert None not in store.read_items("scenes", stored_ids[:50])
+                assert len(scanned(store, "scenes")) >= len(stored_ids)
+                reads[0] += 1
+            except BaseException as error:
+                faults.append(error)
+                raise
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(10):
+        raise_limit(path, (2 + number) << 20)
+        item_ids = [f"{number}-{n}" for n in range(400)]
+        outcome: object = None
+        while not isinstance(outcome, StoreFull):
+            (outcome,) = store.apply(
+                [Upsert("scenes", FINGERPRINT, [text_item(i, 1, 256) for i in item_ids[:100]])]
+            )
+            item_ids = [f"{i}+" for i in item_ids]
+    stop.set()
+    for reader in readers:
+        reader.join(30)
+
+    assert faults == []
+    assert reads[0] > 0
+    assert store.map_bytes() == 11 << 20
+    store.close()
+
+
+def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
+    """What another process writes past the end of a reader's map is read without a new start."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+    reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
+    assert reader.index_ids() == []
+    before = reader.map_bytes()
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from tandem.corpus.item_store import ItemStore\n"
+        "from tandem.corpus.item_write import Upsert\n"
+        "from tests.corpus.made_items import FINGERPRINT, text_item\n"
+        "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
+        "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"
+        "store.apply([Upsert('scenes', FINGERPRINT, items)])\n"
+        "store.close()\n"
+    )
+
+    run_python(script, path)
+
+    assert len(scanned(reader, "scenes")) == 2000
+    assert reader.map_bytes() > before
+    reader.close()
 
 
 def test_the_change_log_is_trimmed(path: Path) -> None:
@@ -644,3 +748,16 @@ def fill(store: ItemStore) -> list[str]:
             if isinstance(outcome, Committed):
                 stored_ids += item_ids
     return stored_ids
+
+
+def run_python(script: str, *arguments: Path) -> str:
+    """Runs Python code in a process of its own; returns what it prints."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout

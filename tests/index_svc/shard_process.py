@@ -2,77 +2,119 @@
 
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import open_channel
+from tests.faults.supervisor import Supervised
 
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 30
+# Settings with which a small shard writes snapshots too.
+SNAPSHOT_OFTEN: Mapping[str, object] = {"SNAPSHOT_CHANGE_COUNT": 20}
 
 
-class ShardProcess:
+class ShardNotReady(AssertionError):
+    """The process ended, or does not serve in time."""
+
+
+class ShardProcess(Supervised):
     """`python -m index_svc` over one folder, on a port that it chose itself."""
 
-    def __init__(self, path: Path, shard_number: int = 0, shard_count: int = 1) -> None:
-        """Starts the process; ready() tells when it serves."""
-        self.log_path = path.with_suffix(".log")
-        settings = {
-            "INDEX_ADDRESS": "127.0.0.1:0",
-            "INDEX_METRICS_PORT": "0",
-            "INDEX_STORE_PATH": str(path),
-            "INDEX_SHARD_NUMBER": str(shard_number),
-            "INDEX_SHARD_COUNT": str(shard_count),
-            "INDEX_STORE_MAP_BYTES": str(64 << 20),
+    def __init__(
+        self,
+        path: Path,
+        shard_number: int = 0,
+        shard_count: int = 1,
+        *,
+        module: str = "index_svc",
+        log_path: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts the process; ready() tells when it serves.
+
+        `settings` are index_svc's, without their prefix; `module` is run in its place, and told
+        more by `environment`.
+        """
+        values = {
+            "ADDRESS": "127.0.0.1:0",
+            "METRICS_PORT": 0,
+            "STORE_PATH": path,
+            "SHARD_NUMBER": shard_number,
+            "SHARD_COUNT": shard_count,
+            "STORE_MAP_BYTES": 64 << 20,
+            **(settings or {}),
         }
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "index_svc"],
-                cwd=ROOT,
-                env=os.environ | settings,
-                stderr=log,
-            )
+        self._start_time = time.monotonic()
+        super().__init__(
+            [sys.executable, "-m", module],
+            log_path or path.with_suffix(".log"),
+            {
+                **{f"INDEX_{name}": str(value) for name, value in values.items()},
+                **(environment or {}),
+            },
+        )
+        self.port = 0
+        self.ready_seconds = 0.0
 
     async def ready(self) -> grpc.aio.Channel:
-        """Returns a channel to the process once its health says SERVING."""
-        end_time = time.monotonic() + START_SECONDS
-        channel: grpc.aio.Channel | None = None
-        while time.monotonic() < end_time and self._process.poll() is None:
-            if channel is None and (port := self._port()):
-                channel = open_channel(f"127.0.0.1:{port}")
-            if channel is not None and await _is_serving(channel):
+        """Returns a channel to the process once its health says SERVING; raises ShardNotReady."""
+        channel = await self.listening()
+        while self._is_starting():
+            if await is_serving(channel):
+                self.ready_seconds = time.monotonic() - self._start_time
                 return channel
+            if '"shard corrupt"' in self.log():
+                break
             await asyncio.sleep(0.02)
-        raise AssertionError(f"index_svc does not serve: {self.log_path.read_text()}")
+        await channel.close()
+        raise ShardNotReady(f"index_svc does not serve ({self.ending()}): {self.log()}")
 
-    def kill(self) -> None:
-        """Ends the process by SIGKILL; it gets no chance to do anything."""
-        self._process.kill()
-        self._process.wait()
+    async def listening(self) -> grpc.aio.Channel:
+        """Returns a channel to the process once it has a port, whatever its health says.
 
-    def terminate(self) -> int:
-        """Ends the process by SIGTERM; returns its exit code."""
-        self._process.terminate()
-        return self.wait()
+        Raises ShardNotReady.
+        """
+        while self._is_starting():
+            if port := self._port():
+                self.port = port
+                return open_channel(f"127.0.0.1:{port}")
+            await asyncio.sleep(0.02)
+        raise ShardNotReady(f"index_svc does not listen ({self.ending()}): {self.log()}")
 
-    def wait(self) -> int:
-        """Returns the exit code of a process that ends by itself."""
-        return self._process.wait(START_SECONDS)
+    def _is_starting(self) -> bool:
+        return self.ending() is None and time.monotonic() - self._start_time < START_SECONDS
 
     def _port(self) -> int | None:
-        for line in self.log_path.read_text().splitlines():
+        for line in self.log().splitlines():
             if '"listening"' in line:
                 return int(json.loads(line)["port"])
         return None
 
 
-async def _is_serving(channel: grpc.aio.Channel) -> bool:
+@asynccontextmanager
+async def running(
+    path: Path,
+    **options: Any,  # noqa: ANN401 (those of ShardProcess)
+) -> AsyncIterator[tuple[ShardProcess, grpc.aio.Channel]]:
+    """Starts the shard, waits until it serves, and kills it in the end."""
+    process = ShardProcess(path, **options)
+    try:
+        async with await process.ready() as channel:
+            yield process, channel
+    finally:
+        process.kill()
+
+
+async def is_serving(channel: grpc.aio.Channel) -> bool:
+    """Says whether the process's health is SERVING."""
     health = health_pb2_grpc.HealthStub(channel)
     try:
         response = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import numpy as np
@@ -80,7 +81,7 @@ def assert_columns_equal_plain_reading(
 def test_a_filter_finds_the_rows_that_the_plain_reading_finds(values: str) -> None:
     """After any puts, replacements and drops, of any types under one name."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(case=cases[values], row_count=st.sampled_from([101, 150, 0, 1, 4]))
     def compare(case: Case, row_count: int) -> None:
         assert_columns_equal_plain_reading(AttributeColumns(), *case, row_count)
@@ -156,6 +157,7 @@ def test_many_rows_with_many_changes_are_read_plainly() -> None:
     filters: list[Filter] = [
         OneOf("tags", ("a",)),
         OneOf("tags", ("a", "h", "x")),
+        OneOf("tags", tuple("abcdefx")),
         StartsWith("path", "folder-1/1"),
         InRange("count", at_least=-3, below=7),
         OneOf("count", tuple(range(-60, 60, 2))),
@@ -178,6 +180,40 @@ def test_integers_beyond_float_precision_are_told_apart() -> None:
     assert columns.matching(OneOf("n", (2.0**63,)), 4).tolist() == [False] * 4
     assert columns.matching(InRange("n", above=2.0**53), 4).tolist() == [False, True, True, False]
     assert columns.matching(InRange("n", at_least=2.0**63), 4).tolist() == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        (range(-100, 100), range(-50, 50, 7)),
+        ([-(2**63), -1, 0, 1, 2**62, 2**63 - 1], [-(2**63), 1, 2**61, 2**62, 2**63 - 2, 2**63 - 1]),
+        ([2**63 - 2, 2**63 - 1, -(2**63)], [2**63 - 9, 2**63 - 7, 2**63 - 5, 2**63 - 3, 2**63 - 1]),
+        ([0.0, -0.0, 0.5, 1e300, -2.0, 7.0], [-0.0, 0.5, 1e-300, 3.0, 1e300, 7]),
+        ([0.0, -0.0, 0.5], [0.0, 0.25, 1.0, 2.0, 3.0, 4.0]),
+    ],
+)
+def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> None:
+    """Close together or far apart, to where 64 bits end, and the two zeros equal."""
+    changes = [(row, {"n": value}) for row, value in enumerate(held)]
+    tree = OneOf("n", tuple(wanted))
+
+    assert_columns_equal_plain_reading(AttributeColumns(), changes, [tree], len(held) + 2)
+
+
+def test_searches_may_run_side_by_side() -> None:
+    """Threads that are the first to search after a change all see it, in sparse columns too."""
+    columns = AttributeColumns()
+    for row in range(0, 5000, 500):
+        columns.put(row, {"rare": row, "tags": ("a", "b")})
+    expected = [row in range(0, 5000, 500) and row >= 1000 for row in range(5000)]
+    tree = InRange("rare", at_least=1000) & OneOf("tags", ("b",))
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(50):
+            columns.put(4999, {"rare": 1})
+            columns.drop(4999)
+            found = list(threads.map(lambda _: columns.matching(tree, 5000).tolist(), range(8)))
+            assert found == [expected] * 8
 
 
 def test_rows_never_put_are_items_without_attributes() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from index_svc.conversions import items_to_proto, search_from_proto, upsert_from_proto
+from index_svc.conversions import items_to_proto, query_from_proto, upsert_from_proto
 from tandem.attribute_wire import attributes_from_proto, filter_to_proto
 from tandem.attributes import Attributes
 from tandem.errors import AttributeInvalid, FilterInvalid
@@ -49,9 +49,9 @@ def test_a_search_has_its_filter_or_none() -> None:
     request = search_request([1])
     tree = OneOf("style", ("noto",)) & ~Exists("hidden")
 
-    assert search_from_proto(request).filter is None
+    assert query_from_proto(request).filter is None
     request.filter.CopyFrom(filter_to_proto(tree))
-    assert search_from_proto(request).filter == tree
+    assert query_from_proto(request).filter == tree
     request.filter.Clear()
     with pytest.raises(FilterInvalid):
-        search_from_proto(request)
+        query_from_proto(request)

@@ -1,14 +1,22 @@
 """The process that `python -m index_svc` starts."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
 
+from tandem.chassis.status import error_from_rpc
 from tandem.corpus.item_store import ItemStore
+from tandem.corpus.item_write import Upsert
+from tandem.errors import ServiceUnavailable
+from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.corpus.made_items import text_item
+from tests.corpus.made_items import FINGERPRINT, text_item
+from tests.faults.supervisor import Ending
 from tests.index_svc.encoded_items import search_request, upsert_request
-from tests.index_svc.shard_process import ShardProcess
+from tests.index_svc.shard_process import ShardProcess, is_serving
 
 
 async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
@@ -21,7 +29,7 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
             response = await stub.SearchEmbeddings(search_request([1]))
             assert [hit.item_id for hit in response.hit_lists[0].hits] == ["a"]
 
-            assert process.terminate() == 0
+            assert process.terminate() == Ending(exit_code=0)
     finally:
         process.kill()
 
@@ -37,8 +45,68 @@ def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, coun
     ItemStore.open(path, 0, 1).close()
     process = ShardProcess(path, number, count)
 
-    assert process.wait() == 1
+    assert process.wait() == Ending(exit_code=1)
 
-    message = process.log_path.read_text()
+    message = process.log()
     assert f"shard {number} of {count}" in message
     assert "Traceback" not in message
+
+
+def cut(data: bytearray) -> None:
+    del data[len(data) // 2 // 4096 * 4096 :]
+
+
+def zero(data: bytearray) -> None:
+    data[2 * 4096 :] = bytes(len(data) - 2 * 4096)
+
+
+@pytest.mark.parametrize("damage", [cut, zero])
+@pytest.mark.parametrize("checked_bytes", ["0", "1000000000"])
+async def test_a_damaged_store_is_served_as_corrupt(
+    tmp_path: Path, damage: Callable[[bytearray], None], checked_bytes: str
+) -> None:
+    """The process stays up, NOT_SERVING, and every call is told to restore; it ends by SIGTERM."""
+    path = tmp_path / "shard"
+    store = ItemStore.open(path, 0, 1)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item(f"{n}", n) for n in range(200)])])
+    store.close()
+    data = bytearray((path / "data.mdb").read_bytes())
+    damage(data)
+    (path / "data.mdb").write_bytes(data)
+    process = ShardProcess(path, settings={"CHECKED_AT_START_BYTES": checked_bytes})
+    try:
+        async with await process.listening() as channel:
+            stub = IndexServiceStub(channel)
+            ids = {"index_id": "scenes", "item_ids": ["a"]}
+            for call in (
+                stub.SearchEmbeddings(search_request([1])),
+                stub.UpsertItems(upsert_request([text_item("a", 1)])),
+                stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
+                stub.GetItems(pb.GetItemsRequest(**ids)),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await call
+                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+                error = error_from_rpc(caught.value, "index")
+                assert isinstance(error, ServiceUnavailable)
+                assert "shard corrupt: restore" in error.message
+            assert not await is_serving(channel)
+
+        assert process.terminate() == Ending(exit_code=0)
+    finally:
+        process.kill()
+    assert '"shard corrupt"' in process.log()
+
+
+def test_a_second_writer_stops_the_start(tmp_path: Path) -> None:
+    """A second index_svc on one folder ends at once and names the process that has it."""
+    path = tmp_path / "shard"
+    store = ItemStore.open(path, 0, 1)
+    process = ShardProcess(path)
+
+    assert process.wait() == Ending(exit_code=1)
+
+    message = process.log()
+    assert f"has a writer already, process {os.getpid()}" in message
+    assert "Traceback" not in message
+    store.close()

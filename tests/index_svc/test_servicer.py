@@ -33,17 +33,23 @@ TIMEOUT_SECONDS = 20
 
 @asynccontextmanager
 async def served(
-    path: Path, *, map_bytes: int = MAP_BYTES, loaded: bool = True
+    path: Path,
+    *,
+    map_bytes: int = MAP_BYTES,
+    loaded: bool = True,
+    shard_map_version: int = 1,
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves the shard at `path` and yields a channel to it."""
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes))
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=map_bytes), path)
     threads = ThreadPoolExecutor(2)
     if loaded:
         shard.load()
     server = await make_server(
         "index",
         Health("index", []),
-        lambda server: add_IndexServiceServicer_to_server(IndexServicer(shard, threads), server),
+        lambda server: add_IndexServiceServicer_to_server(
+            IndexServicer(shard, threads, shard_map_version=shard_map_version), server
+        ),
         [],
         max_inflight_count=64,
     )
@@ -482,3 +488,36 @@ async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) ->
                 grpc.StatusCode.UNAVAILABLE,
                 errors.ServiceUnavailable,
             )
+        search = search_request([1])
+        search.minimum_sequence = 1  # nobody knows yet whether the store has it
+        code, error = await refusal(stub.SearchEmbeddings(search))
+        assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, errors.ServiceUnavailable)
+
+
+async def test_another_shard_maps_version_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    """By name, naming both; the shard's own version is taken, and 0 is not checked."""
+    async with served(tmp_path, shard_map_version=3) as channel:
+        stub = IndexServiceStub(channel)
+        upsert, search = upsert_request([text_item("a", 1)]), search_request([1])
+        delete = pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"])
+
+        for version in (0, 3):
+            upsert.shard_map_version = search.shard_map_version = version
+            await stub.UpsertItems(upsert)
+            assert await hits(stub, search) == [["a"]]
+        for version in (2, 4, -1):
+            for request in (upsert, search, delete):
+                request.shard_map_version = version
+            for call in (
+                stub.UpsertItems(upsert),
+                stub.SearchEmbeddings(search),
+                stub.DeleteItems(delete),
+            ):
+                code, error = await refusal(call)
+                assert code is grpc.StatusCode.FAILED_PRECONDITION
+                assert isinstance(error, errors.ShardMapMismatch)
+                assert error.metadata == {
+                    "request_version": str(version),
+                    "shard_version": "3",
+                }
+        assert await hits(stub, search_request([1])) == [["a"]]

@@ -1,18 +1,27 @@
 """A shard follows its store, and what is wrong with one item stays with that item."""
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
+import lmdb
 import pytest
 
-from index_svc.shard import Shard
+from index_svc.index_type import IndexTuning
+from index_svc.shard import Query, Shard, ShardSettings
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.errors import InternalFault, ItemCorrupt, ModelMismatch, TandemError
+from tandem.errors import (
+    InternalFault,
+    ItemCorrupt,
+    ModelMismatch,
+    ServiceUnavailable,
+    TandemError,
+)
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 from tests.corpus.stored_values import overwrite, stored_value
 
@@ -27,7 +36,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 
 def open_shard(path: Path) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES))
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path)
     shard.load()
     return shard
 
@@ -37,8 +46,16 @@ def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
 
 
 def found(shard: Shard) -> list[str]:
-    (hits,) = shard.search("scenes", FINGERPRINT, Modality.TEXT, [unit_vector(1)], 1000)
-    return [hit.item_id for hit in hits]
+    query = Query(
+        index_id="scenes",
+        fingerprint=FINGERPRINT,
+        modality=Modality.TEXT,
+        query_modality=Modality.IMAGE,
+        embeddings=[unit_vector(1)],
+        k=1000,
+    )
+    [one] = shard.search(query).found
+    return [hit.item_id for hit in one.hits]
 
 
 def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
@@ -89,25 +106,81 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
     assert found(shard) == ["a", "c"]
 
 
-def test_after_a_fault_of_the_disk_nothing_is_acknowledged(tmp_path: Path) -> None:
-    """A commit that fails for no known reason stops writing; searches and reads go on."""
+def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) -> None:
+    """By exact search, with the reason; and maintenance comes to rest instead of trying on."""
+    shard = Shard(
+        ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
+        tmp_path,
+        ShardSettings(tuning=IndexTuning(index_type="IVF4096,Flat")),
+    )
+    shard.load()
+    shard.maintenance.stop()  # stepped here instead
+    item_ids = [f"{number:04}" for number in range(1_500)]
+    shard.write(upsert(*item_ids)).result(10)
+    shard.write(Delete("scenes", item_ids[:1_200])).result(10)
 
-    class FailingStore(ItemStore):
-        is_broken = False
+    steps = [shard.maintenance.step() for _ in range(10)]
 
-        def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
-            if self.is_broken:
-                raise OSError("fsync failed")
+    part = shard.index("scenes").part(Modality.TEXT)
+    assert any(steps)
+    assert not any(steps[5:])
+    assert (part.rows.row_count, part.rows.dead_count) == (300, 0)
+    assert "training points" in part.fallback_reason
+    assert found(shard) == item_ids[1_200:]
+    shard.close()
+
+
+class FailingStore(ItemStore):
+    """Fails as a disk does; `is_stored` says whether the write is on it all the same."""
+
+    fault: Exception | None = None
+    is_stored = False
+
+    def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
+        if self.fault is None:
             return super().apply(writes)
+        if self.is_stored:
+            super().apply(writes)
+        fault, self.fault = self.fault, None
+        raise fault
 
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("fault", [OSError("fsync failed"), lmdb.PanicError("meta page")])
+def test_a_fault_of_the_disk_is_recovered_from(
+    tmp_path: Path, fault: Exception, is_stored: bool
+) -> None:
+    """The write is refused as perhaps stored; then searches find it where it is, and writes go."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
-    shard = Shard(store)
+    shard = Shard(store, tmp_path)
+    shard.load()
+    shard.write(upsert("a", "d")).result(10)
+    store.fault, store.is_stored = fault, is_stored
+    write = replace(upsert("b"), request_id="r")
+
+    refusal = shard.write(write).exception(10)
+
+    assert isinstance(refusal, ServiceUnavailable)
+    assert "may be stored or not" in refusal.message
+    again = until_taken(shard, write)
+    assert again.is_repeat is is_stored
+    assert found(shard) == ["a", "b", "d"]
+    store.fault = fault
+    assert isinstance(shard.write(Delete("scenes", ["d"])).exception(10), ServiceUnavailable)
+    until_taken(shard, upsert("c"))
+    assert found(shard) == (["a", "b", "c"] if is_stored else ["a", "b", "c", "d"])
+    shard.close()
+
+
+def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
+    """What is no fault of the disk is not mended by opening it anew; searches and reads go on."""
+    store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
+    shard = Shard(store, tmp_path)
     shard.load()
     shard.write(upsert("a")).result(10)
-    store.is_broken = True
+    store.fault = KeyError("a bug")
 
     assert isinstance(shard.write(upsert("b")).exception(10), InternalFault)
-    store.is_broken = False
 
     with pytest.raises(InternalFault):
         shard.write(upsert("c"))
@@ -116,3 +189,14 @@ def test_after_a_fault_of_the_disk_nothing_is_acknowledged(tmp_path: Path) -> No
     assert found(shard) == ["a"]
     assert [item.item_id for item in shard.read("scenes", ["a"])] == ["a"]
     shard.close()
+
+
+def until_taken(shard: Shard, write: ItemWrite) -> Committed:
+    """Repeats the write until it is committed."""
+    end_time = time.monotonic() + 20
+    while time.monotonic() < end_time:
+        try:
+            return shard.write(write).result(10)
+        except ServiceUnavailable:
+            time.sleep(0.02)
+    raise AssertionError("the shard did not recover")

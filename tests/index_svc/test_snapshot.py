@@ -20,7 +20,7 @@ from index_svc.snapshot import (
     snapshot_sequences,
     write_snapshot,
 )
-from index_svc.snapshot_check import check_snapshot
+from index_svc.snapshot_check import check_here, check_snapshots
 from tandem.content import Modality
 from tandem.filters import OneOf
 from tests.index_svc.test_modality_index import image, index_of, many
@@ -64,7 +64,8 @@ def write(part: ModalityIndex, parent: Path, sequence: int = 7) -> Path:
 
 def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
     """The same hits with the same similarities, the same attributes, the same tuning."""
-    read = read_snapshot(folder, check_snapshot(folder))
+    [manifest] = check_snapshots([folder])
+    read = read_snapshot(folder, manifest)
 
     for place in range(DIMENSION):
         assert read.search(unit(place), 20).hits == part.search(unit(place), 20).hits
@@ -79,7 +80,7 @@ def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
 
 def test_what_was_read_can_be_changed(part: ModalityIndex, folder: Path) -> None:
     """Its rows are mapped from a file; new ones lie elsewhere."""
-    read = read_snapshot(folder, check_snapshot(folder))
+    read = read_snapshot(folder, check_here(folder))
 
     read.upsert([image("new", unit(2)), image("1", unit(3))])
     read.delete(["2"])
@@ -93,7 +94,7 @@ def test_an_empty_part_is_kept_too(tmp_path: Path) -> None:
     """Of an index of images alone, the texts' half."""
     folder = write(index_of(DIMENSION), tmp_path)
 
-    assert len(read_snapshot(folder, check_snapshot(folder))) == 0
+    assert len(read_snapshot(folder, check_here(folder))) == 0
 
 
 def test_a_snapshot_is_there_wholly_or_not_at_all(part: ModalityIndex, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
     path.write_bytes(content)
 
     with pytest.raises(SnapshotInvalid, match=r"rows\.f32 is not as it was written"):
-        check_snapshot(folder)
+        check_snapshots([folder])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_a_changed_manifest_is_refused(folder: Path, field: str, value: object) 
     path.write_text(json.dumps(sealed))
 
     with pytest.raises(SnapshotInvalid, match="not as it was written"):
-        check_snapshot(folder)
+        check_snapshots([folder])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"manifest": {}, "sha256": ""}'])
@@ -185,7 +186,7 @@ def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
     reseal(folder, manifest)
 
     with pytest.raises(SnapshotInvalid):
-        check_snapshot(folder)
+        check_snapshots([folder])
 
 
 def reseal(folder: Path, manifest: Manifest) -> None:

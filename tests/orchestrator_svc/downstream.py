@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
@@ -25,7 +27,13 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.content import Encoding, ImageTokens, TextTokens
-from tandem.errors import IndexNotFound, ItemIdDuplicate, TandemError
+from tandem.errors import (
+    IndexNotFound,
+    ItemIdDuplicate,
+    RequestIdReused,
+    SequenceNotReached,
+    TandemError,
+)
 from tandem.filters import AllOf, holds
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
@@ -50,6 +58,9 @@ from tandem.v1.search_service_pb2_grpc import (
 from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
 
 FINGERPRINT = "model-a"
+
+Write = index_pb.UpsertItemsRequest | index_pb.DeleteItemsRequest
+WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.DeleteItemsResponse)
 
 # What a test has happen before a method answers: it may wait, and it may raise.
 Before = Callable[[object], Awaitable[None]]
@@ -110,6 +121,10 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
         self.logits: dict[str, float] = {}
         """By item id; what has none is no longer there for the reranker."""
+        self.sequence = 0
+        """Counts writes, over all indexes."""
+        self.answers: dict[str, tuple[object, object]] = {}
+        """Of writes with a request id, by it: given again instead of writing again."""
 
     async def UpsertItems(
         self, request: index_pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
@@ -119,14 +134,19 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         ids = [item.item_id for item in request.items]
         if len(set(ids)) < len(ids):
             raise ItemIdDuplicate(item_id=ids[0])
+        if request.request_id in self.answers:
+            return self._first_answer(request, index_pb.UpsertItemsResponse)
         self.items.setdefault(request.index_id, {}).update(zip(ids, request.items, strict=True))
-        return index_pb.UpsertItemsResponse()
+        self.sequence += 1
+        return self._kept(request, index_pb.UpsertItemsResponse(sequence=self.sequence))
 
     async def SearchEmbeddings(
         self, request: index_pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.SearchEmbeddingsResponse:
         """Compares with every item of the modality."""
         await self.asked("SearchEmbeddings", request)
+        if request.minimum_sequence > self.sequence:
+            raise SequenceNotReached(minimum=request.minimum_sequence, applied=self.sequence)
         [query] = map(embedding_from_proto, request.queries)
         tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
         kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
@@ -140,16 +160,23 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         ]
         hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
         hit_list = index_pb.HitList(hits=hits[: request.retrieve_k])
-        return index_pb.SearchEmbeddingsResponse(hit_lists=[hit_list])
+        return index_pb.SearchEmbeddingsResponse(
+            hit_lists=[hit_list], applied_sequence=self.sequence, item_count=len(hits)
+        )
 
     async def DeleteItems(
         self, request: index_pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.DeleteItemsResponse:
         """Deletes what is there."""
         await self.asked("DeleteItems", request)
+        if request.request_id in self.answers:
+            return self._first_answer(request, index_pb.DeleteItemsResponse)
         index = self._index(request.index_id)
         count = sum(index.pop(item_id, None) is not None for item_id in request.item_ids)
-        return index_pb.DeleteItemsResponse(deleted_count=count)
+        self.sequence += 1
+        return self._kept(
+            request, index_pb.DeleteItemsResponse(deleted_count=count, sequence=self.sequence)
+        )
 
     async def GetItems(
         self, request: index_pb.GetItemsRequest, context: grpc.aio.ServicerContext
@@ -186,6 +213,18 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
             ]
         )
 
+    def _kept(self, request: Write, response: WriteResponse) -> WriteResponse:
+        if request.request_id:
+            self.answers[request.request_id] = (_digest(request), response)
+        return response
+
+    def _first_answer(self, request: Write, kind: type[WriteResponse]) -> WriteResponse:
+        digest, response = self.answers[request.request_id]
+        if digest != _digest(request):
+            raise RequestIdReused(request_id=request.request_id)
+        assert isinstance(response, kind)
+        return response
+
     def _index(self, index_id: str) -> dict[str, index_pb.EncodedItem]:
         if index_id not in self.items:
             raise IndexNotFound(index_id=index_id)
@@ -203,6 +242,12 @@ class Stack:
     shard_map: ShardMap
     searcher: Searcher
     ingester: Ingester
+    remover: Remover
+    shard_servers: Sequence[grpc.aio.Server]
+
+    async def stop_shard(self, number: int) -> None:
+        """Ends the shard's server for good: from here on its port refuses connections."""
+        await self.shard_servers[number].stop(None)
 
     def id_on(self, shard: int, start: str = "item", index_id: str = "scenes") -> str:
         """Returns an item id that lives on the shard."""
@@ -211,18 +256,27 @@ class Stack:
 
 
 @asynccontextmanager
-async def stack(shard_count: int = 2, batch_timeout_seconds: float = 10.0) -> AsyncIterator[Stack]:
+async def stack(
+    shard_count: int = 2,
+    batch_timeout_seconds: float = 10.0,
+    *,
+    minimum_coverage: float = 0.5,
+    retrieval_time_share: float = 0.5,
+    shard_map_version: int = 1,
+) -> AsyncIterator[Stack]:
     """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
         encoder_channel = await opened.enter_async_context(
             _served(lambda server: add_EncoderServiceServicer_to_server(encoder, server))
         )
-        clients = []
+        clients, servers = [], []
         for number, shard in enumerate(shards):
-            channel = await opened.enter_async_context(_served(_adding(shard)))
-            clients.append(ShardClient(channel, channel, number))
-        encoder_client, shard_map = EncoderClient(encoder_channel), ShardMap(shard_count)
+            server, channel = await opened.enter_async_context(_serving(_adding(shard)))
+            clients.append(ShardClient(channel, channel, number, shard_map_version))
+            servers.append(server)
+        encoder_client = EncoderClient(encoder_channel)
+        shard_map = ShardMap(shard_count, shard_map_version)
         clock = StageClock()
         yield Stack(
             encoder,
@@ -230,8 +284,17 @@ async def stack(shard_count: int = 2, batch_timeout_seconds: float = 10.0) -> As
             encoder_client,
             clients,
             shard_map,
-            Searcher(encoder_client, clients, shard_map, clock),
+            Searcher(
+                encoder_client,
+                clients,
+                shard_map,
+                clock,
+                minimum_coverage=minimum_coverage,
+                retrieval_time_share=retrieval_time_share,
+            ),
             Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
+            Remover(clients, shard_map),
+            servers,
         )
 
 
@@ -243,7 +306,7 @@ async def door(
     servicer = SearchServicer(
         behind.searcher,
         behind.ingester,
-        behind.shard_clients,
+        behind.remover,
         behind.shard_map,
         default_timeout_seconds=timeout_seconds,
         ingest_pending_batch_count=pending_batch_count,
@@ -263,6 +326,20 @@ def raising(error: Exception) -> Before:
     return before
 
 
+def _digest(request: Write) -> object:
+    """Returns what two attempts at one write have in common: not the embedding or the tokens, which
+    a model need not make alike twice."""
+    if isinstance(request, index_pb.DeleteItemsRequest):
+        return (request.index_id, tuple(request.item_ids))
+    return (
+        request.index_id,
+        [
+            (item.item_id, item.content.SerializeToString(deterministic=True))
+            for item in request.items
+        ],
+    )
+
+
 def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
     def add(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(shard, server)
@@ -273,11 +350,19 @@ def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
 
 @asynccontextmanager
 async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[grpc.aio.Channel]:
+    async with _serving(register) as (_, channel):
+        yield channel
+
+
+@asynccontextmanager
+async def _serving(
+    register: Callable[[grpc.aio.Server], None],
+) -> AsyncIterator[tuple[grpc.aio.Server, grpc.aio.Channel]]:
     server = await make_server("fake", Health("fake", []), register, [], max_inflight_count=64)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
         async with open_channel(f"127.0.0.1:{port}") as channel:
-            yield channel
+            yield server, channel
     finally:
         await server.stop(None)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator_svc.ingest import IncomingItem, Outcomes
+from orchestrator_svc.ingest import IncomingItem, Ingested, Outcomes
 from tandem import errors
 from tandem.content import ImageContent, TextContent
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
@@ -19,7 +19,7 @@ async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scen
     """Ingests a batch that need not wait for another."""
     may_store = asyncio.Event()
     may_store.set()
-    return await behind.ingester.ingest(index_id, items, may_store)
+    return (await behind.ingester.ingest(index_id, items, may_store)).outcomes
 
 
 def reasons(outcomes: Outcomes) -> list[str | None]:
@@ -155,7 +155,7 @@ async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
         assert stored(behind) == set()
 
         may_store.set()
-        assert await batch == [None]
+        assert (await batch).outcomes == [None]
         assert stored(behind) == {"a"}
 
 
@@ -174,3 +174,96 @@ async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
             await ingest(behind, [text("a")], index_id="Scenes")
 
         assert behind.encoder.calls == []
+
+
+async def attempt(behind: Stack, items: list[IncomingItem], request_id: str) -> Ingested:
+    """Ingests a batch under a request id."""
+    may_store = asyncio.Event()
+    may_store.set()
+    return await behind.ingester.ingest("scenes", items, may_store, request_id)
+
+
+async def test_a_repeated_batch_is_the_same_writes_and_stored_once() -> None:
+    """Over two shards two writes, each known again by its own id; sequences as the first time."""
+    async with stack() as behind:
+        items = [text(f"item-{n}", n) for n in range(20)]
+
+        first = await attempt(behind, items, "same")
+        again = await attempt(behind, items, "same")
+
+        assert first.outcomes == again.outcomes == [None] * 20
+        assert first.sequences == again.sequences == {0: 1, 1: 1}
+        request_ids = []
+        for shard in behind.shards:
+            one, other = shard.requests("UpsertItems")
+            assert one == other
+            assert len(one.request_id) == 32  # type: ignore[attr-defined]
+            assert shard.sequence == 1
+            request_ids.append(one.request_id)  # type: ignore[attr-defined]
+        assert request_ids[0] != request_ids[1]
+
+
+async def test_a_batch_half_stored_is_finished_by_its_repetition() -> None:
+    """The shard that stored its part does not again; the one that was full does now."""
+    async with stack() as behind:
+        items = [text(behind.id_on(0)), text(behind.id_on(1))]
+        behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
+
+        first = await attempt(behind, items, "same")
+        del behind.shards[1].before["UpsertItems"]
+        second = await attempt(behind, items, "same")
+
+        assert reasons(first.outcomes) == [None, "STORE_FULL"]
+        assert first.sequences == {0: 1}
+        assert reasons(second.outcomes) == [None, None]
+        assert [shard.sequence for shard in behind.shards] == [1, 1]
+
+
+async def test_another_model_answer_is_still_the_same_write() -> None:
+    """Two encodings of one picture may differ in their last bits, so the write is known by what the
+    caller sent: the contract that index_svc is held to."""
+    async with stack(shard_count=1) as behind:
+        first = await attempt(behind, [text("a", 1)], "same")
+        [stored_request] = behind.shards[0].requests("UpsertItems")
+
+        async def other_bits(request: object) -> None:
+            values = bytearray(request.items[0].embedding.values)  # type: ignore[attr-defined]
+            values[0] ^= 1
+            request.items[0].embedding.values = bytes(values)  # type: ignore[attr-defined]
+
+        behind.shards[0].before["UpsertItems"] = other_bits
+        again = await attempt(behind, [text("a", 1)], "same")
+
+        assert again == first
+        [_, repeated] = behind.shards[0].requests("UpsertItems")
+        assert repeated != stored_request
+
+
+async def test_an_id_used_for_another_batch_is_told_item_by_item() -> None:
+    """Nothing of the second is stored where the first was."""
+    async with stack(shard_count=1) as behind:
+        await attempt(behind, [text("a", 1)], "same")
+
+        refused = await attempt(behind, [text("a", 2), text("b", 2)], "same")
+
+        assert reasons(refused.outcomes) == ["REQUEST_ID_REUSED"] * 2
+        assert refused.sequences == {}
+        assert stored(behind) == {"a"}
+
+
+async def test_a_batch_without_an_id_is_stored_each_time() -> None:
+    """The control of those above."""
+    async with stack(shard_count=1) as behind:
+        for _ in range(2):
+            await attempt(behind, [text("a", 1)], "")
+
+        assert behind.shards[0].sequence == 2
+
+
+async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
+    """Before anything is encoded."""
+    async with stack(shard_count=1) as behind:
+        with pytest.raises(errors.RequestIdInvalid):
+            await attempt(behind, [text("a")], "x" * 65)
+
+        assert not behind.encoder.calls

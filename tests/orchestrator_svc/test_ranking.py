@@ -44,6 +44,18 @@ def test_merging_shards_is_sorting_all_of_them(
     assert merge_hits(shards, count) == hits[:count]
 
 
+@given(retrieved(), st.integers(1, 5), st.integers(0, 5), st.randoms(use_true_random=False))
+def test_merging_only_the_best_of_each_shard_loses_nothing(
+    hits: list[Hit], shard_count: int, count: int, random: Random
+) -> None:
+    """Each shard sends as many as are wanted in all, ties cut by id: that is enough."""
+    shards: list[list[Hit]] = [[] for _ in range(shard_count)]
+    for hit in hits:
+        random.choice(shards).append(hit)
+
+    assert merge_hits([each[:count] for each in shards], count) == hits[:count]
+
+
 def test_ties_between_shards_go_to_the_smaller_id() -> None:
     """Not to the shard that is asked first: "10" stands before "9", as ids compare."""
     first, second = [Hit("9", 0.5)], [Hit("8", 0.75), Hit("10", 0.5)]

@@ -12,6 +12,7 @@ from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.search import SearchAnswer, SearchQuery
 from tandem import errors
 from tandem.content import Content, ImageContent, Modality, TextContent
+from tandem.wire import modality_from_proto
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
 
 ANGLES = range(0, 90, 5)
@@ -31,7 +32,7 @@ async def _filled() -> AsyncIterator[Stack]:
         ]
         may_store = asyncio.Event()
         may_store.set()
-        assert not any(await behind.ingester.ingest("scenes", items, may_store))
+        assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
         yield behind
 
 
@@ -128,6 +129,20 @@ async def test_an_image_finds_texts(filled: Stack) -> None:
     answer = await search(filled, ImageContent(b"1"), target=Modality.TEXT, depth=(2, 2, 2))
 
     assert ids(answer) == ["text-5", "text-0"]
+
+
+@pytest.mark.parametrize("target", Modality)
+@pytest.mark.parametrize("content", [TextContent("1"), ImageContent(b"1")])
+async def test_shards_are_told_what_the_query_was_made_of(
+    filled: Stack, content: Content, target: Modality
+) -> None:
+    """They measure recall by direction, and cannot see it in the embedding."""
+    await search(filled, content, target=target)
+
+    for shard in filled.shards:
+        [request] = shard.requests("SearchEmbeddings")
+        assert modality_from_proto(request.query_modality) is content.modality  # type: ignore[attr-defined]
+        assert modality_from_proto(request.modality) is target  # type: ignore[attr-defined]
 
 
 async def test_contents_come_where_asked_for(filled: Stack) -> None:

@@ -98,3 +98,10 @@ def test_no_shards_are_refused(shard_count: int) -> None:
     """There would be nowhere to put anything."""
     with pytest.raises(ValueError, match="at least one"):
         ShardMap(shard_count)
+
+
+def test_versions_count_from_one() -> None:
+    """A shard does not check 0, so a map of version 0 would be checked by nobody."""
+    assert ShardMap(2).version == 1
+    with pytest.raises(ValueError, match="version is 0"):
+        ShardMap(2, version=0)

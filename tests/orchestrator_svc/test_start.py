@@ -25,6 +25,15 @@ GOOD = {
             {"ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT": "0"},
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1",
         ),
+        (
+            {"ORCHESTRATOR_SHARD_MAP_VERSION": "0"},
+            "ORCHESTRATOR_SHARD_MAP_VERSION must be at least 1",
+        ),
+        ({"ORCHESTRATOR_MINIMUM_COVERAGE": "50"}, "ORCHESTRATOR_MINIMUM_COVERAGE must be a share"),
+        (
+            {"ORCHESTRATOR_RETRIEVAL_TIME_SHARE": "0"},
+            "ORCHESTRATOR_RETRIEVAL_TIME_SHARE must be a share",
+        ),
     ],
 )
 def test_settings_that_cannot_work_stop_the_start(changes: dict[str, str], told: str) -> None:

@@ -160,7 +160,7 @@ def test_a_bad_item_id_fails_alone(client: Client, item_id: str, reason: str) ->
     outcomes = list(client.ingest(items, index_id="bad-ids"))
 
     assert [outcome.error and outcome.error.reason for outcome in outcomes] == [None, reason, None]
-    assert client.remove(["good-1", "good-2"], index_id="bad-ids") == 2
+    assert client.remove(["good-1", "good-2"], index_id="bad-ids").removed_count == 2
 
 
 def test_an_id_that_is_not_utf8_is_refused_by_name(channel: grpc.Channel) -> None:
@@ -191,7 +191,7 @@ def test_an_id_twice_in_one_batch_is_refused_by_name(client: Client) -> None:
 
     reasons = [outcome.error and outcome.error.reason for outcome in outcomes]
     assert reasons == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
-    assert client.remove(["once", "twice"], index_id="bad-ids") == 1
+    assert client.remove(["once", "twice"], index_id="bad-ids").removed_count == 1
 
 
 def test_a_bad_picture_fails_alone(client: Client) -> None:

@@ -85,8 +85,8 @@ def test_removed_items_are_gone(client: Client, records: list[Record]) -> None:
     """What is removed is found no more, and removing twice is no error."""
     list(client.ingest([("here", records[0].image.read()), ("stays", "one cat")], index_id="gone"))
 
-    assert client.remove(["here", "never-was"], index_id="gone") == 1
-    assert client.remove(["here"], index_id="gone") == 0
+    assert client.remove(["here", "never-was"], index_id="gone").removed_count == 1
+    assert client.remove(["here"], index_id="gone").removed_count == 0
 
     result = client.search(records[0].captions[0].text, index_id="gone")
     assert result.items == ()

@@ -37,4 +37,4 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalS
 
         own_stack.start_triton()
         own_stack.wait_until_serving("encoder", time.monotonic() + 30)
-        assert client.remove(["a", "b"], index_id="down") == 1
+        assert client.remove(["a", "b"], index_id="down").removed_count == 1

@@ -1,0 +1,85 @@
+"""What a shard answers whose store must not be opened: nothing, by name."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+
+from index_svc.metrics import SHARD_CORRUPT
+from index_svc.settings import IndexSettings
+from tandem.chassis.log import get_logger
+from tandem.chassis.server import serve
+from tandem.corpus.store_environment import DATA_NAME
+from tandem.corpus.verdict import Depth, verify_in_child
+from tandem.errors import ServiceUnavailable
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import (
+    IndexServiceServicer,
+    add_IndexServiceServicer_to_server,
+)
+
+log = get_logger(__name__)
+
+_LOGGED_COUNT = 5
+
+
+def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
+    """Returns why the store must not be opened, if anything; found out in another process.
+
+    Of a file up to that size every page is checked, of a larger one those that keys are found by.
+    """
+    data = path / DATA_NAME
+    if not data.exists():
+        return ()
+    is_small = data.stat().st_size <= largest_checked_bytes
+    return verify_in_child(path, Depth.PAGES if is_small else Depth.WALK).damage
+
+
+async def serve_corrupt(settings: IndexSettings, damage: Sequence[str]) -> None:
+    """Serves until told to stop, refusing every call; health stays NOT_SERVING.
+
+    The process stays up, so that callers are told why, and nothing restarts it in vain.
+    """
+
+    def register(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(_CorruptServicer(settings.store_path), server)
+
+    async def warm() -> None:
+        SHARD_CORRUPT.set(1)
+        log.critical(
+            "shard corrupt", store_path=settings.store_path, damage=list(damage[:_LOGGED_COUNT])
+        )
+        await asyncio.Event().wait()
+
+    async def close() -> None:
+        pass
+
+    await serve(
+        name="index",
+        address=settings.address,
+        metrics_port=settings.metrics_port,
+        register=register,
+        service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],
+        warm=warm,
+        close=close,
+        drain_notice_seconds=settings.drain_notice_seconds,
+        grace_seconds=settings.grace_seconds,
+        max_inflight_count=settings.max_inflight_count,
+    )
+
+
+class _CorruptServicer(IndexServiceServicer):
+    """Answers every method of the contract alike."""
+
+    def __init__(self, store_path: str) -> None:
+        self._store_path = store_path
+        for method in pb.DESCRIPTOR.services_by_name["IndexService"].methods:
+            setattr(self, method.name, self._refuse)
+
+    async def _refuse(self, request: Any, context: grpc.aio.ServicerContext) -> NoReturn:  # noqa: ANN401
+        raise ServiceUnavailable(
+            service="index",
+            why=f"shard corrupt: restore {self._store_path} from a backup",
+        )

@@ -1,0 +1,76 @@
+"""What a write gives its caller, so that a later search sees it: how far the shards it touched are.
+
+A token is opaque to callers: base64url without padding of, big-endian, the format's version (1
+byte), the shard map's version (8) and shard count (2), for each shard its number (2) and sequence
+(8), and a CRC-32 of all that (4). Sequences count over all indexes of a shard, so it names no
+index.
+"""
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+
+from orchestrator_svc.shard_map import ShardMap
+from tandem.errors import BatchSizeOutOfRange, ConsistencyTokenInvalid
+
+MAX_TOKEN_COUNT = 256
+
+_FORMAT = 1
+_HEAD = struct.Struct("!BqH")
+_ENTRY = struct.Struct("!Hq")
+_CHECKSUM = struct.Struct("!I")
+
+
+def make_token(sequences: Mapping[int, int], shard_map: ShardMap) -> str:
+    """Returns the token of sequences by shard number; of none, one that asks for nothing."""
+    entries = (_ENTRY.pack(*entry) for entry in sorted(sequences.items()))
+    told = _HEAD.pack(_FORMAT, shard_map.version, shard_map.shard_count) + b"".join(entries)
+    sealed = told + _CHECKSUM.pack(zlib.crc32(told))
+    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+
+def read_tokens(tokens: Iterable[str], shard_map: ShardMap) -> dict[int, int]:
+    """Returns, by shard number, the highest sequence that any of the tokens names.
+
+    Raises ConsistencyTokenInvalid, and BatchSizeOutOfRange past `MAX_TOKEN_COUNT` tokens.
+    """
+    tokens = list(tokens)
+    if len(tokens) > MAX_TOKEN_COUNT:
+        raise BatchSizeOutOfRange(
+            name="consistency_tokens", got=len(tokens), low=0, high=MAX_TOKEN_COUNT
+        )
+    highest: dict[int, int] = {}
+    for token in tokens:
+        for shard, sequence in _read(token, shard_map):
+            highest[shard] = max(sequence, highest.get(shard, 0))
+    return highest
+
+
+def _read(token: str, shard_map: ShardMap) -> list[tuple[int, int]]:
+    sealed = _decoded(token)
+    told, checksum = sealed[: -_CHECKSUM.size], sealed[-_CHECKSUM.size :]
+    if len(told) < _HEAD.size or checksum != _CHECKSUM.pack(zlib.crc32(told)):
+        raise ConsistencyTokenInvalid(why="it is damaged or was never one")
+    version, map_version, shard_count = _HEAD.unpack_from(told)
+    entry_bytes = told[_HEAD.size :]
+    if version != _FORMAT or len(entry_bytes) % _ENTRY.size:
+        raise ConsistencyTokenInvalid(why=f"its format {version} is not known here")
+    if (map_version, shard_count) != (shard_map.version, shard_map.shard_count):
+        raise ConsistencyTokenInvalid(
+            why=f"it is of shard map {map_version} with {shard_count} shards, this is "
+            f"{shard_map.version} with {shard_map.shard_count}"
+        )
+    entries: list[tuple[int, int]] = list(_ENTRY.iter_unpack(entry_bytes))
+    if any(shard >= shard_count or sequence < 0 for shard, sequence in entries):
+        raise ConsistencyTokenInvalid(why="it names a shard or sequence that cannot be")
+    return entries
+
+
+def _decoded(token: str) -> bytes:
+    try:
+        padded = token.encode("ascii") + b"=" * (-len(token) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise ConsistencyTokenInvalid(why="it is damaged or was never one") from None

@@ -1,0 +1,29 @@
+"""The items of the shard beside: index_svc's store, opened to be read."""
+
+from pathlib import Path
+
+from rerank_svc.settings import RerankSettings
+from tandem.corpus.item_store import ItemStore
+from tandem.corpus.store_environment import DATA_NAME
+from tandem.corpus.verdict import Depth, verify_in_child
+from tandem.errors import ServiceUnavailable
+
+
+def open_shard_items(settings: RerankSettings) -> ItemStore:
+    """Opens the store once a child process has read through it, for a damaged one may end this.
+
+    Raises ServiceUnavailable where there is no store yet or it is damaged, StoreRefused.
+    """
+    path = Path(settings.store_path)
+    if (path / DATA_NAME).exists() and (damage := verify_in_child(path, Depth.WALK).damage):
+        raise ServiceUnavailable(
+            service="rerank", why=f"shard corrupt: restore {path} from a backup ({damage[0]})"
+        )
+    return ItemStore.open(
+        path,
+        settings.shard_number,
+        settings.shard_count,
+        readonly=True,
+        map_bytes=settings.store_map_bytes,
+        allow_any_file_system=settings.allow_any_file_system,
+    )

@@ -1,0 +1,152 @@
+"""`tandem shard`: one shard's store, checked, backed up, restored, and let grow."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from tandem.cli.console import errors, out
+from tandem.corpus.store_backup import (
+    BackupManifest,
+    back_up,
+    is_backup,
+    verify_backup,
+)
+from tandem.corpus.store_backup import restore as restore_backup
+from tandem.corpus.store_check import Show
+from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_refused import StoreRefused
+from tandem.corpus.verdict import Verdict, verify_in_child
+
+app = typer.Typer(
+    help="Checks, backs up, restores and enlarges one shard's item store.", no_args_is_help=True
+)
+
+_SHOWN_FAULT_COUNT = 20
+
+STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
+BACKUP = Annotated[Path, typer.Argument(help="a folder that tandem shard backup made")]
+
+
+@app.command()
+def backup(
+    path: STORE,
+    destination: Annotated[
+        Path, typer.Argument(help="folder in which the backup gets a folder of its own")
+    ],
+) -> None:
+    """Copies a store while it is served, as it stood after one transaction."""
+    with _refusals(), _progress(f"copy {path}") as show:
+        folder, manifest = back_up(path, destination, show=show)
+    _tell_manifest(manifest)
+    out.print(f"{folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
+) -> None:
+    """Checks every value, the change log, and, of a backup or a store at rest, every page."""
+    with _refusals(), _progress(f"check {path}") as show:
+        verdict = verify_backup(path, show) if is_backup(path) else verify_in_child(path, show=show)
+    _tell_verdict(verdict)
+    if not verdict.is_sound:
+        raise typer.Exit(1)
+
+
+@app.command()
+def restore(
+    backup: BACKUP,
+    path: Annotated[Path, typer.Argument(help="folder of the new store; nothing may be in it")],
+) -> None:
+    """Makes a shard's store out of a backup, which is checked first."""
+    with _refusals(), _progress(f"check {backup}") as show:
+        manifest = restore_backup(backup, path, show)
+    _tell_manifest(manifest)
+    out.print(
+        f"{path} is {manifest.identity}: start index_svc on it", highlight=False, soft_wrap=True
+    )
+
+
+@app.command()
+def grow(
+    path: STORE,
+    gibibytes: Annotated[int, typer.Argument(min=1, help="how large the store may become")],
+) -> None:
+    """Raises the limit of a store, also while it is served; it is never lowered."""
+    with _refusals():
+        raise_limit(path, gibibytes << 30)
+    out.print(f"{path} may grow to {gibibytes:,} GiB", highlight=False, soft_wrap=True)
+
+
+def _tell_manifest(manifest: BackupManifest) -> None:
+    items = ", ".join(
+        f"{count:,} in {name}" for name, count in sorted(manifest.item_counts.items())
+    )
+    out.print(
+        f"{manifest.identity} at change {manifest.sequence:,}: items {items or 'none'}; "
+        f"{manifest.data_bytes:,} bytes, SHA-256 {manifest.data_sha256[:16]}…",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _tell_verdict(verdict: Verdict) -> None:
+    if verdict.is_sound:
+        out.print(
+            f"{verdict.path} is sound: {verdict.item_count:,} items at change {verdict.sequence:,}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if verdict.has_writer:
+            out.print(
+                "a process is writing to it, so LMDB's list of free pages was not checked",
+                highlight=False,
+            )
+        return
+    faults = (*verdict.damage, *verdict.corrupt_items)[:_SHOWN_FAULT_COUNT]
+    for fault in faults:
+        errors.print(fault, markup=False, highlight=False, soft_wrap=True)
+    if (more := len(verdict.damage) + verdict.corrupt_item_count - len(faults)) > 0:
+        errors.print(f"and {more:,} more", highlight=False)
+    what = (
+        "restore it from a backup"
+        if verdict.damage
+        else f"{verdict.corrupt_item_count:,} items: ingest them again, or restore a backup"
+    )
+    errors.print(
+        f"{verdict.path} is damaged; {what}", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turns a refusal into one line and exit status 1."""
+    try:
+        yield
+    except (StoreRefused, OSError) as error:
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Show]:
+    """Gives a function that shows how much of what total is done."""
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
+        disable=not out.is_terminal,
+    ) as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show

@@ -1,0 +1,233 @@
+"""The LMDB environment of a store, which can be mapped or opened anew between transactions.
+
+LMDB's default flags are kept: sync=False, metasync=False, writemap and lock=False each lost or
+corrupted acknowledged writes in crash tests.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from tandem.corpus.store_refused import StoreDamaged, StoreRefused
+from tandem.errors import ServiceUnavailable
+from tandem.shared_lock import SharedLock
+
+DEFAULT_MAP_BYTES = 64 << 30
+"""Address space, not disk: the file grows with what is written."""
+
+DATA_NAME = "data.mdb"
+
+_LIMIT_NAME = "map_bytes"
+# Slots for read transactions under way at once, over all processes; LMDB's own default is 126.
+_MAX_READERS = 64
+_DISK_FULL_BYTES = 1 << 20
+
+
+class StoreEnvironment:
+    """An environment at a path. Transactions are had from read() and write() alone."""
+
+    def __init__(
+        self,
+        path: Path,
+        use: Callable[[lmdb.Environment], object],
+        *,
+        map_bytes: int,
+        max_database_count: int,
+        readonly: bool,
+        lock: bool,
+    ) -> None:
+        """Opens nothing yet. `use` is called with each environment that is opened.
+
+        `lock` is False only for files that nobody ever writes.
+        """
+        self._path = path
+        self._use = use
+        self._map_bytes = map_bytes
+        self._max_database_count = max_database_count
+        self._readonly = readonly
+        self._lock = lock
+        self._gate = SharedLock()
+        self._env: lmdb.Environment | None = None
+
+    def open(self) -> None:
+        """Opens it; raises StoreRefused, and what `use` raises."""
+        # A reader maps more by itself where the writer has gone further.
+        limit = 0 if self._readonly else _raised_limit(self._path)
+        try:
+            self._env = lmdb.open(
+                str(self._path),
+                map_size=max(self._map_bytes, limit),
+                max_dbs=self._max_database_count,
+                max_readers=_MAX_READERS,
+                readonly=self._readonly,
+                create=not self._readonly,
+                lock=self._lock,
+            )
+            self._use(self._env)
+        except (
+            lmdb.InvalidError,
+            lmdb.VersionMismatchError,
+            lmdb.CorruptedError,
+            lmdb.PageNotFoundError,
+        ) as error:
+            self.close()
+            raise StoreDamaged(
+                f"{self._path} is damaged ({error}): restore it from a backup"
+            ) from error
+        except lmdb.LockError as error:
+            self.close()
+            raise StoreRefused(
+                f"{self._path} is open in another container whose process id is {os.getpid()} too, "
+                "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
+                "pod that both containers are in"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes it; no call may be under way."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def reopen(self, check: Callable[[], object]) -> None:
+        """Closes the environment, calls `check`, and opens it anew; transactions wait meanwhile.
+
+        For after a fault of the disk, when LMDB no longer trusts what it has in memory. Where it
+        raises, all further transactions raise ServiceUnavailable until it succeeds.
+        """
+        with self._gate.exclusive():
+            self.close()
+            check()
+            self.open()
+
+    @contextmanager
+    def read(self) -> Iterator[lmdb.Transaction]:
+        """Gives a read transaction whose values are views into the map."""
+        while True:
+            with self._gate.shared():
+                try:
+                    txn = self._opened().begin(buffers=True)
+                except lmdb.MapResizedError:
+                    pass
+                else:
+                    with txn:
+                        yield txn
+                    return
+            self._follow_writer()
+
+    @contextmanager
+    def write(self) -> Iterator[lmdb.Transaction]:
+        """Gives a write transaction, committed and synced unless an exception leaves it."""
+        with self._gate.shared(), self._opened().begin(write=True) as txn:
+            yield txn
+
+    @contextmanager
+    def rehearse(self, txn: lmdb.Transaction) -> Iterator[lmdb.Transaction]:
+        """Gives a transaction inside a write transaction, always dropped."""
+        with self._opened().begin(write=True, parent=txn) as rehearsal:
+            yield rehearsal
+            rehearsal.abort()
+
+    def grow(self) -> bool:
+        """Says whether the map is larger now, because raise_limit() was called meanwhile."""
+        with self._gate.exclusive():
+            limit = _raised_limit(self._path)
+            if limit <= self.map_bytes():
+                return False
+            self._opened().set_mapsize(limit)
+            return True
+
+    def map_bytes(self) -> int:
+        """Returns how far the map may be filled."""
+        return int(self._opened().info()["map_size"])
+
+    def used_bytes(self) -> int:
+        """Returns how much of the map was ever used; pages freed since are used again first."""
+        env = self._opened()
+        return int(env.info()["last_pgno"] + 1) * int(env.stat()["psize"])
+
+    def check_readers(self) -> None:
+        """Frees the slots of readers that were killed inside a transaction."""
+        self._opened().reader_check()
+
+    def copy_compacted(self, folder: Path) -> None:
+        """Writes the state of one moment to data.mdb in a folder, without free pages."""
+        while True:
+            with self._gate.shared():
+                try:
+                    return self._opened().copy(str(folder), compact=True)
+                except lmdb.MapResizedError:
+                    (folder / DATA_NAME).unlink(missing_ok=True)
+            self._follow_writer()
+
+    def walk_pages(self) -> None:
+        """Reads every page that a key is found by; raises lmdb.Error where one is not sound.
+
+        On some damage LMDB ends the process instead.
+        """
+        with Path(os.devnull).open("wb") as nowhere:
+            while True:
+                with self._gate.shared():
+                    try:
+                        return self._opened().copyfd(nowhere.fileno(), compact=True)
+                    except lmdb.MapResizedError:
+                        pass
+                self._follow_writer()
+
+    def is_full(self, error: lmdb.Error) -> bool:
+        """Says whether the error means a full disk or map, and no harm to the environment."""
+        if isinstance(error, lmdb.PanicError):
+            return False
+        if isinstance(error, lmdb.MapFullError):
+            return True
+        # LMDB reports a full disk as EIO, so ask the file system.
+        disk = os.statvfs(self._path)
+        return disk.f_bavail * disk.f_frsize < _DISK_FULL_BYTES
+
+    def _opened(self) -> lmdb.Environment:
+        if self._env is None:
+            raise ServiceUnavailable(
+                service="index", why="its item store is closed after a fault of the disk"
+            )
+        return self._env
+
+    def _follow_writer(self) -> None:
+        """Maps twice what the writer has used, which is more than this process had mapped."""
+        with self._gate.exclusive():
+            self._opened().set_mapsize(max(self.map_bytes(), 2 * self.used_bytes()))
+
+
+def raise_limit(path: Path, map_bytes: int) -> None:
+    """Lets the store at the path grow to so many bytes, also while a process writes to it.
+
+    The writer takes it up when its map is full, and at each start.
+    """
+    partial = path / f"{_LIMIT_NAME}.part"
+    with partial.open("w") as file:
+        file.write(f"{map_bytes}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path / _LIMIT_NAME)
+    sync_folders(path)
+
+
+def sync_folders(*folders: Path) -> None:
+    """Makes the names in folders durable; a file's own sync covers only what is in it."""
+    for folder in folders:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _raised_limit(path: Path) -> int:
+    try:
+        return int((path / _LIMIT_NAME).read_text())
+    except (OSError, ValueError):
+        return 0

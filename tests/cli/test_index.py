@@ -1,0 +1,107 @@
+"""`tandem index` against a real index_svc."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tandem.cli.app import app
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tests.corpus.made_items import image_item, text_item
+from tests.index_svc.encoded_items import upsert_request
+from tests.index_svc.shard_process import running
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[str]:
+    """Of a shard with 600 images and 40 texts."""
+    async with running(tmp_path / "shard") as (process, channel):
+        stub = IndexServiceStub(channel)
+        for start in range(0, 600, 200):
+            items = [image_item(f"image-{number}", number) for number in range(start, start + 200)]
+            await stub.UpsertItems(upsert_request(items))
+        await stub.UpsertItems(upsert_request([text_item(f"text-{n}", n) for n in range(40)]))
+        yield f"127.0.0.1:{process.port}"
+
+
+async def run(address: str, *arguments: str) -> Result:
+    command = ["index", *arguments, "--address", address]
+    return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+
+async def test_describe_says_how_an_index_stands(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row for its texts and one for its images; what is tuned shows there."""
+    monkeypatch.setenv("COLUMNS", "100")
+    before = await run(address, "describe")
+    tuned = await run(
+        address, "tune", "scenes", "--modality", "image", "--type", "IVF8,Flat",
+        "--parameter", "nprobe=4",
+    )  # fmt: skip
+    end_time = time.monotonic() + 20
+    while (
+        "IVF8,Flat nprobe=4" not in (described := await run(address, "describe", "scenes")).output
+    ):
+        assert time.monotonic() < end_time, described.output
+        await asyncio.sleep(0.1)
+
+    heading, *rows = [line.split() for line in before.output.splitlines()]
+    assert heading == [
+        "index",
+        "shard",
+        "of",
+        "type",
+        "items",
+        "dead",
+        "tail",
+        "MB",
+        "recall",
+        "live",
+    ]
+    assert sorted(row[:5] for row in rows) == [
+        ["scenes", "0", "image", "Flat", "600"],
+        ["scenes", "0", "text", "Flat", "40"],
+    ]
+    assert tuned.exit_code == 0
+
+
+async def test_advise_prints_the_choices_and_the_command_for_the_best(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Type, parameters, recall, milliseconds, seconds, megabytes."""
+    monkeypatch.setenv("COLUMNS", "100")
+    result = await run(
+        address,
+        "advise",
+        "scenes",
+        "--type",
+        "Flat",
+        "--type",
+        "IVF4,Flat",
+        "--type",
+        "IVF9999,Flat",
+    )
+
+    assert result.exit_code == 0, result.output
+    assert "recall@20" in result.output
+    assert any(line.startswith("IVF4,Flat nprobe=") for line in result.output.splitlines())
+    assert "9999" in result.output
+    assert "tandem index tune scenes --modality image --type" in result.output
+
+
+async def test_bad_input_is_a_line_and_a_status(address: str) -> None:
+    """In the shard's words, without a traceback."""
+    unknown = await run(address, "rebuild", "nowhere")
+    assert unknown.exit_code == 1
+    assert "nowhere" in str(unknown.exception)
+
+    parameter = await run(address, "tune", "scenes", "--parameter", "nprobe")
+    assert parameter.exit_code == 2
+    assert "nprobe=16" in parameter.output
+
+    nobody = await run("127.0.0.1:1", "describe")
+    assert nobody.exit_code == 1

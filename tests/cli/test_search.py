@@ -1,0 +1,91 @@
+"""`tandem search`: what a person is told of a partial answer."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.cli.search import coverage_warning
+from tandem.client import Coverage
+from tandem.v1 import error_reason_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import ToldService, search_server
+
+FULL = pb.Coverage(answered_shard_count=4, shard_count=4, covered_item_count=60, item_count=60)
+PARTIAL = pb.Coverage(
+    answered_shard_count=3,
+    shard_count=4,
+    covered_item_count=1234,
+    item_count=2000,
+    missing_shards=[
+        pb.MissingShard(shard_number=2, reason=error_reason_pb2.ERROR_REASON_DEADLINE_EXCEEDED)
+    ],
+)
+
+
+@contextmanager
+def serving(coverage: pb.Coverage) -> Iterator[tuple[str, ToldService]]:
+    """Serves answers of this coverage from a loop in a thread: the command blocks this one."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse(coverage=coverage)
+
+    served: list[tuple[str, ToldService]] = []
+    ready, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with search_server(search) as address_and_service:
+            served.append(address_and_service)
+            ready.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield served[0]
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(("coverage", "is_warned"), [(PARTIAL, True), (FULL, False)])
+def test_a_partial_answer_is_warned_of(coverage: pb.Coverage, is_warned: bool) -> None:
+    """On stderr, so that it is seen where the table is piped away; a whole one is not."""
+    with serving(coverage) as (address, _):
+        result = CliRunner().invoke(app, ["search", "two dogs", "--address", address])
+
+    assert result.exit_code == 0
+    assert ("partial answer" in result.stderr) is is_warned
+    assert "partial answer" not in result.stdout
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_full_coverage_is_asked_for(option: bool) -> None:
+    """Only where the option stands."""
+    options = ["--full-coverage"] if option else []
+    with serving(FULL) as (address, service):
+        CliRunner().invoke(app, ["search", "two dogs", "--address", address, *options])
+
+    [request] = service.requests
+    assert isinstance(request, pb.SearchItemsRequest)
+    assert request.full_coverage_required is option
+
+
+def test_the_warning_says_how_much_and_why() -> None:
+    """With the total where it is known."""
+    known = Coverage(3, 4, 1234, 2000, {2: "DEADLINE_EXCEEDED"})
+    unknown = Coverage(2, 4, 1234, None, {3: "ITEM_CORRUPT", 2: "SERVICE_UNAVAILABLE"})
+
+    assert coverage_warning(known) == (
+        "warning: partial answer: 3 of 4 shards (1,234 of 2,000 items) were searched; "
+        "shard 2: DEADLINE_EXCEEDED"
+    )
+    assert coverage_warning(unknown) == (
+        "warning: partial answer: 2 of 4 shards (1,234 items) were searched; "
+        "shard 2: SERVICE_UNAVAILABLE, shard 3: ITEM_CORRUPT"
+    )

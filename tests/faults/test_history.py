@@ -1,0 +1,139 @@
+"""The judge of the fault tests: it accepts every state that can be right and no other."""
+
+from collections.abc import Mapping
+
+from tests.faults.history import Call, FindingKind, History, Version
+
+
+def answered(history: History, changes: Mapping[str, Version], sequence: int) -> Call:
+    """Notes a call that was answered at once and changed all that it named."""
+    call = history.begin(changes)
+    history.answered(call, sequence, len(changes))
+    return call
+
+
+def unknown(history: History, changes: Mapping[str, Version]) -> Call:
+    """Notes a call of which nothing was heard."""
+    call = history.begin(changes)
+    history.unknown(call)
+    return call
+
+
+def kinds(
+    history: History, found: Mapping[str, Version], sequence: int | None = None
+) -> list[FindingKind]:
+    """Returns what kinds of findings are found."""
+    return [fault.kind for fault in history.findings(found, sequence)]
+
+
+def test_what_was_answered_must_be_there() -> None:
+    """An acknowledged item that is gone, or back at an older version, is missing."""
+    history = History()
+    answered(history, {"a": 1, "b": 2}, 2)
+    answered(history, {"a": 3}, 3)
+
+    assert kinds(history, {"a": 3, "b": 2}, 3) == []
+    assert kinds(history, {"b": 2}) == [FindingKind.MISSING]
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MISSING]
+
+
+def test_what_was_not_written_must_not_be_there() -> None:
+    """A deleted item, a refused one and one that nobody wrote are phantoms."""
+    history = History()
+    answered(history, {"a": 1}, 1)
+    answered(history, {"a": None}, 2)
+    history.refused(history.begin({"b": 2}))
+
+    assert kinds(history, {}) == []
+    assert kinds(history, {"a": 1}) == [FindingKind.PHANTOM]
+    assert kinds(history, {"b": 2}) == [FindingKind.PHANTOM]
+    assert kinds(history, {"c": 3}) == [FindingKind.PHANTOM]
+
+
+def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
+    """Both states are right; half the batch is malformed."""
+    history = History()
+    answered(history, {"a": 1, "b": 2}, 2)
+    unknown(history, {"a": 3, "b": None, "c": 4})
+
+    assert kinds(history, {"a": 1, "b": 2}) == []
+    assert kinds(history, {"a": 3, "c": 4}) == []
+    assert kinds(history, {"a": 3, "b": 2, "c": 4}) == [FindingKind.MALFORMED]
+    assert kinds(history, {"a": 1, "b": 2, "c": 4}) == [FindingKind.MALFORMED] * 2
+
+
+def test_calls_at_the_same_time_may_come_in_either_order() -> None:
+    """An unknown call may have been carried out before one that was answered meanwhile."""
+    history = History()
+    lost = history.begin({"a": 1, "b": 2})
+    meanwhile = history.begin({"a": 3})
+    history.answered(meanwhile, 3, 1)
+    history.unknown(lost)
+
+    assert kinds(history, {"a": 3}) == []  # the lost call was not carried out
+    assert kinds(history, {"a": 3, "b": 2}) == []  # before the other
+    assert kinds(history, {"a": 1, "b": 2}) == []  # after the other
+    assert kinds(history, {"a": 1}) == [FindingKind.MALFORMED]
+
+
+def test_answered_calls_are_in_the_order_of_their_sequences() -> None:
+    """Of calls at the same time the one with the higher sequence number is the last."""
+    history = History()
+    first, second = history.begin({"a": 1}), history.begin({"a": 2})
+    history.answered(second, 1, 1)
+    history.answered(first, 2, 1)
+
+    assert kinds(history, {"a": 1}) == []
+    assert kinds(history, {"a": 2}) == [FindingKind.MISSING]
+
+
+def test_a_sequence_never_goes_back() -> None:
+    """A call that began after another was answered has a higher sequence number."""
+    history = History()
+    answered(history, {"a": 1}, 5)
+    answered(history, {"b": 2}, 4)
+
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.MALFORMED]
+
+
+def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
+    """More changes than were asked for are duplicates, fewer than answered are missing."""
+    history = History()
+    answered(history, {"a": 1, "b": 2}, 2)
+    unknown(history, {"c": 3})
+
+    assert kinds(history, {"a": 1, "b": 2, "c": 3}, 3) == []
+    assert kinds(history, {"a": 1, "b": 2}, 2) == []
+    assert kinds(history, {"a": 1, "b": 2, "c": 3}, 4) == [FindingKind.DUPLICATE]
+    assert kinds(history, {"a": 1, "b": 2}, 1) == [FindingKind.MISSING]
+
+
+def test_what_was_found_is_known_from_then_on() -> None:
+    """Once settled, a call of unknown outcome has come to pass or never will."""
+    history = History()
+    unknown(history, {"a": 1})
+    unknown(history, {"b": 2})
+    history.settle({"a": 1}, 1)
+
+    assert history.item_ids == ["a", "b"]
+    assert kinds(history, {"a": 1}, 1) == []
+    assert kinds(history, {}) == [FindingKind.MISSING]
+    assert kinds(history, {"a": 1, "b": 2}) == [FindingKind.PHANTOM]
+
+
+def test_a_search_may_find_what_may_be_there() -> None:
+    """A deleted item must not be found once its deletion is answered, until it is written again."""
+    history = History()
+    answered(history, {"a": 1}, 1)
+    deletion = history.begin({"a": None})
+    assert history.may_be_live("a", deletion.start_time)
+
+    history.answered(deletion, 2, 1)
+    assert deletion.end_time is not None
+    later_time = deletion.end_time + 1
+    assert history.may_be_live("a", deletion.start_time)
+    assert not history.may_be_live("a", later_time)
+    assert not history.may_be_live("b", later_time)
+
+    history.begin({"a": 2})
+    assert history.may_be_live("a", later_time)

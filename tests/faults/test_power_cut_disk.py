@@ -1,0 +1,140 @@
+"""The power-cut disk as programs meet it: a mounted file system that forgets."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.power_cut_disk import PowerCutDisk
+from tests.faults.volatile_files import Loss
+
+pytestmark = [
+    pytest.mark.xdist_group("faults"),
+    pytest.mark.skipif(bool(PowerCutDisk.why_not()), reason=PowerCutDisk.why_not() or ""),
+]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[PowerCutDisk]:
+    """An empty disk."""
+    with PowerCutDisk(tmp_path / "disk") as disk:
+        yield disk
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Writes a file so that it stays: its content and its name."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in the folder stay."""
+    folder = os.open(path, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def names(path: Path) -> list[str]:
+    """Returns what is in the folder, sorted."""
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_it_is_a_file_system(disk: PowerCutDisk) -> None:
+    """Files and folders are made, read, renamed and removed."""
+    (disk.path / "folder").mkdir()
+    path = disk.path / "folder" / "file"
+    path.write_bytes(b"a" * 300_000)
+    with path.open("r+b") as file:
+        file.seek(299_999)
+        file.write(b"bc")
+    path.rename(disk.path / "moved")
+    (disk.path / "folder").rmdir()
+
+    assert (disk.path / "moved").read_bytes() == b"a" * 299_999 + b"bc"
+    assert names(disk.path) == ["moved"]
+    with pytest.raises(FileNotFoundError):
+        path.stat()
+
+
+def test_only_what_was_synced_outlives_a_power_cut(disk: PowerCutDisk) -> None:
+    """fsync keeps a file's content, of the folder its name; O_DSYNC keeps what it writes."""
+    write_synced(disk.path / "kept", b"kept")
+    (disk.path / "kept").write_bytes(b"newer and not synced")
+    (disk.path / "unnamed").write_bytes(b"x")
+    direct = os.open(disk.path / "direct", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+    sync_folder(disk.path)
+    os.write(direct, b"synced as it is written")
+    os.close(direct)
+    (disk.path / "lost").write_bytes(b"x")
+
+    disk.cut_power(Loss.DROP, random.Random(1))
+
+    assert names(disk.path) == ["direct", "kept", "unnamed"]
+    assert (disk.path / "kept").read_bytes() == b"kept"
+    assert (disk.path / "unnamed").read_bytes() == b""
+    assert (disk.path / "direct").read_bytes() == b"synced as it is written"
+
+
+def test_who_used_the_files_gets_errors_after_the_cut(disk: PowerCutDisk) -> None:
+    """An open file is of no use any more: nothing written to it is ever taken for synced."""
+    path = disk.path / "file"
+    write_synced(path, b"before")
+    file = os.open(path, os.O_WRONLY)
+    disk.cut_power(Loss.DROP, random.Random(1))
+
+    for use in (lambda: os.write(file, b"after"), lambda: os.fsync(file), lambda: os.close(file)):
+        with pytest.raises(OSError, match="not connected"):
+            use()
+
+    assert path.read_bytes() == b"before"
+
+
+def test_syncs_fail_and_lose_what_they_should_have_kept(disk: PowerCutDisk) -> None:
+    """EIO once; the next sync says that all is well, and it is not."""
+    path = disk.path / "file"
+    write_synced(path, b"old")
+    with path.open("r+b", buffering=0) as file:
+        file.write(b"new")
+        disk.set_faults(random.Random(1), error_rate=1.0)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.fsync(file.fileno())
+        disk.set_faults(random.Random(1))
+        os.fsync(file.fileno())
+    assert path.read_bytes() == b"new"
+
+    disk.cut_power(Loss.DROP, random.Random(1))
+
+    assert path.read_bytes() == b"old"
+
+
+def test_slow_syncs_hold_up_nobody_else(disk: PowerCutDisk) -> None:
+    """A sync takes as long as it was told to, and its times are known."""
+    disk.set_faults(random.Random(1), delay_seconds=0.3)
+    with (disk.path / "file").open("wb", buffering=0) as file:
+        file.write(b"x")
+        start_time = time.monotonic()
+        os.fsync(file.fileno())
+        assert time.monotonic() - start_time >= 0.3
+
+    ((sync_start_time, sync_end_time, is_ok),) = disk.take_syncs()
+    assert is_ok
+    assert start_time <= sync_start_time <= sync_end_time - 0.3 <= time.monotonic()
+
+
+def test_a_full_disk_says_so(disk: PowerCutDisk) -> None:
+    """ENOSPC where the room is used up; statvfs tells the room."""
+    disk.set_faults(random.Random(1), room_bytes=1 << 20)
+    (disk.path / "file").write_bytes(bytes(1 << 19))
+
+    with pytest.raises(OSError, match="No space left"):
+        (disk.path / "more").write_bytes(bytes(1 << 20))
+
+    assert os.statvfs(disk.path).f_bavail * 4096 == 1 << 19
+    (disk.path / "file").unlink()
+    (disk.path / "more").write_bytes(bytes(1 << 20))

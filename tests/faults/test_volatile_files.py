@@ -1,0 +1,98 @@
+"""What is left on a disk whose power was cut, by what was synced before."""
+
+import random
+
+import pytest
+
+from tests.faults.volatile_files import SECTOR_BYTES, File, Loss, Resize, VolatileFiles, Write
+
+
+def written_file() -> File:
+    """Returns a file of four synced sectors of A and one unsynced write of B over them all."""
+    file = File(2, 0o644)
+    file.change(Write(0, b"A" * 4 * SECTOR_BYTES))
+    file.sync()
+    file.change(Write(0, b"B" * 4 * SECTOR_BYTES))
+    return file
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_synced_writes_are_kept(loss: Loss) -> None:
+    """Whatever a cut does, it does not touch what was synced."""
+    file = written_file()
+    file.sync()
+
+    file.lose(loss, random.Random(1))
+
+    assert file.seen == b"B" * 4 * SECTOR_BYTES
+
+
+def test_unsynced_writes_are_lost() -> None:
+    """Readers saw them; after the cut they are gone."""
+    file = written_file()
+    file.change(Resize(5 * SECTOR_BYTES))
+    assert file.seen == b"B" * 4 * SECTOR_BYTES + bytes(SECTOR_BYTES)
+
+    file.lose(Loss.DROP, random.Random(1))
+
+    assert file.seen == b"A" * 4 * SECTOR_BYTES
+
+
+def test_a_subset_keeps_writes_whole() -> None:
+    """Each write is kept or lost; over many cuts both happen."""
+    kept = set()
+    for seed in range(20):
+        file = written_file()
+        file.lose(Loss.SUBSET, random.Random(seed))
+        kept.add(bytes(file.seen))
+
+    assert kept == {b"A" * 4 * SECTOR_BYTES, b"B" * 4 * SECTOR_BYTES}
+
+
+def test_a_torn_write_is_kept_by_sectors() -> None:
+    """Sectors are whole, and their neighbours of another age."""
+    file = written_file()
+
+    file.lose(Loss.TORN, random.Random(3))
+
+    sectors = {
+        bytes(file.seen[start : start + SECTOR_BYTES])
+        for start in range(0, 4 * SECTOR_BYTES, SECTOR_BYTES)
+    }
+    assert sectors == {b"A" * SECTOR_BYTES, b"B" * SECTOR_BYTES}
+
+
+def test_a_write_is_cut_at_the_disks_sectors() -> None:
+    """Sectors are counted from the file's beginning, not the write's."""
+    parts = list(Write(SECTOR_BYTES - 2, b"abcd").sectors())
+
+    assert parts == [Write(SECTOR_BYTES - 2, b"ab"), Write(SECTOR_BYTES, b"cd")]
+
+
+def test_a_failed_sync_loses_writes_for_good() -> None:
+    """As on Linux: readers see them, a later sync succeeds, and a power cut shows the truth."""
+    file = written_file()
+
+    file.fail_sync()
+    file.sync()
+
+    assert file.seen == b"B" * 4 * SECTOR_BYTES
+    file.lose(Loss.DROP, random.Random(1))
+    assert file.seen == b"A" * 4 * SECTOR_BYTES
+
+
+def test_a_name_is_kept_once_its_folder_is_synced() -> None:
+    """A new file and a rename are lost before that, and come together after."""
+    files = VolatileFiles()
+    lost = files.make_file(files.root, "lost", 0o644)
+    lost.sync()
+    files.lose(Loss.DROP, random.Random(1))
+    assert files.root.seen == {}
+
+    old = files.make_file(files.root, "name", 0o644)
+    files.sync_folder(files.root)
+    new = files.make_file(files.root, "temporary", 0o644)
+    files.rename([(files.root, "name", new), (files.root, "temporary", None)])
+    assert files.root.seen == {"name": new}
+    files.lose(Loss.DROP, random.Random(1))
+    assert files.root.seen == {"name": old}

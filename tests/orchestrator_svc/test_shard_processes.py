@@ -1,0 +1,194 @@
+"""Four real index_svc processes behind one searcher: killed, paused, and read after writes."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.consistency_token import make_token
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.removal import Remover
+from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
+from orchestrator_svc.shard_map import ShardMap
+from tandem import errors
+from tandem.content import Modality, TextContent
+from tests.index_svc.shard_process import ShardProcess
+from tests.orchestrator_svc.downstream import stack
+
+SHARD_COUNT = 4
+ITEM_COUNT = 60
+
+
+@dataclass
+class Shards:
+    """An orchestrator's parts over real shards and an encoder that is none."""
+
+    processes: Sequence[ShardProcess]
+    shard_map: ShardMap
+    searcher: Searcher
+    ingester: Ingester
+    remover: Remover
+
+    async def ingest(self, items: dict[str, str], request_id: str = "") -> Ingested:
+        """Stores texts by item id."""
+        may_store = asyncio.Event()
+        may_store.set()
+        incoming = [IncomingItem(each, TextContent(text)) for each, text in items.items()]
+        ingested = await self.ingester.ingest("scenes", incoming, may_store, request_id)
+        assert not any(ingested.outcomes)
+        return ingested
+
+    async def search(
+        self,
+        text: str = "0",
+        *,
+        tokens: Sequence[str] = (),
+        is_full: bool = False,
+        seconds: float = 10.0,
+    ) -> SearchAnswer:
+        """Finds texts, all of them if there are no more than a hundred."""
+        query = SearchQuery(
+            content=TextContent(text),
+            index_id="scenes",
+            target_modality=Modality.TEXT,
+            depth=Depth(100, 1, 100),
+            is_reranked=False,
+            is_content_included=False,
+            consistency_tokens=tokens,
+            is_full_coverage_required=is_full,
+        )
+        return await self.searcher.search(query, time.monotonic() + seconds)
+
+
+@asynccontextmanager
+async def shards(folder: Path) -> AsyncIterator[Shards]:
+    """Runs four index_svc processes."""
+    processes = [ShardProcess(folder / f"shard-{n}", n, SHARD_COUNT) for n in range(SHARD_COUNT)]
+    try:
+        async with AsyncExitStack() as opened:
+            channels = [
+                await opened.enter_async_context(await process.ready()) for process in processes
+            ]
+            # Only its encoder is used.
+            encoder: EncoderClient = (await opened.enter_async_context(stack(1))).encoder_client
+            clients = [ShardClient(each, each, n) for n, each in enumerate(channels)]
+            shard_map, clock = ShardMap(SHARD_COUNT), StageClock()
+            yield Shards(
+                processes,
+                shard_map,
+                Searcher(encoder, clients, shard_map, clock),
+                Ingester(encoder, clients, shard_map, clock, 10.0),
+                Remover(clients, shard_map),
+            )
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def ids(answer: SearchAnswer) -> list[str]:
+    """Returns the items found, best first."""
+    return [entry.hit.item_id for entry in answer.ranked]
+
+
+async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
+    """Four, three, two, one, none of four: what is left is told to the item, until it is too little
+    and then nothing; and a paused shard is back as soon as it goes on."""
+    # By threes to one angle: ties within and between shards, in the order of ids.
+    items = {f"item-{n:02}": str(n // 3) for n in range(ITEM_COUNT)}
+    async with shards(tmp_path) as running:
+        await running.ingest(items)
+        owner = {each: running.shard_map.owner("scenes", each) for each in items}
+        assert set(owner.values()) == set(range(SHARD_COUNT))
+
+        whole = await running.search()
+        assert ids(whole) == sorted(items)
+        assert whole.coverage.covered_item_count == whole.coverage.item_count == ITEM_COUNT
+
+        running.processes[2].pause()
+        late = await running.search(seconds=2.0)
+        running.processes[2].resume()
+        assert ids(late) == [each for each in sorted(items) if owner[each] != 2]
+        assert {n: why.reason for n, why in late.coverage.missing.items()} == {
+            2: "DEADLINE_EXCEEDED"
+        }
+        assert ids(await running.search(is_full=True)) == sorted(items)
+
+        running.processes[3].kill()
+        for _ in range(5):
+            three = await running.search()
+            kept = [each for each in sorted(items) if owner[each] != 3]
+            assert ids(three) == kept
+            assert three.coverage.answered_shard_count == 3
+            assert three.coverage.covered_item_count == len(kept)
+            assert three.coverage.item_count == ITEM_COUNT
+        with pytest.raises(errors.ShardsMissing, match="3 of 4"):
+            await running.search(is_full=True)
+
+        for number in (0, 1):
+            running.processes[number].kill()
+        with pytest.raises(errors.ShardsMissing, match="1 of 4"):
+            await running.search()
+
+        running.processes[2].kill()
+        start_time = time.monotonic()
+        with pytest.raises(errors.ShardsMissing, match="0 of 4"):
+            await running.search()
+        assert time.monotonic() - start_time < 1.0
+
+
+async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
+    tmp_path: Path,
+) -> None:
+    """Its connection is given up after unanswered pings, long before the searches' own patience;
+    and taken up again once it goes on."""
+    async with shards(tmp_path) as running:
+        await running.ingest({f"item-{n}": "0" for n in range(20)})
+        running.processes[1].pause()
+
+        start_time = time.monotonic()
+        first = await running.search(seconds=40.0)
+        assert time.monotonic() - start_time < 12
+        second = await running.search(seconds=40.0)
+        assert time.monotonic() - start_time < 16
+        for answer in (first, second):
+            assert [why.reason for why in answer.coverage.missing.values()] == [
+                "SERVICE_UNAVAILABLE"
+            ]
+
+        running.processes[1].resume()
+        async with asyncio.timeout(10):
+            while (await running.search()).coverage.missing:  # noqa: ASYNC110 (nothing tells)
+                await asyncio.sleep(0.05)
+
+
+async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
+    tmp_path: Path,
+) -> None:
+    """Through real stores: sequences, first answers, and a request id for another write."""
+    async with shards(tmp_path) as running:
+        first = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
+        token = make_token(first.sequences, running.shard_map)
+        assert len(ids(await running.search(tokens=[token]))) == 20
+
+        removal = await running.remover.remove(
+            "scenes", [f"item-{n}" for n in range(20)], "other", time.monotonic() + 5
+        )
+        assert removal.removed_count == 20
+        again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
+        assert again.sequences == first.sequences
+
+        tokens = [token, make_token(removal.sequences, running.shard_map)]
+        assert ids(await running.search(tokens=tokens)) == []
+        with pytest.raises(errors.RequestIdReused):
+            await running.remover.remove("scenes", ["item-0"], "same", time.monotonic() + 5)
+
+        ahead = make_token({0: removal.sequences[0] + 1}, running.shard_map)
+        with pytest.raises(errors.SequenceNotReached):
+            await running.search(tokens=[ahead], seconds=1.0)
