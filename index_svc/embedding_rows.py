@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ from index_svc.hit import F32, I64, Mask
 
 # 65,536 x 384 float32 values are 96 MiB: few blocks, and little is left unused in the last.
 BLOCK_ROW_COUNT = 1 << 16
+# To look into a block for all of its rows at once costs as much as to copy some six one by one.
+_FEW_OF_A_BLOCK = 4
 
 
 class EmbeddingRows:
@@ -125,6 +128,11 @@ class EmbeddingRows:
         if len(self._blocks) == 1:
             return self._blocks[0][rows]
         gathered = np.empty((len(rows), self.dimension), dtype=np.float32)
+        if len(rows) <= _FEW_OF_A_BLOCK * len(self._blocks):
+            for place, row in enumerate(rows.tolist()):
+                number = bisect_right(self._starts, row) - 1
+                gathered[place] = self._blocks[number][row - self._starts[number]]
+            return gathered
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         for number in np.unique(owners):
             mine = owners == number

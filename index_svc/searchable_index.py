@@ -82,15 +82,22 @@ class SearchableIndex:
         Ties by smaller item id, among those that were compared. Raises ModelMismatch or
         EmbeddingInvalid where the queries are not of this index's model.
         """
-        if fingerprint != self.info.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
-        for query_D in queries_QD:
-            if len(query_D) != self.info.dimension:
-                raise EmbeddingInvalid(
-                    why=f"it has {len(query_D)} dimensions instead of {self.info.dimension}"
-                )
+        self._check(fingerprint, queries_QD)
         with self._lock.shared():
-            return [self._parts[modality].search(query_D, k, filter_) for query_D in queries_QD]
+            return self._search(modality, queries_QD, k, filter_)
+
+    def search_at_once(
+        self,
+        fingerprint: str,
+        modality: Modality,
+        queries_QD: Sequence[F32],
+        k: int,
+        filter_: Filter | None = None,
+    ) -> list[Found] | None:
+        """Searches as search() does; None where it would first have to wait for a change."""
+        self._check(fingerprint, queries_QD)
+        with self._lock.shared_at_once() as is_held:
+            return self._search(modality, queries_QD, k, filter_) if is_held else None
 
     def begin_replacing(self, modality: Modality) -> None:
         """Notes every change of the modality from now on, for the part that will replace it."""
@@ -112,6 +119,20 @@ class SearchableIndex:
         """Gives up on a part that was being made."""
         with self._lock.exclusive():
             self._pending.pop(modality, None)
+
+    def _check(self, fingerprint: str, queries_QD: Sequence[F32]) -> None:
+        if fingerprint != self.info.fingerprint:
+            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
+        for query_D in queries_QD:
+            if len(query_D) != self.info.dimension:
+                raise EmbeddingInvalid(
+                    why=f"it has {len(query_D)} dimensions instead of {self.info.dimension}"
+                )
+
+    def _search(
+        self, modality: Modality, queries_QD: Sequence[F32], k: int, filter_: Filter | None
+    ) -> list[Found]:
+        return [self._parts[modality].search(query_D, k, filter_) for query_D in queries_QD]
 
     def _change(self, modality: Modality, change: "_Change") -> None:
         change.apply(self._parts[modality])

@@ -177,27 +177,19 @@ class Shard:
         SequenceNotReached where the minimum sequence is not reached yet: wait for
         applied_sequence before.
         """
-        self._check_loaded()
-        applied_sequence = self._applied_sequence
-        if applied_sequence < query.minimum_sequence:
-            raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
-        index = self.index(query.index_id)
+        index, applied_sequence = self._searched(query)
         found = index.search(
             query.fingerprint, query.modality, query.embeddings, query.k, query.filter
         )
-        for embedding, one in zip(query.embeddings, found, strict=True):
-            SEARCHES.labels(one.path.strategy.name.lower()).inc()
-            self.live_recall.offer(
-                SampledSearch(
-                    query.index_id,
-                    query.query_modality,
-                    query.modality,
-                    embedding,
-                    query.k,
-                    query.filter,
-                )
-            )
-        return Answer(found, applied_sequence, index.item_count(query.modality))
+        return self._answer(query, index, found, applied_sequence)
+
+    def search_at_once(self, query: Query) -> Answer | None:
+        """Searches as search() does; None where it would first have to wait for a change."""
+        index, applied_sequence = self._searched(query)
+        found = index.search_at_once(
+            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+        )
+        return None if found is None else self._answer(query, index, found, applied_sequence)
 
     def index(self, index_id: str) -> SearchableIndex:
         """Returns the index; raises IndexNotFound."""
@@ -229,6 +221,31 @@ class Shard:
         self.maintenance.stop()
         self._writer.close()
         self._store.close()
+
+    def _searched(self, query: Query) -> tuple[SearchableIndex, int]:
+        """Returns the index, and a sequence that its searches see from now on."""
+        self._check_loaded()
+        applied_sequence = self._applied_sequence
+        if applied_sequence < query.minimum_sequence:
+            raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
+        return self.index(query.index_id), applied_sequence
+
+    def _answer(
+        self, query: Query, index: SearchableIndex, found: Sequence[Found], applied_sequence: int
+    ) -> Answer:
+        for embedding, one in zip(query.embeddings, found, strict=True):
+            SEARCHES.labels(one.path.strategy.name.lower()).inc()
+            self.live_recall.offer(
+                SampledSearch(
+                    query.index_id,
+                    query.query_modality,
+                    query.modality,
+                    embedding,
+                    query.k,
+                    query.filter,
+                )
+            )
+        return Answer(found, applied_sequence, index.item_count(query.modality))
 
     def _check_loaded(self) -> None:
         if not self._is_loaded:

@@ -25,9 +25,19 @@ class SharedLock:
         try:
             yield
         finally:
-            with self._condition:
-                self._sharer_count -= 1
-                self._condition.notify_all()
+            self._stop_sharing()
+
+    @contextmanager
+    def shared_at_once(self) -> Iterator[bool]:
+        """Yields whether it holds the lock together with other sharers: never waits for it."""
+        with self._condition:
+            is_held = not self._is_exclusive and not self._waiting_count
+            self._sharer_count += is_held
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                self._stop_sharing()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -43,3 +53,8 @@ class SharedLock:
             with self._condition:
                 self._is_exclusive = False
                 self._condition.notify_all()
+
+    def _stop_sharing(self) -> None:
+        with self._condition:
+            self._sharer_count -= 1
+            self._condition.notify_all()

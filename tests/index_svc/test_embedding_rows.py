@@ -1,0 +1,16 @@
+"""Rows keep their numbers over blocks of any length."""
+
+import numpy as np
+
+from index_svc.embedding_rows import EmbeddingRows
+
+
+def test_few_rows_and_many_are_gathered_alike_over_blocks() -> None:
+    """In the order asked for; the first block is as long as what was read from a file."""
+    embeddings_ND = np.arange(30, dtype=np.float32).reshape(15, 2)
+    rows = EmbeddingRows(2, embeddings_ND[:5], [f"read-{row}" for row in range(5)])
+    rows.append([f"new-{row}" for row in range(10)], embeddings_ND[5:])
+    few, many = np.array([14, 0, 4, 5, 4]), np.random.default_rng(0).permutation(15)
+
+    assert np.array_equal(rows.gather(few), embeddings_ND[few])
+    assert np.array_equal(rows.gather(many), embeddings_ND[many])
