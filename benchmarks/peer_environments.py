@@ -45,6 +45,7 @@ def measure_peer(
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
     log_path = folder / "run.log"
+    log_path.unlink(missing_ok=True)
     try:
         python = _environment(folder / "environment", PEERS[name], folder / "install.log")
         with log_path.open("wb") as log:
@@ -65,7 +66,8 @@ def measure_peer(
         results: list[dict[str, Any]] = json.loads(ran.stdout.splitlines()[-1])
         return results
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        return [{"error": f"{error}; {_end_of(log_path)}"}]
+        ends = [_end_of(path) for path in (folder / "install.log", log_path)]
+        return [{"error": "; ".join([str(error), *filter(None, ends)])}]
     finally:
         shutil.rmtree(data, ignore_errors=True)
 
@@ -84,6 +86,7 @@ def _environment(folder: Path, requirements: Sequence[str], log_path: Path) -> P
         ):
             subprocess.run(command, stdout=log, stderr=log, timeout=_INSTALL_SECONDS, check=True)
     done.write_text(" ".join(requirements))
+    log_path.unlink()
     return python
 
 

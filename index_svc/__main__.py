@@ -2,15 +2,14 @@
 
 import asyncio
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import faiss
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import damage_of, serve_corrupt
 from index_svc.faiss_index import visible_gpu_count
+from index_svc.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
@@ -46,7 +45,7 @@ async def main() -> None:
     """Serves until told to stop."""
     settings = load_or_exit(IndexSettings, "INDEX_")
     # Searches run side by side already; FAISS's own threads on top would only contend.
-    faiss.omp_set_num_threads(1)
+    keep_faiss_in_this_thread()
     path = Path(settings.store_path)
     try:
         if damage := damage_of(path, settings.checked_at_start_bytes):
@@ -71,7 +70,7 @@ async def main() -> None:
         shard = Shard(store, path, shard_settings(settings, gpu_number))
     except StoreRefused as error:
         sys.exit(f"index_svc: {error}")
-    threads = ThreadPoolExecutor(settings.thread_count, thread_name_prefix="shard")
+    threads = faiss_threads(settings.thread_count, "shard")
 
     def register(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(

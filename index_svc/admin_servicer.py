@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
 from index_svc.advice import MeasuredType, measure_types
+from index_svc.faiss_threads import faiss_threads
 from index_svc.index_type import AUTO, IndexTuning
 from index_svc.searchable_index import SearchableIndex
 from index_svc.shard import Shard
@@ -30,7 +30,7 @@ class IndexAdminServicer(_Base):
         """Takes the shard."""
         self._shard = shard
         # One at a time: each measures, and would measure the other.
-        self._advice_thread = ThreadPoolExecutor(1, thread_name_prefix="advice")
+        self._advice_thread = faiss_threads(1, "advice")
 
     async def DescribeIndexes(
         self, request: pb.DescribeIndexesRequest, context: grpc.aio.ServicerContext

@@ -21,6 +21,7 @@ import numpy as np
 
 from index_svc.embedding_rows import EmbeddingRows
 from index_svc.faiss_index import FaissIndex
+from index_svc.faiss_threads import keep_faiss_in_this_thread
 from index_svc.hit import F32
 from index_svc.index_type import (
     AUTO,
@@ -159,6 +160,7 @@ class Maintenance:
         return worked
 
     def _run(self) -> None:
+        keep_faiss_in_this_thread()  # a build takes longer, and searches beside it do not
         while not self._stop.is_set():
             try:
                 worked = self.step()

@@ -1,0 +1,23 @@
+"""FAISS searches in one thread, in whichever thread that is."""
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import faiss
+
+from index_svc.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+
+
+def used_by(threads: Executor) -> int:
+    return threads.submit(faiss.omp_get_max_threads).result(10)
+
+
+def test_faiss_uses_one_thread_in_each_of_ours() -> None:
+    """Where the main thread says so a plain pool knows nothing of it: OpenMP asks each thread."""
+    keep_faiss_in_this_thread()
+    with (
+        ThreadPoolExecutor(1, initializer=faiss.omp_set_num_threads, initargs=(2,)) as others,
+        faiss_threads(1, "test") as ours,
+    ):
+        assert faiss.omp_get_max_threads() == 1
+        assert used_by(others) == 2
+        assert used_by(ours) == 1
