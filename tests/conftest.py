@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # Times on a shared machine say nothing about the code, so no example has a deadline of its own.
@@ -9,3 +10,15 @@ settings.register_profile("tandem", deadline=None, derandomize=True)
 settings.load_profile("tandem")
 
 pytest_plugins = ["tests.model_io.tiny_triton"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marker of tests that take minutes."""
+    config.addinivalue_line(
+        "markers", "long: begins before the others, so that no core waits for it at the end"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts long tests first; workers take single tests in this order."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)

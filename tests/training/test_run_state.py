@@ -115,6 +115,7 @@ def test_doctests() -> None:
 
 
 # A minute and a half alone; runs beside others that use both cores have taken five.
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
     """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights.
