@@ -55,7 +55,11 @@ class LiveRecall:
     def offer(self, search: SampledSearch) -> None:
         """Keeps the search for later, if chance wants it."""
         if self._random.random() < self._sample_share:
-            self._waiting.append(search)
+            self.keep(search)
+
+    def keep(self, search: SampledSearch) -> None:
+        """Keeps the search for later; the oldest goes where too many wait."""
+        self._waiting.append(search)
 
     def take(self) -> SampledSearch | None:
         """Returns the next search to do again; None where there is none."""

@@ -66,6 +66,8 @@ _COPY_COUNT = 8_192
 _SNAPSHOT_SHARE = 0.2
 _MIN_RECALL_SEARCH_COUNT = 30
 _RECALL_PER_TICK = 4
+# Times as long as a search that is done again took: at most a twentieth of a core goes into that.
+_RECALL_PAUSE = 19
 # A disk that was full a moment ago is full now.
 _FAILURE_PAUSE_SECONDS = 30.0
 
@@ -77,6 +79,8 @@ class _Progress:
     change_count_at_snapshot: int = 0
     snapshot_sequence: int | None = None
     is_rebuild_asked: bool = False
+    is_build_unsaved: bool = False
+    """A FAISS index was built since the last snapshot."""
     refused: tuple[IndexTuning, str, int] | None = None
     activity: str = ""
     mend_after_time: float = 0.0
@@ -108,6 +112,8 @@ class Maintenance:
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _recall_after_time: float = 0.0
+    """On the monotonic clock."""
 
     def start(self) -> None:
         """Begins to look after them, in a thread."""
@@ -191,6 +197,7 @@ class Maintenance:
                 with MAINTENANCE_DURATION.labels("rebuild").time():
                     self._rebuild(index_id, index, modality, wanted, tuning)
                 progress.refused = None
+                progress.is_build_unsaved = wanted != FLAT
             except IndexTypeInvalid as error:
                 progress.refused = refused_for
                 part.fallback_reason = error.message
@@ -327,6 +334,7 @@ class Maintenance:
             finally:
                 progress.activity = ""
             progress.change_count_at_snapshot = change_count
+            progress.is_build_unsaved = False
         for modality in Modality:
             # Only now: without its other half a snapshot is of no use.
             remove_other_snapshots(parent, sequence, modality)
@@ -337,16 +345,20 @@ class Maintenance:
     def _is_snapshot_due(self, index_id: str, index: SearchableIndex, modality: Modality) -> bool:
         part = index.part(modality)
         progress = self._of(index_id, modality)
+        least_count = self.settings.min_snapshot_change_count
+        if progress.is_build_unsaved and len(part) >= least_count:
+            return True  # or it would be built again after the next start
         change_count = part.change_count - progress.change_count_at_snapshot
-        return change_count >= max(
-            self.settings.min_snapshot_change_count, _SNAPSHOT_SHARE * len(part)
-        )
+        return change_count >= max(least_count, _SNAPSHOT_SHARE * len(part))
 
     def _check_recall(self) -> bool:
         worked = False
         for _ in range(_RECALL_PER_TICK):
+            if time.monotonic() < self._recall_after_time:
+                break
             if (search := self.live_recall.take()) is None:
                 break
+            start_time = time.monotonic()
             index = self.indexes().get(search.index_id)
             if index is None:
                 continue
@@ -359,6 +371,8 @@ class Maintenance:
                 # wait for waiting changes.
                 nearest = scan(search.query, search.k).hits
             self.live_recall.note(search, found, nearest)
+            now = time.monotonic()
+            self._recall_after_time = now + _RECALL_PAUSE * (now - start_time)
             worked = True
         measured = self.live_recall.recall()
         for direction in DIRECTIONS:

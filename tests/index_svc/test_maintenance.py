@@ -252,6 +252,38 @@ def test_snapshots_are_written_when_enough_has_changed(
     shard.close()
 
 
+def test_an_index_that_was_built_is_in_the_next_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no item has changed since the last one: it need not be built again at each start."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    shard = open_shard(tmp_path, min_snapshot_change_count=600)
+    ingest(shard, range(600))
+    work(shard)
+    shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning("IVF4,Flat", {"nprobe": 4}))
+    work(shard)
+    shard.close()
+
+    store = ItemStore.open(tmp_path, 0, 1, map_bytes=64 << 20)
+    loaded = load_index(store, INDEX_ID, tmp_path / "snapshots")
+
+    assert loaded.index.part(Modality.IMAGE).index_type == "IVF4,Flat"
+    store.close()
+
+
+def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> None:
+    """However many are sampled."""
+    ingest(shard, range(400))
+    query = unit_vector(1, DIMENSION)
+    for _ in range(20):
+        search = SampledSearch(INDEX_ID, Modality.TEXT, Modality.IMAGE, query, 10, None)
+        shard.live_recall.keep(search)
+
+    work(shard)
+
+    assert shard.live_recall.recall()["text_to_image"][1] < 20
+
+
 def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
     """By the direction that it fell for: after nprobe was lowered behind the tuning's back."""
     ingest(shard, range(2000))
