@@ -25,6 +25,7 @@ MIN_APPROXIMATE_COUNT = 20_000
 _RECALL_K = 20
 _LISTS = re.compile(r"IVF(\d+)(,.*)")
 MAX_TUNING_QUERY_COUNT = 100
+_BISECTION_COUNT = 2
 _MIN_LIST_COUNT = 64
 _MAX_LIST_COUNT = 1 << 16
 
@@ -112,19 +113,36 @@ def tune_for_recall(
 ) -> float:
     """Sets the least search effort that reaches the target, and returns the recall in percent.
 
-    `rows` are frozen: this takes seconds. Tries nprobe or efSearch in powers of two; a type with
-    neither is only measured.
+    `rows` are frozen: this takes seconds. Tries nprobe or efSearch in powers of two, then between
+    the last that was too little and the first that was enough; a type with neither is only
+    measured.
     """
     truth = _nearest_rows(index, rows, queries_QD)
-    recall_percent = 0.0
-    for parameters in _efforts(index):
-        if is_stopped():
-            break
+
+    def recall_percent(parameters: Mapping[str, float]) -> float:
         index.tune(parameters)
-        recall_percent = _recall_percent(index, rows, queries_QD, truth)
-        if recall_percent >= 100 * recall_target:
+        return _recall_percent(index, rows, queries_QD, truth)
+
+    name, efforts = _efforts(index)
+    if not name:
+        return recall_percent({})
+    too_little, enough, reached_percent = 0, efforts[0], 0.0
+    for enough in efforts:
+        reached_percent = recall_percent({name: enough})
+        if reached_percent >= 100 * recall_target or is_stopped():
             break
-    return recall_percent
+        too_little = enough
+    for _ in range(_BISECTION_COUNT):
+        middle = (too_little + enough) // 2
+        if not too_little < middle < enough or is_stopped():
+            break
+        middle_percent = recall_percent({name: middle})
+        if middle_percent >= 100 * recall_target:
+            enough, reached_percent = middle, middle_percent
+        else:
+            too_little = middle
+    index.tune({name: enough})
+    return reached_percent
 
 
 def measured_recall_percent(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> float:
@@ -153,9 +171,11 @@ def _recall_percent(
     return 100 * found_count / max(1, sum(map(len, truth)))
 
 
-def _efforts(index: FaissIndex) -> list[dict[str, float]]:
+def _efforts(index: FaissIndex) -> tuple[str, list[int]]:
+    """Returns the parameter that says how hard to look, and what to try; "" where there is none."""
     if count := index.max_list_count:
-        return [{"nprobe": 1 << power} for power in range(count.bit_length())]
+        powers = [1 << power for power in range(count.bit_length())]
+        return "nprobe", powers if powers[-1] == count else [*powers, count]
     if index.index_type.startswith("HNSW"):
-        return [{"efSearch": 1 << power} for power in range(4, 11)]
-    return [{}]
+        return "efSearch", [1 << power for power in range(4, 11)]
+    return "", []

@@ -1,0 +1,122 @@
+"""Which type an index gets, and how hard it looks."""
+
+import numpy as np
+import pytest
+
+from index_svc.embedding_rows import EmbeddingRows
+from index_svc.faiss_index import FaissIndex
+from index_svc.index_type import (
+    IndexTuning,
+    balanced_list_count,
+    candidate_types,
+    choose_index_type,
+    is_outdated,
+    measured_recall_percent,
+    tune_for_recall,
+)
+from tandem.errors import IndexTypeInvalid
+
+
+@pytest.mark.parametrize(
+    ("item_count", "memory_bytes", "expected"),
+    [
+        (0, 0, "Flat"),
+        (19_999, 0, "Flat"),
+        (20_000, 0, "IVF256,SQ8"),
+        (1_000_000, 0, "IVF2048,SQ8"),
+        (1_000_000, 392_000_000, "IVF2048,SQ8"),
+        (1_000_000, 391_999_999, "IVF2048,PQ192np"),
+        (1_000_000, 60_000_000, "IVF2048,PQ48np"),
+        (1_000_000, 20_000_000, "IVF2048,PQ12np"),
+        (1_000_000, 1_000_000, "Flat"),
+    ],
+)
+def test_auto_goes_by_size_and_memory(item_count: int, memory_bytes: int, expected: str) -> None:
+    """At 384 dimensions: a byte each in SQ8 and eight for the row, fewer in PQ."""
+    assert choose_index_type(IndexTuning(memory_bytes=memory_bytes), item_count, 384) == expected
+
+
+def test_what_was_asked_for_is_chosen() -> None:
+    """Whatever the size."""
+    assert choose_index_type(IndexTuning("HNSW32"), 5, 384) == "HNSW32"
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "expected"),
+    [
+        ("Flat", "Flat", False),
+        ("Flat", "IVF256,SQ8", True),
+        ("IVF256,SQ8", "IVF512,SQ8", False),
+        ("IVF256,SQ8", "IVF1024,SQ8", True),
+        ("IVF1024,SQ8", "IVF256,SQ8", True),
+        ("IVF256,SQ8", "IVF256,Flat", True),
+        ("IVF256,SQ8", "Flat", True),
+        ("HNSW32", "HNSW16", True),
+    ],
+)
+def test_a_list_count_may_be_off_by_less_than_four_times(
+    current: str, wanted: str, expected: bool
+) -> None:
+    """Anything else is built anew."""
+    assert is_outdated(current, wanted) is expected
+
+
+def test_lists_are_a_power_of_two_near_twice_the_root() -> None:
+    """Within bounds."""
+    assert [balanced_list_count(count) for count in (0, 100, 10_000, 10**6, 10**12)] == [
+        64, 64, 256, 2048, 65_536,
+    ]  # fmt: skip
+
+
+def test_every_candidate_is_a_type_that_faiss_knows() -> None:
+    """For a dimension that halves and one that does not."""
+    for dimension in (384, 7):
+        for index_type in candidate_types(50_000, dimension):
+            IndexTuning(index_type).check(dimension)
+
+
+@pytest.mark.parametrize("tuning", [IndexTuning("IVF"), IndexTuning(recall_target=0)])
+def test_what_cannot_be_is_refused(tuning: IndexTuning) -> None:
+    """Before anything is built."""
+    with pytest.raises(IndexTypeInvalid):
+        tuning.check(384)
+
+
+@pytest.fixture(scope="module")
+def rows() -> EmbeddingRows:
+    """4,000 unit vectors of 16 dimensions, a tenth of them dead."""
+    rows = EmbeddingRows(16)
+    rows.append([str(number) for number in range(4_000)], _unit_vectors(4_000, 1))
+    rows.kill([str(number) for number in range(400)])
+    return rows
+
+
+def _unit_vectors(count: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("index_type", "name"), [("IVF64,SQ8", "nprobe"), ("HNSW8", "efSearch")])
+def test_no_more_effort_than_the_recall_asks_for(
+    rows: EmbeddingRows, index_type: str, name: str
+) -> None:
+    """What was found reaches the target; a fourth less does not."""
+    index = FaissIndex.build(index_type, rows, rows.row_count)
+    queries = _unit_vectors(50, 2)
+
+    recall_percent = tune_for_recall(index, rows, queries, 0.9)
+
+    effort = index.parameters[name]
+    assert recall_percent == measured_recall_percent(index, rows, queries) >= 90
+    index.tune({name: max(1, effort * 3 // 4)})
+    assert effort == 1 or measured_recall_percent(index, rows, queries) < recall_percent
+
+
+def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
+    """PQ of two parts: every list, and what it finds."""
+    index = FaissIndex.build("IVF16,PQ2np", rows, rows.row_count)
+
+    recall_percent = tune_for_recall(index, rows, _unit_vectors(50, 2), 1.0)
+
+    assert index.parameters == {"nprobe": 16}
+    assert 0 < recall_percent < 100
