@@ -35,8 +35,14 @@ class FaissIndex:
     Searches may run side by side, but not beside add() or tune().
     """
 
-    def __init__(self, index: Any, index_type: str, gpu_number: int | None = None) -> None:  # noqa: ANN401 (SWIG)
-        """Takes over an index whose labels are row numbers."""
+    def __init__(
+        self,
+        index: Any,  # noqa: ANN401 (SWIG)
+        index_type: str,
+        written_bytes: int,
+        gpu_number: int | None = None,
+    ) -> None:
+        """Takes over an index whose labels are row numbers, and what its file takes or would."""
         self.index_type = index_type
         self._cpu_index = index
         self._gpu_index: Any = None
@@ -46,7 +52,7 @@ class FaissIndex:
         if gpu_number is not None:
             self._move_to_gpu(gpu_number)
         self.parameters: dict[str, float] = {}
-        self._counted = (_written_bytes(index), int(index.ntotal))
+        self._counted = (written_bytes, int(index.ntotal))
         self.takes_selector = _takes_selector(index)
         self.codes_are_exact = _codes_are_exact(index)
 
@@ -76,12 +82,12 @@ class FaissIndex:
             _add_rows(index, rows, 0, row_count)
         except RuntimeError as error:
             raise IndexTypeInvalid(why=_plain(error)) from error
-        return cls(index, index_type, gpu_number)
+        return cls(index, index_type, _written_bytes(index), gpu_number)
 
     @classmethod
     def read(cls, path: Path, index_type: str, gpu_number: int | None = None) -> Self:
         """Reads what write() wrote; only ever after its checksum was found right."""
-        return cls(faiss.read_index(str(path)), index_type, gpu_number)
+        return cls(faiss.read_index(str(path)), index_type, path.stat().st_size, gpu_number)
 
     def write(self, path: Path) -> None:
         """Writes the index to a file, without its parameters."""

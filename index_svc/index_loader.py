@@ -13,6 +13,7 @@ from index_svc.snapshot import (
     Manifest,
     SnapshotInvalid,
     read_snapshot,
+    remove_partial_snapshots,
     snapshot_folder,
     snapshot_sequences,
 )
@@ -46,6 +47,7 @@ def load_index(
     """
     info = store.index_info(index_id)
     parent = snapshots_folder / index_id
+    remove_partial_snapshots(parent)
     for sequence in snapshot_sequences(parent):
         try:
             index = _read_both(store, index_id, info, parent, sequence, gpu_number)

@@ -313,6 +313,7 @@ class Maintenance:
         parent = self.settings.snapshots_folder / index_id
         # Read before the items: each change up to here is in them, and later ones do no harm.
         sequence = self.applied_sequence()
+        change_counts = {}
         for modality in Modality:
             progress = self._of(index_id, modality)
             progress.activity = "writing a snapshot"
@@ -320,7 +321,7 @@ class Maintenance:
                 with index.reading():
                     part = index.part(modality)
                     frozen = FrozenPart.of(part)
-                    change_count = part.change_count
+                    change_counts[modality] = part.change_count
                 write_snapshot(
                     parent,
                     frozen,
@@ -333,12 +334,13 @@ class Maintenance:
                 )
             finally:
                 progress.activity = ""
-            progress.change_count_at_snapshot = change_count
-            progress.is_build_unsaved = False
-        for modality in Modality:
+        for modality, change_count in change_counts.items():
             # Only now: without its other half a snapshot is of no use.
             remove_other_snapshots(parent, sequence, modality)
-            self._of(index_id, modality).snapshot_sequence = sequence
+            progress = self._of(index_id, modality)
+            progress.change_count_at_snapshot = change_count
+            progress.is_build_unsaved = False
+            progress.snapshot_sequence = sequence
         SNAPSHOT_SEQUENCE.set(sequence)
         return sequence
 

@@ -11,7 +11,7 @@
 Derived from the item store, so never trusted: FAISS reads a file with flipped bits without a word
 and then answers wrongly. A snapshot is opened only if a child process found every byte of it to be
 what was written, and its manifest is about this store, this model and this log. Otherwise it is
-removed and made anew.
+left aside, and the next one replaces it.
 """
 
 from __future__ import annotations
@@ -153,44 +153,52 @@ def write_snapshot(
     partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    attributes = [[row, _to_json(value)] for row, value in part.attributes.items()]
-    files = {
-        "rows.f32": _write(
-            partial / "rows.f32", (np.ascontiguousarray(block, "<f4").data for block in part.blocks)
-        ),
-        "live": _write(partial / "live", [np.packbits(part.live, bitorder="little").tobytes()]),
-        "item_ids": _write(partial / "item_ids", ["\0".join(part.item_ids).encode()]),
-        "attributes.json": _write(partial / "attributes.json", [json.dumps(attributes).encode()]),
-    }
-    if part.faiss_index is not None:
-        part.faiss_index.write(partial / "faiss.index")
-        _sync(partial / "faiss.index")
-        files["faiss.index"] = FileEntry(
-            (partial / "faiss.index").stat().st_size, sha256_of(partial / "faiss.index")
-        )
-    Manifest(
-        schema_version=SCHEMA_VERSION,
-        store_id=store_id,
-        index_id=index_id,
-        modality=modality.value,
-        fingerprint=fingerprint,
-        dimension=dimension,
-        metric="inner product",
-        row_count=len(part.item_ids),
-        live_count=int(np.count_nonzero(part.live)),
-        sequence=sequence,
-        index_type="" if part.faiss_index is None else part.faiss_index.index_type,
-        index_row_count=0 if part.faiss_index is None else part.faiss_index.row_count,
-        parameters={} if part.faiss_index is None else part.faiss_index.parameters,
-        recall_percent=part.recall_percent,
-        faiss_version=faiss.__version__,
-        files=files,
-    ).write(partial)
-    _sync(partial)
+    try:
+        files = _write_files(partial, part)
+        Manifest(
+            schema_version=SCHEMA_VERSION,
+            store_id=store_id,
+            index_id=index_id,
+            modality=modality.value,
+            fingerprint=fingerprint,
+            dimension=dimension,
+            metric="inner product",
+            row_count=len(part.item_ids),
+            live_count=int(np.count_nonzero(part.live)),
+            sequence=sequence,
+            index_type="" if part.faiss_index is None else part.faiss_index.index_type,
+            index_row_count=0 if part.faiss_index is None else part.faiss_index.row_count,
+            parameters={} if part.faiss_index is None else part.faiss_index.parameters,
+            recall_percent=part.recall_percent,
+            faiss_version=faiss.__version__,
+            files=files,
+        ).write(partial)
+        _sync(partial)
+    except BaseException:
+        # On a disk that is full it would keep the room that writes wait for.
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     shutil.rmtree(folder, ignore_errors=True)  # of the same sequence, and thus the same items
     partial.rename(folder)
     _sync(parent)
     return folder
+
+
+def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
+    attributes = [[row, _to_json(value)] for row, value in part.attributes.items()]
+    rows = (np.ascontiguousarray(block, "<f4").data for block in part.blocks)
+    files = {
+        "rows.f32": _write(folder / "rows.f32", rows),
+        "live": _write(folder / "live", [np.packbits(part.live, bitorder="little").tobytes()]),
+        "item_ids": _write(folder / "item_ids", ["\0".join(part.item_ids).encode()]),
+        "attributes.json": _write(folder / "attributes.json", [json.dumps(attributes).encode()]),
+    }
+    if part.faiss_index is not None:
+        path = folder / "faiss.index"
+        part.faiss_index.write(path)
+        _sync(path)
+        files[path.name] = FileEntry(path.stat().st_size, sha256_of(path))
+    return files
 
 
 def read_snapshot(folder: Path, manifest: Manifest, gpu_number: int | None = None) -> ModalityIndex:
@@ -243,6 +251,12 @@ def remove_other_snapshots(parent: Path, sequence: int, modality: Modality) -> N
     for path in parent.glob(f"{modality.value}-*"):
         if path != snapshot_folder(parent, modality, sequence):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_partial_snapshots(parent: Path) -> None:
+    """Removes what a process that was killed left half written."""
+    for path in parent.glob(f"*{PARTIAL_SUFFIX}"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def sha256_of(path: Path) -> str:

@@ -4,6 +4,7 @@ Shapes: R rows, N values of a column, E words of all its lists, W wanted values.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Protocol, TypeAlias
 
@@ -42,100 +43,87 @@ class TypedColumn(Protocol):
         """Sets True in the rows that have a value for which the condition holds."""
 
 
-class IntegerColumn:
+class NumberColumn(ABC):
+    """Numbers of one numpy type."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        """Makes a column without numbers."""
+        self._values = RowValues(dtype)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def put(self, row: int, value: AttributeValue) -> None:
+        """Gives a number to a row that has none."""
+        assert isinstance(value, int | float)
+        self._values.put(row, value)
+
+    def drop(self, row: int) -> None:
+        """Takes a row's number away."""
+        self._values.take(row)
+
+    def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
+        """Sets True in the rows that have a number for which the condition holds."""
+        match condition:
+            case Exists():
+                self._values.mark(is_found_R)
+            case OneOf(_, values):
+                self._values.mark(is_found_R, _among(self._wanted(values)))
+            case InRange():
+                if (is_in_range := self._in_range(condition)) is not None:
+                    self._values.mark(is_found_R, is_in_range)
+
+    @abstractmethod
+    def _wanted(self, values: Collection[Value]) -> set[int] | set[float]:
+        """Returns those of the values that a number of this column can equal."""
+
+    @abstractmethod
+    def _in_range(self, bounds: InRange) -> Predicate | None:
+        """Returns what holds for numbers in the range; None where it holds for none."""
+
+
+class IntegerColumn(NumberColumn):
     """Integers of 64 bits: 9 bytes a row."""
 
     def __init__(self) -> None:
         """Makes a column without integers."""
-        self._values = RowValues(np.int64)
+        super().__init__(np.int64)
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def _wanted(self, values: Collection[Value]) -> set[int]:
+        return {int(value) for value in values if _is_integer(value)}
 
-    def put(self, row: int, value: AttributeValue) -> None:
-        """Gives an integer to a row that has none."""
-        assert isinstance(value, int)
-        self._values.put(row, value)
-
-    def drop(self, row: int) -> None:
-        """Takes a row's integer away."""
-        self._values.take(row)
-
-    def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have an integer for which the condition holds."""
-        match condition:
-            case Exists():
-                self._values.mark(is_found_R)
-            case OneOf(_, values):
-                wanted = {int(value) for value in values if _is_integer(value)}
-                self._values.mark(is_found_R, _among(wanted))
-            case InRange():
-                # As integers: numpy would round them to floats beside a float bound.
-                low, high = _integer_range(condition)
-                if low <= high:
-                    self._values.mark(
-                        is_found_R, lambda values_N: (values_N >= low) & (values_N <= high)
-                    )
+    def _in_range(self, bounds: InRange) -> Predicate | None:
+        # As integers: numpy would round them to floats beside a float bound.
+        low, high = _integer_range(bounds)
+        return None if low > high else lambda values_N: (values_N >= low) & (values_N <= high)
 
 
-class RealColumn:
+class RealColumn(NumberColumn):
     """Floats of 64 bits: 9 bytes a row."""
 
     def __init__(self) -> None:
         """Makes a column without floats."""
-        self._values = RowValues(np.float64)
+        super().__init__(np.float64)
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def _wanted(self, values: Collection[Value]) -> set[float]:
+        return {float(value) for value in values if _is_real(value)}
 
-    def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a float to a row that has none."""
-        assert isinstance(value, float)
-        self._values.put(row, value)
-
-    def drop(self, row: int) -> None:
-        """Takes a row's float away."""
-        self._values.take(row)
-
-    def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a float for which the condition holds."""
-        match condition:
-            case Exists():
-                self._values.mark(is_found_R)
-            case OneOf(_, values):
-                wanted = {float(value) for value in values if _is_real(value)}
-                self._values.mark(is_found_R, _among(wanted))
-            case InRange():
-                self._values.mark(is_found_R, lambda values_N: _in_range(values_N, condition))
+    def _in_range(self, bounds: InRange) -> Predicate | None:
+        return lambda values_N: _in_range(values_N, bounds)
 
 
-class FlagColumn:
-    """Yes or no: 2 bytes a row."""
+class FlagColumn(NumberColumn):
+    """Yes or no, as 1 and 0: 2 bytes a row."""
 
     def __init__(self) -> None:
         """Makes a column without flags."""
-        self._values = RowValues(np.int8)
+        super().__init__(np.int8)
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def _wanted(self, values: Collection[Value]) -> set[int]:
+        return {int(value) for value in values if isinstance(value, bool)}
 
-    def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a flag to a row that has none."""
-        assert isinstance(value, bool)
-        self._values.put(row, value)
-
-    def drop(self, row: int) -> None:
-        """Takes a row's flag away."""
-        self._values.take(row)
-
-    def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a flag for which the condition holds."""
-        match condition:
-            case Exists():
-                self._values.mark(is_found_R)
-            case OneOf(_, values):
-                wanted = {int(value) for value in values if isinstance(value, bool)}
-                self._values.mark(is_found_R, _among(wanted))
+    def _in_range(self, bounds: InRange) -> Predicate | None:
+        return None  # a flag is no number to a range
 
 
 class TextColumn:

@@ -1,5 +1,6 @@
 """Background work changes how items are found, never which: steps are taken one by one here."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index_svc import index_type, maintenance
+from index_svc import index_type, maintenance, snapshot
 from index_svc.index_loader import load_index
 from index_svc.index_type import IndexTuning
 from index_svc.live_recall import SampledSearch
@@ -282,6 +283,42 @@ def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> Non
     work(shard)
 
     assert shard.live_recall.recall()["text_to_image"][1] < 20
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room taken, the one before still there; and it is tried again, both halves of it."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    shard = open_shard(tmp_path, min_snapshot_change_count=100)
+    ingest(shard, range(100))
+    work(shard)
+    ingest(shard, range(100, 300))
+    folder = tmp_path / "snapshots" / INDEX_ID
+    before = sorted(folder.iterdir())
+    write = snapshot.Manifest.write
+
+    def fail_for_images(manifest: snapshot.Manifest, path: Path) -> None:
+        if manifest.modality == "image":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(manifest, path)
+
+    monkeypatch.setattr(snapshot.Manifest, "write", fail_for_images)
+    with pytest.raises(ExceptionGroup):
+        shard.maintenance.step()
+    assert not list(folder.glob("*.partial"))
+    assert set(before) < set(folder.iterdir())
+    monkeypatch.setattr(snapshot.Manifest, "write", write)
+
+    work(shard)
+
+    assert {path.name[-3:] for path in folder.iterdir()} == {"300"}
+    (folder / "image-00000000000000000400.partial").mkdir()
+    shard.close()
+    store = ItemStore.open(tmp_path, 0, 1, map_bytes=64 << 20)
+    assert load_index(store, INDEX_ID, tmp_path / "snapshots").snapshot_sequence == 300
+    assert not list(folder.glob("*.partial"))
+    store.close()
 
 
 def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
