@@ -1,0 +1,68 @@
+"""Reading what was written: a search waits for the sequence it was given, or is refused."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tandem.chassis.status import error_from_rpc
+from tandem.errors import SequenceNotReached
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tests.corpus.made_items import text_item
+from tests.index_svc.encoded_items import search_request, upsert_request
+from tests.index_svc.shard_process import running
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[IndexServiceStub]:
+    """A shard with one text, whose change log stands at 1."""
+    async with running(tmp_path / "shard") as (_, channel):
+        stub = IndexServiceStub(channel)
+        assert (await stub.UpsertItems(upsert_request([text_item("a", 1)]))).sequence == 1
+        yield stub
+
+
+def request_from(sequence: int) -> pb.SearchEmbeddingsRequest:
+    request = search_request([1])
+    request.minimum_sequence = sequence
+    return request
+
+
+async def test_a_sequence_that_was_answered_is_reached(stub: IndexServiceStub) -> None:
+    """And the answer says how far it saw."""
+    response = await stub.SearchEmbeddings(request_from(1))
+
+    assert response.applied_sequence == 1
+    assert [hit.item_id for hit in response.hit_lists[0].hits] == ["a"]
+
+
+async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
+    """It sees the write that it waited for."""
+    search = asyncio.ensure_future(stub.SearchEmbeddings(request_from(2), timeout=20))
+    await asyncio.sleep(0.2)
+    assert not search.done()
+
+    await stub.UpsertItems(upsert_request([text_item("b", 1)]))
+
+    assert [hit.item_id for hit in (await search).hit_lists[0].hits] == ["a", "b"]
+
+
+async def test_a_sequence_out_of_reach_is_said_by_name_before_the_deadline(
+    stub: IndexServiceStub,
+) -> None:
+    """Never an answer that lacks it; without a deadline, at once."""
+    for timeout, least_seconds in ((0.5, 0.3), (None, 0.0)):
+        start_time = time.monotonic()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.SearchEmbeddings(request_from(7), timeout=timeout)
+        seconds = time.monotonic() - start_time
+
+        error = error_from_rpc(caught.value, "index")
+        assert isinstance(error, SequenceNotReached), error
+        assert error.metadata == {"minimum_sequence": "7", "applied_sequence": "1"}
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert least_seconds <= seconds < 0.5
