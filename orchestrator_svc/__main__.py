@@ -38,7 +38,7 @@ async def main(settings: OrchestratorSettings) -> None:
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     clock = StageClock()
     servicer = SearchServicer(
-        Searcher(
+        Searcher.over(
             encoder,
             shards,
             shard_map,

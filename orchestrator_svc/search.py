@@ -3,36 +3,20 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.consistency_token import read_tokens
 from orchestrator_svc.coverage import Coverage
-from orchestrator_svc.depth import Depth
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
-from orchestrator_svc.ranking import MatchScore, RankedHit, rank_hits
+from orchestrator_svc.query import SearchQuery
+from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
+from orchestrator_svc.ranking import RankedHit, rank_hits
+from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop
 from orchestrator_svc.retrieval import Retrieval, Retriever
 from orchestrator_svc.shard_map import ShardMap
-from tandem.content import Content, Encoding, Modality
-from tandem.filters import Filter
 from tandem.identifiers import check_index_id
-
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """What to look for, where, and how deep."""
-
-    content: Content
-    index_id: str
-    target_modality: Modality
-    depth: Depth
-    is_reranked: bool
-    is_content_included: bool
-    where: Filter | None = None
-    """What the items' attributes must be; None finds all."""
-    consistency_tokens: Sequence[str] = ()
-    """Of writes that the search must see."""
-    is_full_coverage_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +26,9 @@ class SearchAnswer:
     ranked: Sequence[RankedHit]
     contents: Mapping[str, FetchedItem]
     """With attributes, by item id; empty unless the query asked for contents."""
-    model_fingerprint: str
+    encoded: EncodedQuery
     coverage: Coverage
+    rerank: RerankOutcome
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -52,6 +37,24 @@ class Searcher:
 
     def __init__(
         self,
+        query_encoder: QueryEncoder,
+        retriever: Retriever,
+        reranker: Reranker,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        clock: StageClock,
+    ) -> None:
+        """`shards` by number, as many as the map has."""
+        self._query_encoder = query_encoder
+        self._retriever = retriever
+        self._reranker = reranker
+        self._shards = shards
+        self._shard_map = shard_map
+        self._clock = clock
+
+    @classmethod
+    def over(
+        cls,
         encoder: EncoderClient,
         shards: Sequence[ShardClient],
         shard_map: ShardMap,
@@ -59,14 +62,15 @@ class Searcher:
         *,
         minimum_coverage: float = 0.5,
         retrieval_time_share: float = 0.5,
-    ) -> None:
-        """`shards` by number, as many as the map has; the shares are of 1."""
-        self._encoder = encoder
-        self._shards = shards
-        self._shard_map = shard_map
-        self._clock = clock
-        self._retriever = Retriever(
-            shards, minimum_coverage=minimum_coverage, time_share=retrieval_time_share
+    ) -> Self:
+        """Returns a searcher over these services; the shares are of 1."""
+        return cls(
+            QueryEncoder(encoder),
+            Retriever(shards, minimum_coverage=minimum_coverage, time_share=retrieval_time_share),
+            Reranker(shards, shard_map),
+            shards,
+            shard_map,
+            clock,
         )
 
     async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
@@ -82,15 +86,15 @@ class Searcher:
         start_time = time.perf_counter()
         seconds: dict[str, float] = {}
         with self._clock.stage("encode", seconds):
-            encoding, fingerprint = await self._encoder.encode_one(query.content, deadline_time)
+            encoded = await self._query_encoder.encode(query, deadline_time)
         with self._clock.stage("retrieve", seconds):
             hits, coverage = await self._retriever.retrieve(
                 Retrieval(
                     query.index_id,
-                    encoding.embedding,
-                    fingerprint,
+                    encoded.embeddings[0],
+                    encoded.fingerprint,
                     query.target_modality,
-                    query.content.modality,
+                    encoded.modality,
                     query.depth.retrieve_k,
                     minimum_sequences,
                     query.is_full_coverage_required,
@@ -98,39 +102,23 @@ class Searcher:
                 ),
                 deadline_time,
             )
-        matches: Mapping[str, MatchScore] = {}
-        # The cross-encoder reads a text and an image; two of a kind keep the retrieval order.
-        if query.is_reranked and query.target_modality is not encoding.tokens.modality:
+        if not query.is_reranked:
+            outcome = RerankOutcome(RerankStop.DISABLED)
+        elif encoded.tokens is None:
+            outcome = RerankOutcome(RerankStop.NOT_APPLICABLE)
+        else:
             with self._clock.stage("rerank", seconds):
-                candidates = [hit.item_id for hit in hits[: query.depth.rerank_k]]
-                matches = await self._rerank(
-                    query, candidates, encoding, fingerprint, deadline_time
+                outcome = await self._reranker.rerank(
+                    query, encoded.tokens, encoded.fingerprint, hits, deadline_time
                 )
-        ranked = rank_hits(hits, matches)[: query.depth.return_n]
+        with self._clock.stage("rank", seconds):
+            ranked = rank_hits(hits, outcome.matches)[: query.depth.return_n]
         contents: Mapping[str, FetchedItem] = {}
         if query.is_content_included:
             with self._clock.stage("fetch", seconds):
                 contents = await self._fetch(query.index_id, ranked, deadline_time)
         seconds["total"] = time.perf_counter() - start_time
-        return SearchAnswer(ranked, contents, fingerprint, coverage, seconds)
-
-    async def _rerank(
-        self,
-        query: SearchQuery,
-        candidates: Sequence[str],
-        encoding: Encoding,
-        fingerprint: str,
-        deadline_time: float,
-    ) -> Mapping[str, MatchScore]:
-        scored = await fan_out(
-            *(
-                self._shards[number].score(
-                    query.index_id, encoding.tokens, fingerprint, item_ids, deadline_time
-                )
-                for number, item_ids in self._shard_map.group(query.index_id, candidates).items()
-            )
-        )
-        return {item_id: match for matches in scored for item_id, match in matches.items()}
+        return SearchAnswer(ranked, contents, encoded, coverage, outcome, seconds)
 
     async def _fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float

@@ -6,26 +6,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import grpc
 
-from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
-from orchestrator_svc.coverage import Coverage
-from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
-from orchestrator_svc.ranking import RankedHit
 from orchestrator_svc.removal import Remover
-from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
+from orchestrator_svc.search import Searcher
+from orchestrator_svc.search_wire import answer_to_proto, query_from_proto
 from orchestrator_svc.shard_map import ShardMap
-from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
+from tandem.attribute_wire import attributes_from_proto
 from tandem.chassis.channels import deadline_seconds
 from tandem.errors import TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
-from tandem.wire import (
-    content_from_proto,
-    content_to_proto,
-    duration_to_proto,
-    item_error_to_proto,
-    modality_from_proto,
-)
+from tandem.wire import content_from_proto, item_error_to_proto
 
 _AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
 """A batch's answer but for its token, and the sequences to make that of."""
@@ -55,9 +46,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
         """Answers one query."""
-        query = _query(request)
+        query = query_from_proto(request)
         answer = await self._searcher.search(query, self._deadline_time(context))
-        return _search_response(answer)
+        return answer_to_proto(answer)
 
     async def IngestItems(
         self,
@@ -140,72 +131,6 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
     def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
         return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
-
-
-def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
-    content = content_from_proto(request.query)
-    return SearchQuery(
-        content=content,
-        index_id=request.index_id,
-        target_modality=modality_from_proto(request.target_modality) or content.modality.other,
-        depth=Depth.of(
-            request.retrieve_k if request.HasField("retrieve_k") else None,
-            request.rerank_k if request.HasField("rerank_k") else None,
-            request.return_n if request.HasField("return_n") else None,
-        ),
-        is_reranked=not request.rerank_disabled,
-        is_content_included=request.content_included,
-        where=filter_from_proto(request.filter) if request.HasField("filter") else None,
-        consistency_tokens=request.consistency_tokens,
-        is_full_coverage_required=request.full_coverage_required,
-    )
-
-
-def _search_response(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
-    seconds = answer.stage_seconds
-    return search_service_pb2.SearchItemsResponse(
-        items=[
-            _ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked
-        ],
-        model_fingerprint=answer.model_fingerprint,
-        durations=search_service_pb2.StageDurations(
-            encode_duration=duration_to_proto(seconds["encode"]),
-            retrieve_duration=duration_to_proto(seconds["retrieve"]),
-            rerank_duration=duration_to_proto(seconds.get("rerank", 0.0)),
-            fetch_duration=duration_to_proto(seconds.get("fetch", 0.0)),
-            total_duration=duration_to_proto(seconds["total"]),
-        ),
-        coverage=_coverage(answer.coverage),
-    )
-
-
-def _coverage(coverage: Coverage) -> search_service_pb2.Coverage:
-    return search_service_pb2.Coverage(
-        answered_shard_count=coverage.answered_shard_count,
-        shard_count=coverage.shard_count,
-        covered_item_count=coverage.covered_item_count,
-        item_count=coverage.item_count,
-        missing_shards=[
-            search_service_pb2.MissingShard(
-                shard_number=number, reason=item_error_to_proto(error).reason
-            )
-            for number, error in sorted(coverage.missing.items())
-        ],
-    )
-
-
-def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_service_pb2.RankedItem:
-    match = entry.match
-    return search_service_pb2.RankedItem(
-        item_id=entry.hit.item_id,
-        similarity=entry.hit.similarity,
-        match_logit=match.logit if match else None,
-        match_probability=match.probability if match else None,
-        retrieve_rank=entry.retrieve_rank,
-        final_rank=entry.final_rank,
-        content=content_to_proto(fetched.content) if fetched else None,
-        attributes=attributes_to_proto(fetched.attributes) if fetched else None,
-    )
 
 
 def _incoming(item: index_service_pb2.Item) -> IncomingItem:

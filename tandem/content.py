@@ -54,6 +54,27 @@ class ImageContent:
 Content = TextContent | ImageContent
 
 
+class TruncationPolicy(enum.Enum):
+    """What becomes of a text that has more tokens than the model reads."""
+
+    ERROR = "error"
+    TRUNCATE = "truncate"
+    BEST_WINDOW = "best_window"
+
+
+@dataclass(frozen=True, slots=True)
+class TextUse:
+    """How many tokens a text has, special ones included, and how many of them were read."""
+
+    token_count: int
+    used_token_count: int
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether some were not read."""
+        return self.used_token_count < self.token_count
+
+
 # eq=False below: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTokens:
@@ -88,3 +109,7 @@ class Encoding:
 
     embedding: NDArray[np.float32]
     tokens: Tokens
+    text_use: TextUse | None = None
+    """None of an image, and where it was not said."""
+    further_windows: tuple[Encoding, ...] = ()
+    """Of a text read by TruncationPolicy.BEST_WINDOW: its windows after this one."""

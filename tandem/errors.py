@@ -19,14 +19,20 @@
     ├── RequestIdInvalid        │
     ├── RequestIdReused         │
     ├── ConsistencyTokenInvalid │
-    ├── IndexTypeInvalid        ┘
+    ├── IndexTypeInvalid        │
+    ├── QueryInvalid            │
+    ├── RankingInvalid          │
+    ├── CursorInvalid           │
+    ├── TruncationPolicyInvalid ┘
     ├── IndexNotFound           ┐
+    ├── ItemNotFound            │
     ├── ModelMismatch           │ it does not fit what is stored
     ├── SequenceNotReached      │
     ├── ShardMapMismatch        ┘
     ├── ModelUnavailable        ┐
     ├── ServiceUnavailable      │
-    ├── ShardsMissing           │ not now: the same call may succeed later
+    ├── ShardsMissing           │
+    ├── RerankUnavailable       │ not now: the same call may succeed later
     ├── Overloaded              │
     ├── DeadlineExceeded        ┘
     ├── StoreFull               ┐
@@ -401,6 +407,69 @@ class IndexTypeInvalid(TandemError):
 
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the index cannot be made or tuned like this: {why}")
+
+
+class QueryInvalid(TandemError):
+    """A search has no query, several forms of one, or parts that cancel each other out."""
+
+    reason = "QUERY_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the query is not valid: {why}")
+
+
+class ItemNotFound(TandemError):
+    """An item that a call names is not there."""
+
+    reason = "ITEM_NOT_FOUND"
+
+    def __init__(self, *, item_id: str) -> None:
+        super().__init__(
+            f"there is no item {_shown(item_id)}; ingest it, or check the id", {"item_id": item_id}
+        )
+
+
+class RankingInvalid(TandemError):
+    """Fusion, diversity or min_probability are out of range, or do not go together."""
+
+    reason = "RANKING_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the answer cannot be ranked like this: {why}")
+
+
+class CursorInvalid(TandemError):
+    """A cursor is not one of ours, or stands beside what may not be set with it."""
+
+    reason = "CURSOR_INVALID"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(
+            f"the cursor is not valid: {why}; send what an answer gave, or search anew"
+        )
+
+
+class RerankUnavailable(TandemError):
+    """A search that had to be reranked in full could not be."""
+
+    reason = "RERANK_UNAVAILABLE"
+
+    def __init__(self, *, stop: str, reranked_depth: int, rerank_k: int) -> None:
+        """`stop` is the name of a `RerankStop`."""
+        super().__init__(
+            f"{reranked_depth} of {rerank_k} candidates were reranked ({stop}); retry later, or "
+            "allow an answer in the bi-encoder's order",
+            {"stop": stop, "reranked_depth": str(reranked_depth)},
+        )
+
+
+class TruncationPolicyInvalid(TandemError):
+    """A call does not take this truncation policy."""
+
+    reason = "TRUNCATION_POLICY_INVALID"
+
+    def __init__(self, *, policy: str, why: str) -> None:
+        super().__init__(f"truncation policy {policy} cannot be had here: {why}")
 
 
 class InternalFault(TandemError):

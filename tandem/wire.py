@@ -22,7 +22,9 @@ from tandem.content import (
     Modality,
     TextContent,
     TextTokens,
+    TextUse,
     Tokens,
+    TruncationPolicy,
 )
 from tandem.errors import ContentMissing, EmbeddingInvalid, TandemError, TokensInvalid
 from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
@@ -36,6 +38,14 @@ _MODALITY_TO_PROTO = {
 }
 _MODALITY_FROM_PROTO: dict[int, Modality] = {
     value: modality for modality, value in _MODALITY_TO_PROTO.items()
+}
+_TRUNCATION_POLICY_TO_PROTO = {
+    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
+    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
+    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
+}
+_TRUNCATION_POLICY_FROM_PROTO: dict[int, TruncationPolicy] = {
+    value: policy for policy, value in _TRUNCATION_POLICY_TO_PROTO.items()
 }
 
 
@@ -122,6 +132,8 @@ def encoding_from_proto(message: encoder_service_pb2.Encoding) -> Encoding:
     return Encoding(
         embedding=embedding_from_proto(message.embedding),
         tokens=tokens_from_proto(message.tokens),
+        text_use=text_use_from_proto(message.text_use) if message.HasField("text_use") else None,
+        further_windows=tuple(encoding_from_proto(window) for window in message.further_windows),
     )
 
 
@@ -130,7 +142,33 @@ def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
     return encoder_service_pb2.Encoding(
         embedding=embedding_to_proto(encoding.embedding),
         tokens=tokens_to_proto(encoding.tokens),
+        text_use=text_use_to_proto(encoding.text_use) if encoding.text_use else None,
+        further_windows=[encoding_to_proto(window) for window in encoding.further_windows],
     )
+
+
+def text_use_from_proto(message: content_pb2.TextUse) -> TextUse:
+    """Returns how much of a text was read."""
+    return TextUse(message.token_count, message.used_token_count)
+
+
+def text_use_to_proto(text_use: TextUse) -> content_pb2.TextUse:
+    """Returns the message that `text_use_from_proto` reads as `text_use`."""
+    return content_pb2.TextUse(
+        token_count=text_use.token_count,
+        used_token_count=text_use.used_token_count,
+        truncated=text_use.is_truncated,
+    )
+
+
+def truncation_policy_from_proto(value: content_pb2.TruncationPolicy | int) -> TruncationPolicy:
+    """Returns the policy; ERROR where it is not said, or not known."""
+    return _TRUNCATION_POLICY_FROM_PROTO.get(value, TruncationPolicy.ERROR)
+
+
+def truncation_policy_to_proto(policy: TruncationPolicy) -> content_pb2.TruncationPolicy:
+    """Returns the value that `truncation_policy_from_proto` reads as `policy`."""
+    return _TRUNCATION_POLICY_TO_PROTO[policy]
 
 
 def item_error_to_proto(error: TandemError) -> error_reason_pb2.ItemError:
@@ -144,6 +182,11 @@ def duration_to_proto(seconds: float) -> Duration:
     duration = Duration()
     duration.FromNanoseconds(round(max(seconds, 0.0) * 1e9))
     return duration
+
+
+def duration_from_proto(duration: Duration) -> float:
+    """Returns seconds."""
+    return duration.seconds + duration.nanos * 1e-9
 
 
 def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:

@@ -62,6 +62,12 @@ STATUS_CODES: Mapping[str, grpc.StatusCode] = {
     "SHARDS_MISSING": grpc.StatusCode.UNAVAILABLE,
     "SHARD_MAP_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
     "INDEX_TYPE_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "QUERY_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "ITEM_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "RANKING_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "CURSOR_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
+    "RERANK_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "TRUNCATION_POLICY_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
 }
 
 

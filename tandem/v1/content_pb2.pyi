@@ -11,9 +11,20 @@ class Modality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODALITY_UNSPECIFIED: _ClassVar[Modality]
     MODALITY_TEXT: _ClassVar[Modality]
     MODALITY_IMAGE: _ClassVar[Modality]
+
+class TruncationPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRUNCATION_POLICY_UNSPECIFIED: _ClassVar[TruncationPolicy]
+    TRUNCATION_POLICY_ERROR: _ClassVar[TruncationPolicy]
+    TRUNCATION_POLICY_TRUNCATE: _ClassVar[TruncationPolicy]
+    TRUNCATION_POLICY_BEST_WINDOW: _ClassVar[TruncationPolicy]
 MODALITY_UNSPECIFIED: Modality
 MODALITY_TEXT: Modality
 MODALITY_IMAGE: Modality
+TRUNCATION_POLICY_UNSPECIFIED: TruncationPolicy
+TRUNCATION_POLICY_ERROR: TruncationPolicy
+TRUNCATION_POLICY_TRUNCATE: TruncationPolicy
+TRUNCATION_POLICY_BEST_WINDOW: TruncationPolicy
 
 class Content(_message.Message):
     __slots__ = ("text", "image")
@@ -22,6 +33,16 @@ class Content(_message.Message):
     text: str
     image: bytes
     def __init__(self, text: _Optional[str] = ..., image: _Optional[bytes] = ...) -> None: ...
+
+class TextUse(_message.Message):
+    __slots__ = ("token_count", "used_token_count", "truncated")
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    USED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    token_count: int
+    used_token_count: int
+    truncated: bool
+    def __init__(self, token_count: _Optional[int] = ..., used_token_count: _Optional[int] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class Embedding(_message.Message):
     __slots__ = ("values",)

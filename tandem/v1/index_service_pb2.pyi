@@ -26,7 +26,7 @@ SEARCH_STRATEGY_POST_FILTER: SearchStrategy
 SEARCH_STRATEGY_EXACT_SCAN: SearchStrategy
 
 class SearchEmbeddingsRequest(_message.Message):
-    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version", "query_modality")
+    __slots__ = ("index_id", "queries", "model_fingerprint", "modality", "retrieve_k", "filter", "minimum_sequence", "shard_map_version", "query_modality", "embeddings_included")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class SearchEmbeddingsRequest(_message.Message):
     MINIMUM_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     queries: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
     model_fingerprint: str
@@ -45,7 +46,8 @@ class SearchEmbeddingsRequest(_message.Message):
     minimum_sequence: int
     shard_map_version: int
     query_modality: _content_pb2.Modality
-    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ...) -> None: ...
+    embeddings_included: bool
+    def __init__(self, index_id: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., minimum_sequence: _Optional[int] = ..., shard_map_version: _Optional[int] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., embeddings_included: _Optional[bool] = ...) -> None: ...
 
 class SearchEmbeddingsResponse(_message.Message):
     __slots__ = ("hit_lists", "search_duration", "applied_sequence", "item_count", "path")
@@ -82,12 +84,14 @@ class HitList(_message.Message):
     def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ...) -> None: ...
 
 class Hit(_message.Message):
-    __slots__ = ("item_id", "similarity")
+    __slots__ = ("item_id", "similarity", "embedding")
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     similarity: float
-    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ...) -> None: ...
+    embedding: _content_pb2.Embedding
+    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
     __slots__ = ("index_id", "model_fingerprint", "items", "request_id", "shard_map_version")
@@ -151,18 +155,24 @@ class DeleteItemsResponse(_message.Message):
     def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class GetItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids")
+    __slots__ = ("index_id", "item_ids", "encodings_included")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENCODINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    encodings_included: bool
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ...) -> None: ...
 
 class GetItemsResponse(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "encoded_items", "model_fingerprint")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    ENCODED_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Item]
-    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+    encoded_items: _containers.RepeatedCompositeFieldContainer[EncodedItem]
+    model_fingerprint: str
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., encoded_items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("item_id", "content", "attributes")

@@ -2,6 +2,8 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from tandem.v1 import content_pb2 as _content_pb2
+from tandem.v1 import cost_pb2 as _cost_pb2
+from tandem.v1 import error_reason_pb2 as _error_reason_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -23,14 +25,54 @@ class ScoreCandidatesRequest(_message.Message):
     def __init__(self, index_id: _Optional[str] = ..., query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ScoreCandidatesResponse(_message.Message):
-    __slots__ = ("scores", "read_duration", "inference_duration")
+    __slots__ = ("scores", "read_duration", "inference_duration", "cost")
     SCORES_FIELD_NUMBER: _ClassVar[int]
     READ_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[CandidateScore]
     read_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
-    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    cost: _cost_pb2.InferenceCost
+    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ...) -> None: ...
+
+class ScoreBatchRequest(_message.Message):
+    __slots__ = ("index_id", "model_fingerprint", "queries")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    model_fingerprint: str
+    queries: _containers.RepeatedCompositeFieldContainer[QueryCandidates]
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., queries: _Optional[_Iterable[_Union[QueryCandidates, _Mapping]]] = ...) -> None: ...
+
+class QueryCandidates(_message.Message):
+    __slots__ = ("query", "item_ids")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    query: _content_pb2.ContentTokens
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ScoreBatchResponse(_message.Message):
+    __slots__ = ("results", "read_duration", "inference_duration", "cost")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    READ_DURATION_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ScoreBatchResult]
+    read_duration: _duration_pb2.Duration
+    inference_duration: _duration_pb2.Duration
+    cost: _cost_pb2.InferenceCost
+    def __init__(self, results: _Optional[_Iterable[_Union[ScoreBatchResult, _Mapping]]] = ..., read_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ...) -> None: ...
+
+class ScoreBatchResult(_message.Message):
+    __slots__ = ("scores", "error")
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    scores: _containers.RepeatedCompositeFieldContainer[CandidateScore]
+    error: _error_reason_pb2.ItemError
+    def __init__(self, scores: _Optional[_Iterable[_Union[CandidateScore, _Mapping]]] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
 
 class CandidateScore(_message.Message):
     __slots__ = ("match_logit", "match_probability")

@@ -40,6 +40,11 @@ class RerankServiceStub:
                 request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesResponse.FromString,
                 _registered_method=True)
+        self.ScoreBatch = channel.unary_unary(
+                '/tandem.v1.RerankService/ScoreBatch',
+                request_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
+                _registered_method=True)
 
 
 class RerankServiceServicer:
@@ -54,6 +59,14 @@ class RerankServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreBatch(self, request, context):
+        """The same for several queries of one index, whose pairs share batches. A
+        query that cannot be scored fails alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RerankServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +74,11 @@ def add_RerankServiceServicer_to_server(servicer, server):
                     servicer.ScoreCandidates,
                     request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesResponse.SerializeToString,
+            ),
+            'ScoreBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreBatch,
+                    request_deserializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +109,33 @@ class RerankService:
             '/tandem.v1.RerankService/ScoreCandidates',
             tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesRequest.SerializeToString,
             tandem_dot_v1_dot_rerank__service__pb2.ScoreCandidatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.RerankService/ScoreBatch',
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchRequest.SerializeToString,
+            tandem_dot_v1_dot_rerank__service__pb2.ScoreBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from tandem.v1 import attribute_pb2 as tandem_dot_v1_dot_attribute__pb2
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
+from tandem.v1 import cost_pb2 as tandem_dot_v1_dot_cost__pb2
 from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
 from tandem.v1 import index_service_pb2 as tandem_dot_v1_dot_index__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/search_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"\xf9\x02\n\x12SearchItemsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x10\n\x08index_id\x18\x02 \x01(\t\x12,\n\x0ftarget_modality\x18\x03 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x17\n\nretrieve_k\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08rerank_k\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08return_n\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x17\n\x0frerank_disabled\x18\x07 \x01(\x08\x12\x18\n\x10\x63ontent_included\x18\x08 \x01(\x08\x12!\n\x06\x66ilter\x18\t \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x1a\n\x12\x63onsistency_tokens\x18\n \x03(\t\x12\x1e\n\x16\x66ull_coverage_required\x18\x0b \x01(\x08\x42\r\n\x0b_retrieve_kB\x0b\n\t_rerank_kB\x0b\n\t_return_n\"\xab\x01\n\x13SearchItemsResponse\x12$\n\x05items\x18\x01 \x03(\x0b\x32\x15.tandem.v1.RankedItem\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12,\n\tdurations\x18\x03 \x01(\x0b\x32\x19.tandem.v1.StageDurations\x12%\n\x08\x63overage\x18\x04 \x01(\x0b\x32\x13.tandem.v1.Coverage\"\xb2\x01\n\x08\x43overage\x12\x1c\n\x14\x61nswered_shard_count\x18\x01 \x01(\x05\x12\x13\n\x0bshard_count\x18\x02 \x01(\x05\x12\x1a\n\x12\x63overed_item_count\x18\x03 \x01(\x03\x12\x17\n\nitem_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12/\n\x0emissing_shards\x18\x05 \x03(\x0b\x32\x17.tandem.v1.MissingShardB\r\n\x0b_item_count\"L\n\x0cMissingShard\x12\x14\n\x0cshard_number\x18\x01 \x01(\x05\x12&\n\x06reason\x18\x02 \x01(\x0e\x32\x16.tandem.v1.ErrorReason\"\xea\x02\n\nRankedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\x18\n\x0bmatch_logit\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x15\n\rretrieve_rank\x18\x05 \x01(\x05\x12\x12\n\nfinal_rank\x18\x06 \x01(\x05\x12#\n\x07\x63ontent\x18\x07 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x39\n\nattributes\x18\x08 \x03(\x0b\x32%.tandem.v1.RankedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\x42\x0e\n\x0c_match_logitB\x14\n\x12_match_probability\"\x94\x02\n\x0eStageDurations\x12\x32\n\x0f\x65ncode_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11retrieve_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0frerank_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x66\x65tch_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0etotal_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"Z\n\x12IngestItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x1e\n\x05items\x18\x02 \x03(\x0b\x32\x0f.tandem.v1.Item\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"Z\n\x13IngestItemsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.IngestResult\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"D\n\x0cIngestResult\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\"L\n\x12RemoveItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"G\n\x13RemoveItemsResponse\x12\x15\n\rremoved_count\x18\x01 \x01(\x05\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t2\xfd\x01\n\rSearchService\x12L\n\x0bSearchItems\x12\x1d.tandem.v1.SearchItemsRequest\x1a\x1e.tandem.v1.SearchItemsResponse\x12P\n\x0bIngestItems\x12\x1d.tandem.v1.IngestItemsRequest\x1a\x1e.tandem.v1.IngestItemsResponse(\x01\x30\x01\x12L\n\x0bRemoveItems\x12\x1d.tandem.v1.RemoveItemsRequest\x1a\x1e.tandem.v1.RemoveItemsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandem/v1/search_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"\xcf\x05\n\x12SearchItemsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x10\n\x08index_id\x18\x02 \x01(\t\x12,\n\x0ftarget_modality\x18\x03 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x17\n\nretrieve_k\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08rerank_k\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08return_n\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x17\n\x0frerank_disabled\x18\x07 \x01(\x08\x12\x18\n\x10\x63ontent_included\x18\x08 \x01(\x08\x12!\n\x06\x66ilter\x18\t \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x1a\n\x12\x63onsistency_tokens\x18\n \x03(\t\x12\x1e\n\x16\x66ull_coverage_required\x18\x0b \x01(\x08\x12)\n\x0bquery_parts\x18\x0c \x03(\x0b\x32\x14.tandem.v1.QueryPart\x12\x1f\n\x17\x61ll_modalities_included\x18\r \x01(\x08\x12!\n\x06\x66usion\x18\x0e \x01(\x0b\x32\x11.tandem.v1.Fusion\x12\x1c\n\x0fmin_probability\x18\x0f \x01(\x02H\x03\x88\x01\x01\x12\'\n\tdiversity\x18\x10 \x01(\x0b\x32\x14.tandem.v1.Diversity\x12\x11\n\texplained\x18\x11 \x01(\x08\x12\x36\n\x11truncation_policy\x18\x12 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\x12\x17\n\x0frerank_required\x18\x13 \x01(\x08\x12\x16\n\x0e\x61\x64\x61ptive_depth\x18\x14 \x01(\x08\x12\x0e\n\x06\x63ursor\x18\x15 \x01(\x0c\x42\r\n\x0b_retrieve_kB\x0b\n\t_rerank_kB\x0b\n\t_return_nB\x12\n\x10_min_probability\"\x9d\x01\n\tQueryPart\x12%\n\x07\x63ontent\x18\x01 \x01(\x0b\x32\x12.tandem.v1.ContentH\x00\x12\x11\n\x07item_id\x18\x02 \x01(\tH\x00\x12,\n\x08\x65ncoding\x18\x03 \x01(\x0b\x32\x18.tandem.v1.GivenEncodingH\x00\x12\x13\n\x06weight\x18\x04 \x01(\x02H\x01\x88\x01\x01\x42\x08\n\x06sourceB\t\n\x07_weight\"\xa4\x01\n\rGivenEncoding\x12\'\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x08modality\x18\x03 \x01(\x0e\x32\x13.tandem.v1.Modality\x12(\n\x06tokens\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\"m\n\x06\x46usion\x12\'\n\x06method\x18\x01 \x01(\x0e\x32\x17.tandem.v1.FusionMethod\x12!\n\x14\x63ross_encoder_weight\x18\x02 \x01(\x02H\x00\x88\x01\x01\x42\x17\n\x15_cross_encoder_weight\"{\n\tDiversity\x12\x1d\n\x10relevance_weight\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12!\n\x14\x64uplicate_similarity\x18\x02 \x01(\x02H\x01\x88\x01\x01\x42\x13\n\x11_relevance_weightB\x17\n\x15_duplicate_similarity\"\xe7\x02\n\x13SearchItemsResponse\x12$\n\x05items\x18\x01 \x03(\x0b\x32\x15.tandem.v1.RankedItem\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12,\n\tdurations\x18\x03 \x01(\x0b\x32\x19.tandem.v1.StageDurations\x12%\n\x08\x63overage\x18\x04 \x01(\x0b\x32\x13.tandem.v1.Coverage\x12(\n\x06rerank\x18\x05 \x01(\x0b\x32\x18.tandem.v1.RerankSummary\x12,\n\x0c\x64\x65gradations\x18\x06 \x03(\x0e\x32\x16.tandem.v1.Degradation\x12%\n\ttext_uses\x18\x07 \x03(\x0b\x32\x12.tandem.v1.TextUse\x12&\n\x04\x63ost\x18\x08 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x13\n\x0bnext_cursor\x18\t \x01(\x0c\"I\n\x18StreamSearchItemsRequest\x12-\n\x06search\x18\x01 \x01(\x0b\x32\x1d.tandem.v1.SearchItemsRequest\"r\n\x19StreamSearchItemsResponse\x12%\n\x05phase\x18\x01 \x01(\x0e\x32\x16.tandem.v1.SearchPhase\x12.\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1e.tandem.v1.SearchItemsResponse\"c\n\rRerankSummary\x12\x16\n\x0ereranked_depth\x18\x01 \x01(\x05\x12#\n\x04stop\x18\x02 \x01(\x0e\x32\x15.tandem.v1.RerankStop\x12\x15\n\rmissing_count\x18\x03 \x01(\x05\"\xb2\x01\n\x08\x43overage\x12\x1c\n\x14\x61nswered_shard_count\x18\x01 \x01(\x05\x12\x13\n\x0bshard_count\x18\x02 \x01(\x05\x12\x1a\n\x12\x63overed_item_count\x18\x03 \x01(\x03\x12\x17\n\nitem_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12/\n\x0emissing_shards\x18\x05 \x03(\x0b\x32\x17.tandem.v1.MissingShardB\r\n\x0b_item_count\"L\n\x0cMissingShard\x12\x14\n\x0cshard_number\x18\x01 \x01(\x05\x12&\n\x06reason\x18\x02 \x01(\x0e\x32\x16.tandem.v1.ErrorReason\"\xcd\x03\n\nRankedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\x18\n\x0bmatch_logit\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x15\n\rretrieve_rank\x18\x05 \x01(\x05\x12\x12\n\nfinal_rank\x18\x06 \x01(\x05\x12#\n\x07\x63ontent\x18\x07 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x39\n\nattributes\x18\x08 \x03(\x0b\x32%.tandem.v1.RankedItem.AttributesEntry\x12%\n\x08modality\x18\t \x01(\x0e\x32\x13.tandem.v1.Modality\x12\r\n\x05score\x18\n \x01(\x02\x12+\n\x0b\x65xplanation\x18\x0b \x01(\x0b\x32\x16.tandem.v1.Explanation\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\x42\x0e\n\x0c_match_logitB\x14\n\x12_match_probability\"W\n\x0b\x45xplanation\x12#\n\x05terms\x18\x01 \x03(\x0b\x32\x14.tandem.v1.ScoreTerm\x12#\n\x05ranks\x18\x02 \x03(\x0b\x32\x14.tandem.v1.StageRank\"8\n\tScoreTerm\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0e\n\x06weight\x18\x03 \x01(\x01\"(\n\tStageRank\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\x05\"J\n\x17\x42\x61tchSearchItemsRequest\x12/\n\x08searches\x18\x01 \x03(\x0b\x32\x1d.tandem.v1.SearchItemsRequest\"I\n\x18\x42\x61tchSearchItemsResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.tandem.v1.BatchSearchResult\"y\n\x11\x42\x61tchSearchResult\x12\x32\n\x08response\x18\x01 \x01(\x0b\x32\x1e.tandem.v1.SearchItemsResponseH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\xc6\x02\n\x0eStageDurations\x12\x32\n\x0f\x65ncode_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11retrieve_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0frerank_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x66\x65tch_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0etotal_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rrank_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x92\x01\n\x12IngestItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x1e\n\x05items\x18\x02 \x03(\x0b\x32\x0f.tandem.v1.Item\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x36\n\x11truncation_policy\x18\x04 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\"Z\n\x13IngestItemsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.IngestResult\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"j\n\x0cIngestResult\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemError\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUse\"L\n\x12RemoveItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"G\n\x13RemoveItemsResponse\x12\x15\n\rremoved_count\x18\x01 \x01(\x05\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t*\x87\x01\n\x0c\x46usionMethod\x12\x1d\n\x19\x46USION_METHOD_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x46USION_METHOD_CROSS_ENCODER\x10\x01\x12\x15\n\x11\x46USION_METHOD_ADD\x10\x02\x12 \n\x1c\x46USION_METHOD_NORMALISED_ADD\x10\x03*_\n\x0bSearchPhase\x12\x1c\n\x18SEARCH_PHASE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SEARCH_PHASE_RETRIEVED\x10\x01\x12\x16\n\x12SEARCH_PHASE_FINAL\x10\x02*\x86\x02\n\nRerankStop\x12\x1b\n\x17RERANK_STOP_UNSPECIFIED\x10\x00\x12\x18\n\x14RERANK_STOP_COMPLETE\x10\x01\x12\x18\n\x14RERANK_STOP_DISABLED\x10\x02\x12\x1e\n\x1aRERANK_STOP_NOT_APPLICABLE\x10\x03\x12\x14\n\x10RERANK_STOP_TIME\x10\x04\x12\x18\n\x14RERANK_STOP_ADAPTIVE\x10\x05\x12\x1b\n\x17RERANK_STOP_UNAVAILABLE\x10\x06\x12\x1e\n\x1aRERANK_STOP_OUTPUT_INVALID\x10\x07\x12\x1a\n\x16RERANK_STOP_OVERLOADED\x10\x08*\xee\x01\n\x0b\x44\x65gradation\x12\x1b\n\x17\x44\x45GRADATION_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x44\x45GRADATION_RERANK_SKIPPED\x10\x01\x12\x1e\n\x1a\x44\x45GRADATION_RERANK_PARTIAL\x10\x02\x12\x1e\n\x1a\x44\x45GRADATION_SHARDS_MISSING\x10\x03\x12\x1e\n\x1a\x44\x45GRADATION_TOKENS_MISSING\x10\x04\x12 \n\x1c\x44\x45GRADATION_EMBEDDING_CACHED\x10\x05\x12 \n\x1c\x44\x45GRADATION_SHARD_REBUILDING\x10\x06\x32\xbc\x03\n\rSearchService\x12L\n\x0bSearchItems\x12\x1d.tandem.v1.SearchItemsRequest\x1a\x1e.tandem.v1.SearchItemsResponse\x12`\n\x11StreamSearchItems\x12#.tandem.v1.StreamSearchItemsRequest\x1a$.tandem.v1.StreamSearchItemsResponse0\x01\x12[\n\x10\x42\x61tchSearchItems\x12\".tandem.v1.BatchSearchItemsRequest\x1a#.tandem.v1.BatchSearchItemsResponse\x12P\n\x0bIngestItems\x12\x1d.tandem.v1.IngestItemsRequest\x1a\x1e.tandem.v1.IngestItemsResponse(\x01\x30\x01\x12L\n\x0bRemoveItems\x12\x1d.tandem.v1.RemoveItemsRequest\x1a\x1e.tandem.v1.RemoveItemsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,30 +39,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RANKEDITEM_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_SEARCHITEMSREQUEST']._serialized_start=191
-  _globals['_SEARCHITEMSREQUEST']._serialized_end=568
-  _globals['_SEARCHITEMSRESPONSE']._serialized_start=571
-  _globals['_SEARCHITEMSRESPONSE']._serialized_end=742
-  _globals['_COVERAGE']._serialized_start=745
-  _globals['_COVERAGE']._serialized_end=923
-  _globals['_MISSINGSHARD']._serialized_start=925
-  _globals['_MISSINGSHARD']._serialized_end=1001
-  _globals['_RANKEDITEM']._serialized_start=1004
-  _globals['_RANKEDITEM']._serialized_end=1366
-  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_start=1252
-  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_end=1328
-  _globals['_STAGEDURATIONS']._serialized_start=1369
-  _globals['_STAGEDURATIONS']._serialized_end=1645
-  _globals['_INGESTITEMSREQUEST']._serialized_start=1647
-  _globals['_INGESTITEMSREQUEST']._serialized_end=1737
-  _globals['_INGESTITEMSRESPONSE']._serialized_start=1739
-  _globals['_INGESTITEMSRESPONSE']._serialized_end=1829
-  _globals['_INGESTRESULT']._serialized_start=1831
-  _globals['_INGESTRESULT']._serialized_end=1899
-  _globals['_REMOVEITEMSREQUEST']._serialized_start=1901
-  _globals['_REMOVEITEMSREQUEST']._serialized_end=1977
-  _globals['_REMOVEITEMSRESPONSE']._serialized_start=1979
-  _globals['_REMOVEITEMSRESPONSE']._serialized_end=2050
-  _globals['_SEARCHSERVICE']._serialized_start=2053
-  _globals['_SEARCHSERVICE']._serialized_end=2306
+  _globals['_FUSIONMETHOD']._serialized_start=4167
+  _globals['_FUSIONMETHOD']._serialized_end=4302
+  _globals['_SEARCHPHASE']._serialized_start=4304
+  _globals['_SEARCHPHASE']._serialized_end=4399
+  _globals['_RERANKSTOP']._serialized_start=4402
+  _globals['_RERANKSTOP']._serialized_end=4664
+  _globals['_DEGRADATION']._serialized_start=4667
+  _globals['_DEGRADATION']._serialized_end=4905
+  _globals['_SEARCHITEMSREQUEST']._serialized_start=213
+  _globals['_SEARCHITEMSREQUEST']._serialized_end=932
+  _globals['_QUERYPART']._serialized_start=935
+  _globals['_QUERYPART']._serialized_end=1092
+  _globals['_GIVENENCODING']._serialized_start=1095
+  _globals['_GIVENENCODING']._serialized_end=1259
+  _globals['_FUSION']._serialized_start=1261
+  _globals['_FUSION']._serialized_end=1370
+  _globals['_DIVERSITY']._serialized_start=1372
+  _globals['_DIVERSITY']._serialized_end=1495
+  _globals['_SEARCHITEMSRESPONSE']._serialized_start=1498
+  _globals['_SEARCHITEMSRESPONSE']._serialized_end=1857
+  _globals['_STREAMSEARCHITEMSREQUEST']._serialized_start=1859
+  _globals['_STREAMSEARCHITEMSREQUEST']._serialized_end=1932
+  _globals['_STREAMSEARCHITEMSRESPONSE']._serialized_start=1934
+  _globals['_STREAMSEARCHITEMSRESPONSE']._serialized_end=2048
+  _globals['_RERANKSUMMARY']._serialized_start=2050
+  _globals['_RERANKSUMMARY']._serialized_end=2149
+  _globals['_COVERAGE']._serialized_start=2152
+  _globals['_COVERAGE']._serialized_end=2330
+  _globals['_MISSINGSHARD']._serialized_start=2332
+  _globals['_MISSINGSHARD']._serialized_end=2408
+  _globals['_RANKEDITEM']._serialized_start=2411
+  _globals['_RANKEDITEM']._serialized_end=2872
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_start=2758
+  _globals['_RANKEDITEM_ATTRIBUTESENTRY']._serialized_end=2834
+  _globals['_EXPLANATION']._serialized_start=2874
+  _globals['_EXPLANATION']._serialized_end=2961
+  _globals['_SCORETERM']._serialized_start=2963
+  _globals['_SCORETERM']._serialized_end=3019
+  _globals['_STAGERANK']._serialized_start=3021
+  _globals['_STAGERANK']._serialized_end=3061
+  _globals['_BATCHSEARCHITEMSREQUEST']._serialized_start=3063
+  _globals['_BATCHSEARCHITEMSREQUEST']._serialized_end=3137
+  _globals['_BATCHSEARCHITEMSRESPONSE']._serialized_start=3139
+  _globals['_BATCHSEARCHITEMSRESPONSE']._serialized_end=3212
+  _globals['_BATCHSEARCHRESULT']._serialized_start=3214
+  _globals['_BATCHSEARCHRESULT']._serialized_end=3335
+  _globals['_STAGEDURATIONS']._serialized_start=3338
+  _globals['_STAGEDURATIONS']._serialized_end=3664
+  _globals['_INGESTITEMSREQUEST']._serialized_start=3667
+  _globals['_INGESTITEMSREQUEST']._serialized_end=3813
+  _globals['_INGESTITEMSRESPONSE']._serialized_start=3815
+  _globals['_INGESTITEMSRESPONSE']._serialized_end=3905
+  _globals['_INGESTRESULT']._serialized_start=3907
+  _globals['_INGESTRESULT']._serialized_end=4013
+  _globals['_REMOVEITEMSREQUEST']._serialized_start=4015
+  _globals['_REMOVEITEMSREQUEST']._serialized_end=4091
+  _globals['_REMOVEITEMSRESPONSE']._serialized_start=4093
+  _globals['_REMOVEITEMSRESPONSE']._serialized_end=4164
+  _globals['_SEARCHSERVICE']._serialized_start=4908
+  _globals['_SEARCHSERVICE']._serialized_end=5352
 # @@protoc_insertion_point(module_scope)

@@ -3,9 +3,11 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from tandem.v1 import attribute_pb2 as _attribute_pb2
 from tandem.v1 import content_pb2 as _content_pb2
+from tandem.v1 import cost_pb2 as _cost_pb2
 from tandem.v1 import error_reason_pb2 as _error_reason_pb2
 from tandem.v1 import index_service_pb2 as _index_service_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -13,8 +15,66 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class FusionMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FUSION_METHOD_UNSPECIFIED: _ClassVar[FusionMethod]
+    FUSION_METHOD_CROSS_ENCODER: _ClassVar[FusionMethod]
+    FUSION_METHOD_ADD: _ClassVar[FusionMethod]
+    FUSION_METHOD_NORMALISED_ADD: _ClassVar[FusionMethod]
+
+class SearchPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEARCH_PHASE_UNSPECIFIED: _ClassVar[SearchPhase]
+    SEARCH_PHASE_RETRIEVED: _ClassVar[SearchPhase]
+    SEARCH_PHASE_FINAL: _ClassVar[SearchPhase]
+
+class RerankStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RERANK_STOP_UNSPECIFIED: _ClassVar[RerankStop]
+    RERANK_STOP_COMPLETE: _ClassVar[RerankStop]
+    RERANK_STOP_DISABLED: _ClassVar[RerankStop]
+    RERANK_STOP_NOT_APPLICABLE: _ClassVar[RerankStop]
+    RERANK_STOP_TIME: _ClassVar[RerankStop]
+    RERANK_STOP_ADAPTIVE: _ClassVar[RerankStop]
+    RERANK_STOP_UNAVAILABLE: _ClassVar[RerankStop]
+    RERANK_STOP_OUTPUT_INVALID: _ClassVar[RerankStop]
+    RERANK_STOP_OVERLOADED: _ClassVar[RerankStop]
+
+class Degradation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DEGRADATION_UNSPECIFIED: _ClassVar[Degradation]
+    DEGRADATION_RERANK_SKIPPED: _ClassVar[Degradation]
+    DEGRADATION_RERANK_PARTIAL: _ClassVar[Degradation]
+    DEGRADATION_SHARDS_MISSING: _ClassVar[Degradation]
+    DEGRADATION_TOKENS_MISSING: _ClassVar[Degradation]
+    DEGRADATION_EMBEDDING_CACHED: _ClassVar[Degradation]
+    DEGRADATION_SHARD_REBUILDING: _ClassVar[Degradation]
+FUSION_METHOD_UNSPECIFIED: FusionMethod
+FUSION_METHOD_CROSS_ENCODER: FusionMethod
+FUSION_METHOD_ADD: FusionMethod
+FUSION_METHOD_NORMALISED_ADD: FusionMethod
+SEARCH_PHASE_UNSPECIFIED: SearchPhase
+SEARCH_PHASE_RETRIEVED: SearchPhase
+SEARCH_PHASE_FINAL: SearchPhase
+RERANK_STOP_UNSPECIFIED: RerankStop
+RERANK_STOP_COMPLETE: RerankStop
+RERANK_STOP_DISABLED: RerankStop
+RERANK_STOP_NOT_APPLICABLE: RerankStop
+RERANK_STOP_TIME: RerankStop
+RERANK_STOP_ADAPTIVE: RerankStop
+RERANK_STOP_UNAVAILABLE: RerankStop
+RERANK_STOP_OUTPUT_INVALID: RerankStop
+RERANK_STOP_OVERLOADED: RerankStop
+DEGRADATION_UNSPECIFIED: Degradation
+DEGRADATION_RERANK_SKIPPED: Degradation
+DEGRADATION_RERANK_PARTIAL: Degradation
+DEGRADATION_SHARDS_MISSING: Degradation
+DEGRADATION_TOKENS_MISSING: Degradation
+DEGRADATION_EMBEDDING_CACHED: Degradation
+DEGRADATION_SHARD_REBUILDING: Degradation
+
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +86,16 @@ class SearchItemsRequest(_message.Message):
     FILTER_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_TOKENS_FIELD_NUMBER: _ClassVar[int]
     FULL_COVERAGE_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    QUERY_PARTS_FIELD_NUMBER: _ClassVar[int]
+    ALL_MODALITIES_INCLUDED_FIELD_NUMBER: _ClassVar[int]
+    FUSION_FIELD_NUMBER: _ClassVar[int]
+    MIN_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    DIVERSITY_FIELD_NUMBER: _ClassVar[int]
+    EXPLAINED_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_POLICY_FIELD_NUMBER: _ClassVar[int]
+    RERANK_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    ADAPTIVE_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -37,19 +107,103 @@ class SearchItemsRequest(_message.Message):
     filter: _attribute_pb2.Filter
     consistency_tokens: _containers.RepeatedScalarFieldContainer[str]
     full_coverage_required: bool
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ...) -> None: ...
+    query_parts: _containers.RepeatedCompositeFieldContainer[QueryPart]
+    all_modalities_included: bool
+    fusion: Fusion
+    min_probability: float
+    diversity: Diversity
+    explained: bool
+    truncation_policy: _content_pb2.TruncationPolicy
+    rerank_required: bool
+    adaptive_depth: bool
+    cursor: bytes
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ...) -> None: ...
+
+class QueryPart(_message.Message):
+    __slots__ = ("content", "item_id", "encoding", "weight")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    content: _content_pb2.Content
+    item_id: str
+    encoding: GivenEncoding
+    weight: float
+    def __init__(self, content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., item_id: _Optional[str] = ..., encoding: _Optional[_Union[GivenEncoding, _Mapping]] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class GivenEncoding(_message.Message):
+    __slots__ = ("embedding", "model_fingerprint", "modality", "tokens")
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    embedding: _content_pb2.Embedding
+    model_fingerprint: str
+    modality: _content_pb2.Modality
+    tokens: _content_pb2.ContentTokens
+    def __init__(self, embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., model_fingerprint: _Optional[str] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., tokens: _Optional[_Union[_content_pb2.ContentTokens, _Mapping]] = ...) -> None: ...
+
+class Fusion(_message.Message):
+    __slots__ = ("method", "cross_encoder_weight")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    CROSS_ENCODER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    method: FusionMethod
+    cross_encoder_weight: float
+    def __init__(self, method: _Optional[_Union[FusionMethod, str]] = ..., cross_encoder_weight: _Optional[float] = ...) -> None: ...
+
+class Diversity(_message.Message):
+    __slots__ = ("relevance_weight", "duplicate_similarity")
+    RELEVANCE_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    relevance_weight: float
+    duplicate_similarity: float
+    def __init__(self, relevance_weight: _Optional[float] = ..., duplicate_similarity: _Optional[float] = ...) -> None: ...
 
 class SearchItemsResponse(_message.Message):
-    __slots__ = ("items", "model_fingerprint", "durations", "coverage")
+    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     DURATIONS_FIELD_NUMBER: _ClassVar[int]
     COVERAGE_FIELD_NUMBER: _ClassVar[int]
+    RERANK_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATIONS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_USES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[RankedItem]
     model_fingerprint: str
     durations: StageDurations
     coverage: Coverage
-    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ...) -> None: ...
+    rerank: RerankSummary
+    degradations: _containers.RepeatedScalarFieldContainer[Degradation]
+    text_uses: _containers.RepeatedCompositeFieldContainer[_content_pb2.TextUse]
+    cost: _cost_pb2.InferenceCost
+    next_cursor: bytes
+    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ...) -> None: ...
+
+class StreamSearchItemsRequest(_message.Message):
+    __slots__ = ("search",)
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    search: SearchItemsRequest
+    def __init__(self, search: _Optional[_Union[SearchItemsRequest, _Mapping]] = ...) -> None: ...
+
+class StreamSearchItemsResponse(_message.Message):
+    __slots__ = ("phase", "answer")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    phase: SearchPhase
+    answer: SearchItemsResponse
+    def __init__(self, phase: _Optional[_Union[SearchPhase, str]] = ..., answer: _Optional[_Union[SearchItemsResponse, _Mapping]] = ...) -> None: ...
+
+class RerankSummary(_message.Message):
+    __slots__ = ("reranked_depth", "stop", "missing_count")
+    RERANKED_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    reranked_depth: int
+    stop: RerankStop
+    missing_count: int
+    def __init__(self, reranked_depth: _Optional[int] = ..., stop: _Optional[_Union[RerankStop, str]] = ..., missing_count: _Optional[int] = ...) -> None: ...
 
 class Coverage(_message.Message):
     __slots__ = ("answered_shard_count", "shard_count", "covered_item_count", "item_count", "missing_shards")
@@ -74,7 +228,7 @@ class MissingShard(_message.Message):
     def __init__(self, shard_number: _Optional[int] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
 
 class RankedItem(_message.Message):
-    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes")
+    __slots__ = ("item_id", "similarity", "match_logit", "match_probability", "retrieve_rank", "final_rank", "content", "attributes", "modality", "score", "explanation")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +244,9 @@ class RankedItem(_message.Message):
     FINAL_RANK_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     similarity: float
     match_logit: float
@@ -98,31 +255,84 @@ class RankedItem(_message.Message):
     final_rank: int
     content: _content_pb2.Content
     attributes: _containers.MessageMap[str, _attribute_pb2.AttributeValue]
-    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ...) -> None: ...
+    modality: _content_pb2.Modality
+    score: float
+    explanation: Explanation
+    def __init__(self, item_id: _Optional[str] = ..., similarity: _Optional[float] = ..., match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., retrieve_rank: _Optional[int] = ..., final_rank: _Optional[int] = ..., content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., score: _Optional[float] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
+
+class Explanation(_message.Message):
+    __slots__ = ("terms", "ranks")
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    terms: _containers.RepeatedCompositeFieldContainer[ScoreTerm]
+    ranks: _containers.RepeatedCompositeFieldContainer[StageRank]
+    def __init__(self, terms: _Optional[_Iterable[_Union[ScoreTerm, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[StageRank, _Mapping]]] = ...) -> None: ...
+
+class ScoreTerm(_message.Message):
+    __slots__ = ("name", "value", "weight")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    weight: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class StageRank(_message.Message):
+    __slots__ = ("stage", "rank")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    rank: int
+    def __init__(self, stage: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
+
+class BatchSearchItemsRequest(_message.Message):
+    __slots__ = ("searches",)
+    SEARCHES_FIELD_NUMBER: _ClassVar[int]
+    searches: _containers.RepeatedCompositeFieldContainer[SearchItemsRequest]
+    def __init__(self, searches: _Optional[_Iterable[_Union[SearchItemsRequest, _Mapping]]] = ...) -> None: ...
+
+class BatchSearchItemsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[BatchSearchResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[BatchSearchResult, _Mapping]]] = ...) -> None: ...
+
+class BatchSearchResult(_message.Message):
+    __slots__ = ("response", "error")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    response: SearchItemsResponse
+    error: _error_reason_pb2.ItemError
+    def __init__(self, response: _Optional[_Union[SearchItemsResponse, _Mapping]] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
 
 class StageDurations(_message.Message):
-    __slots__ = ("encode_duration", "retrieve_duration", "rerank_duration", "fetch_duration", "total_duration")
+    __slots__ = ("encode_duration", "retrieve_duration", "rerank_duration", "fetch_duration", "total_duration", "rank_duration")
     ENCODE_DURATION_FIELD_NUMBER: _ClassVar[int]
     RETRIEVE_DURATION_FIELD_NUMBER: _ClassVar[int]
     RERANK_DURATION_FIELD_NUMBER: _ClassVar[int]
     FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
     TOTAL_DURATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_DURATION_FIELD_NUMBER: _ClassVar[int]
     encode_duration: _duration_pb2.Duration
     retrieve_duration: _duration_pb2.Duration
     rerank_duration: _duration_pb2.Duration
     fetch_duration: _duration_pb2.Duration
     total_duration: _duration_pb2.Duration
-    def __init__(self, encode_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retrieve_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rerank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    rank_duration: _duration_pb2.Duration
+    def __init__(self, encode_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retrieve_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rerank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rank_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class IngestItemsRequest(_message.Message):
-    __slots__ = ("index_id", "items", "request_id")
+    __slots__ = ("index_id", "items", "request_id", "truncation_policy")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_POLICY_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     items: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.Item]
     request_id: str
-    def __init__(self, index_id: _Optional[str] = ..., items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    truncation_policy: _content_pb2.TruncationPolicy
+    def __init__(self, index_id: _Optional[str] = ..., items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ..., request_id: _Optional[str] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ...) -> None: ...
 
 class IngestItemsResponse(_message.Message):
     __slots__ = ("results", "consistency_token")
@@ -133,12 +343,14 @@ class IngestItemsResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[IngestResult, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class IngestResult(_message.Message):
-    __slots__ = ("item_id", "error")
+    __slots__ = ("item_id", "error", "text_use")
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_USE_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     error: _error_reason_pb2.ItemError
-    def __init__(self, item_id: _Optional[str] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
+    text_use: _content_pb2.TextUse
+    def __init__(self, item_id: _Optional[str] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ..., text_use: _Optional[_Union[_content_pb2.TextUse, _Mapping]] = ...) -> None: ...
 
 class RemoveItemsRequest(_message.Message):
     __slots__ = ("index_id", "item_ids", "request_id")

@@ -40,6 +40,16 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.SearchItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.SearchItemsResponse.FromString,
                 _registered_method=True)
+        self.StreamSearchItems = channel.unary_stream(
+                '/tandem.v1.SearchService/StreamSearchItems',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsResponse.FromString,
+                _registered_method=True)
+        self.BatchSearchItems = channel.unary_unary(
+                '/tandem.v1.SearchService/BatchSearchItems',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsResponse.FromString,
+                _registered_method=True)
         self.IngestItems = channel.stream_stream(
                 '/tandem.v1.SearchService/IngestItems',
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.IngestItemsRequest.SerializeToString,
@@ -61,6 +71,22 @@ class SearchServiceServicer:
         the best of them with the cross-encoder.
 
         Bounded by the call's own gRPC deadline.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamSearchItems(self, request, context):
+        """The same in two answers: the bi-encoder's order at once, the final one when
+        it is there. The second is what SearchItems would answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BatchSearchItems(self, request, context):
+        """Several searches in one call, encoded and reranked in common batches. One
+        that fails, fails alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,6 +115,16 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.SearchItems,
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.SearchItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.SearchItemsResponse.SerializeToString,
+            ),
+            'StreamSearchItems': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamSearchItems,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsResponse.SerializeToString,
+            ),
+            'BatchSearchItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchSearchItems,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsResponse.SerializeToString,
             ),
             'IngestItems': grpc.stream_stream_rpc_method_handler(
                     servicer.IngestItems,
@@ -129,6 +165,60 @@ class SearchService:
             '/tandem.v1.SearchService/SearchItems',
             tandem_dot_v1_dot_search__service__pb2.SearchItemsRequest.SerializeToString,
             tandem_dot_v1_dot_search__service__pb2.SearchItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamSearchItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tandem.v1.SearchService/StreamSearchItems',
+            tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsRequest.SerializeToString,
+            tandem_dot_v1_dot_search__service__pb2.StreamSearchItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchSearchItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.SearchService/BatchSearchItems',
+            tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsRequest.SerializeToString,
+            tandem_dot_v1_dot_search__service__pb2.BatchSearchItemsResponse.FromString,
             options,
             channel_credentials,
             insecure,

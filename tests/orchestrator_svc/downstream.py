@@ -284,7 +284,7 @@ async def stack(
             encoder_client,
             clients,
             shard_map,
-            Searcher(
+            Searcher.over(
                 encoder_client,
                 clients,
                 shard_map,

@@ -9,7 +9,8 @@ import pytest
 from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem
-from orchestrator_svc.search import SearchAnswer, SearchQuery
+from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.search import SearchAnswer
 from tandem import errors
 from tandem.chassis.metrics import REGISTRY
 from tandem.content import ImageContent, Modality, TextContent
@@ -54,7 +55,7 @@ async def search(
 ) -> SearchAnswer:
     """Searches for what is near 0 degrees."""
     query = SearchQuery(
-        content=TextContent("0"),
+        parts=(QueryPart(TextContent("0")),),
         index_id=index_id,
         target_modality=Modality.IMAGE,
         depth=Depth(retrieve_k=20, rerank_k=10, return_n=10),

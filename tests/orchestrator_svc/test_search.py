@@ -9,7 +9,8 @@ import pytest
 from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem
-from orchestrator_svc.search import SearchAnswer, SearchQuery
+from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.search import SearchAnswer
 from tandem import errors
 from tandem.content import Content, ImageContent, Modality, TextContent
 from tandem.wire import modality_from_proto
@@ -49,7 +50,7 @@ async def search(
 ) -> SearchAnswer:
     """Searches for what is near 1 degree."""
     query = SearchQuery(
-        content=content or TextContent("1"),
+        parts=(QueryPart(content or TextContent("1")),),
         index_id=index_id,
         target_modality=target,
         depth=Depth(*depth),
@@ -76,7 +77,7 @@ async def test_both_shards_answer_as_one(filled: Stack) -> None:
 
     assert ids(answer) == [f"image-{angle}" for angle in (0, 5, 10, 15, 20, 25)]
     assert len({filled.shard_map.owner("scenes", each) for each in ids(answer)}) == 2
-    assert answer.model_fingerprint == FINGERPRINT
+    assert answer.encoded.fingerprint == FINGERPRINT
 
 
 async def test_candidates_are_scored_by_the_shard_that_has_them(filled: Stack) -> None:
@@ -182,7 +183,7 @@ async def test_stages_are_timed(filled: Stack) -> None:
 
     seconds = dict(answer.stage_seconds)
     total = seconds.pop("total")
-    assert set(seconds) == {"encode", "retrieve", "rerank", "fetch"}
+    assert set(seconds) == {"encode", "retrieve", "rerank", "rank", "fetch"}
     assert all(each > 0 for each in seconds.values())
     assert sum(seconds.values()) <= total
 

@@ -14,8 +14,9 @@ from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.query import QueryPart, SearchQuery
 from orchestrator_svc.removal import Remover
-from orchestrator_svc.search import SearchAnswer, Searcher, SearchQuery
+from orchestrator_svc.search import SearchAnswer, Searcher
 from orchestrator_svc.shard_map import ShardMap
 from tandem import errors
 from tandem.content import Modality, TextContent
@@ -55,7 +56,7 @@ class Shards:
     ) -> SearchAnswer:
         """Finds texts, all of them if there are no more than a hundred."""
         query = SearchQuery(
-            content=TextContent(text),
+            parts=(QueryPart(TextContent(text)),),
             index_id="scenes",
             target_modality=Modality.TEXT,
             depth=Depth(100, 1, 100),
@@ -83,7 +84,7 @@ async def shards(folder: Path) -> AsyncIterator[Shards]:
             yield Shards(
                 processes,
                 shard_map,
-                Searcher(encoder, clients, shard_map, clock),
+                Searcher.over(encoder, clients, shard_map, clock),
                 Ingester(encoder, clients, shard_map, clock, 10.0),
                 Remover(clients, shard_map),
             )
