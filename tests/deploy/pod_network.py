@@ -8,6 +8,7 @@ known by the port that it comes from.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -88,6 +89,7 @@ for line in sys.stdin:
 """
 
 
+@functools.cache
 def why_not() -> str:
     """Returns why no namespaces can be made here, or nothing."""
     if os.geteuid() != 0:
@@ -137,7 +139,9 @@ def reached(pods: Sequence[Pod], edges: Iterable[Edge], ports: Sequence[int]) ->
     found: set[Edge] = set()
     for pod in pods:
         its = tries[pod.endpoint.name]
-        found |= {its[address, port, protocol] for address, port, protocol in json.loads(pod.answer())}
+        found |= {
+            its[address, port, protocol] for address, port, protocol in json.loads(pod.answer())
+        }
     return found
 
 

@@ -108,7 +108,9 @@ def test_triton_takes_nothing_over_the_wire() -> None:
     """As in Kubernetes: tests/deploy/service_policies.py."""
     flags = SERVICES["triton"]["command"]
 
-    assert {"--model-control-mode=none", "--allow-http=false", "--strict-readiness=true"} <= set(flags)
+    assert {"--model-control-mode=none", "--allow-http=false", "--strict-readiness=true"} <= set(
+        flags
+    )
     assert SERVICES["triton"]["shm_size"] == "1gb"
 
 

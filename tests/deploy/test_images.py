@@ -25,6 +25,8 @@ DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
 PYTHON = (sys.executable, "-S")
 MODULES = ("encoder_svc", "index_svc", "orchestrator_svc", "rerank_svc")
 _COPY = re.compile(r"^COPY (?!--from)((?:--\S+ )*)(.+) \S+$", re.MULTILINE)
+
+
 def copied(dockerfile: Path) -> list[str]:
     """Returns the paths that it copies out of the build's context."""
     text = dockerfile.read_text(encoding="utf-8")
