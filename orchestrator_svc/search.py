@@ -30,6 +30,9 @@ class SearchAnswer:
     encoded: EncodedQuery
     coverage: Coverage
     rerank: RerankOutcome
+    query: SearchQuery
+    remaining: Sequence[RankedHit] = ()
+    """What follows the items, for further pages."""
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -93,13 +96,14 @@ class Searcher:
         outcome = await self._rerank(query, encoded, hits, seconds, deadline_time)
         with self._clock.stage("rank", seconds):
             order = rank_answer(query, hits, outcome.matches)
-            ranked = order[: query.depth.return_n]
+            return_n = query.depth.return_n
+            ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
         if query.is_content_included:
             with self._clock.stage("fetch", seconds):
-                contents = await self._fetch(query.index_id, ranked, deadline_time)
+                contents = await self.fetch(query.index_id, ranked, deadline_time)
         seconds["total"] = time.perf_counter() - start_time
-        return SearchAnswer(ranked, contents, encoded, coverage, outcome, seconds)
+        return SearchAnswer(ranked, contents, encoded, coverage, outcome, query, remaining, seconds)
 
     async def _retrieve(
         self,
@@ -158,9 +162,10 @@ class Searcher:
                 )
         return joined_outcome(outcomes)
 
-    async def _fetch(
+    async def fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
     ) -> Mapping[str, FetchedItem]:
+        """Returns the contents and attributes of those that are still there, by item id."""
         item_ids = [entry.hit.item_id for entry in ranked]
         fetched = await fan_out(
             *(
