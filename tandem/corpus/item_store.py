@@ -203,6 +203,10 @@ class ItemStore:
         """Returns how large the store may become, in bytes."""
         return self._files.env.map_bytes()
 
+    def had_little_room(self) -> bool:
+        """Says whether the disk had little room at the last commit, so that a fault means that."""
+        return self._files.env.had_little_room()
+
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
         self._files.env.check_readers()
