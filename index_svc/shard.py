@@ -32,6 +32,7 @@ from tandem.errors import (
     InternalFault,
     SequenceNotReached,
     ServiceUnavailable,
+    StoreFull,
     TandemError,
 )
 from tandem.filters import Filter
@@ -121,6 +122,7 @@ class Shard:
             idle=store.check_readers,
             recover=self._recover,
             recoverable=DISK_FAULTS,
+            refusal=self._refusal,
         )
 
     def load(self) -> None:
@@ -278,6 +280,16 @@ class Shard:
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
         return outcomes
+
+    def _refusal(self, why: str) -> TandemError:
+        """Returns the refusal of a write after a fault of the disk.
+
+        LMDB says EIO of a full disk too, and by the time one asks, a snapshot that could not be
+        written may have made room again.
+        """
+        if self._store.had_little_room():
+            return StoreFull(why=why)
+        return ServiceUnavailable(service="index", why=why)
 
     def _recover(self) -> None:
         """Opens the store anew, and applies what a commit that failed may have stored after all."""
