@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import grpc
 
 from encoder_svc.encoder import Encoder
-from encoder_svc.metrics import observe_stage
+from encoder_svc.metrics import count_truncated_texts, observe_stage
 from tandem.chassis.channels import deadline_seconds
 from tandem.content import Content, Encoding
 from tandem.errors import BatchSizeOutOfRange, TandemError
@@ -15,6 +15,7 @@ from tandem.wire import (
     duration_to_proto,
     encoding_to_proto,
     item_error_to_proto,
+    truncation_policy_from_proto,
 )
 
 MAX_CONTENT_COUNT = 64
@@ -35,7 +36,9 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         """Encodes one batch."""
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
-        encoded = await self._encoder.encode(contents, timeout_seconds)
+        policy = truncation_policy_from_proto(request.truncation_policy)
+        encoded = await self._encoder.encode(contents, timeout_seconds, policy)
+        count_truncated_texts(encoded.outcomes, policy)
         observe_stage("preprocess", encoded.preprocess_seconds)
         observe_stage("inference", encoded.inference_seconds)
         return encoder_service_pb2.EncodeContentsResponse(

@@ -15,7 +15,7 @@ from orchestrator_svc.ranking import Hit, MatchScore
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_to_proto
 from tandem.attributes import Attributes
 from tandem.chassis.channels import call
-from tandem.content import Content, Encoding, Modality, Tokens
+from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -40,6 +40,7 @@ from tandem.wire import (
     encoding_from_proto,
     modality_to_proto,
     tokens_to_proto,
+    truncation_policy_to_proto,
 )
 
 # What GetItems takes at once; a search may return more.
@@ -87,13 +88,18 @@ class EncoderClient:
         self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
 
     async def encode(
-        self, contents: Sequence[Content], deadline_time: float
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        *,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> tuple[list[Encoding | TandemError], str]:
         """Returns an encoding, or why there is none, for each content; and the fingerprint."""
         response: encoder_service_pb2.EncodeContentsResponse = await call(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents]
+                contents=[content_to_proto(content) for content in contents],
+                truncation_policy=truncation_policy_to_proto(truncation_policy),
             ),
             service="encoder",
             timeout_seconds=_left(deadline_time),
