@@ -21,11 +21,13 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
-from tandem.chassis import metrics
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.health import Health, Probe
+from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger
+from tandem.chassis.metrics import REGISTRY, note_build
+from tandem.chassis.tls import Identity, server_credentials
 
 log = get_logger(__name__)
 
@@ -43,6 +45,7 @@ async def serve(
     drain_notice_seconds: float = 0.0,
     grace_seconds: float = 5.0,
     max_inflight_count: int = 64,
+    identity: Identity | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
 
@@ -50,7 +53,8 @@ async def serve(
     server, which binds `address`, a `host:port` whose host the metrics' port shares. Health is
     NOT_SERVING until `warm` has returned (see `Health.watch`), then follows `ready`, a canary tried
     every second. The drain: health NOT_SERVING, `drain_notice_seconds` for balancers to notice,
-    `grace_seconds` for calls to end before they are cancelled, then `close`.
+    `grace_seconds` for calls to end before they are cancelled, then `close`. With an `identity`,
+    callers must show a certificate; the metrics' port, which has the probes too, is plain HTTP.
 
     Exits 1 where a port cannot be had; raises what `warm` raises other than `TandemError`.
     """
@@ -64,7 +68,10 @@ async def serve(
     try:
         health = Health(name, service_names)
         server = await make_server(name, health, register, service_names, max_inflight_count)
-        port, close_metrics = _bind(name, server, address, metrics_port)
+        heartbeat = Heartbeat()
+        port = _bind(server, address, identity)
+        door = _open_door(name, address, metrics_port, heartbeat, health)
+        beating = asyncio.create_task(heartbeat.beat())
         try:
             await server.start()
             log.info("listening", address=address, port=port)
@@ -74,7 +81,8 @@ async def serve(
             log.info("draining")
             await asyncio.sleep(drain_notice_seconds)
             await server.stop(grace_seconds)
-            close_metrics()
+            beating.cancel()
+            door.close()
     finally:
         await close()
     log.info("stopped")
@@ -99,21 +107,32 @@ async def make_server(
     return server
 
 
-def _bind(
-    name: str, server: grpc.aio.Server, address: str, metrics_port: int
-) -> tuple[int, Callable[[], None]]:
-    host = address.rpartition(":")[0].strip("[]")
+def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
     try:
-        port = server.add_insecure_port(address)
+        if identity is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, server_credentials(identity)))
     except RuntimeError as error:
         log.error("cannot listen", address=address, cause=str(error))
         raise SystemExit(1) from error
+
+
+def _open_door(
+    name: str, address: str, metrics_port: int, heartbeat: Heartbeat, health: Health
+) -> HttpDoor:
+    host = address.rpartition(":")[0].strip("[]")
+    note_build(name)
     try:
-        _, close_metrics = metrics.expose(name, host, metrics_port)
+        return HttpDoor(
+            host,
+            metrics_port,
+            REGISTRY,
+            is_live=heartbeat.is_beating,
+            is_ready=health.is_serving,
+        )
     except OSError as error:
         log.error("cannot listen", address=f"{host}:{metrics_port}", cause=str(error))
         raise SystemExit(1) from error
-    return port, close_metrics
 
 
 async def _until_stopped(stopping: asyncio.Event, watching: Awaitable[None]) -> None:
