@@ -87,13 +87,16 @@ class EncoderClient:
         self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
 
     async def encode(
-        self, contents: Sequence[Content], deadline_time: float
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        purpose: encoder_service_pb2.EncodePurpose = encoder_service_pb2.ENCODE_PURPOSE_INGEST,
     ) -> tuple[list[Encoding | TandemError], str]:
         """Returns an encoding, or why there is none, for each content; and the fingerprint."""
         response: encoder_service_pb2.EncodeContentsResponse = await call(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents]
+                contents=[content_to_proto(content) for content in contents], purpose=purpose
             ),
             service="encoder",
             timeout_seconds=_left(deadline_time),
@@ -105,8 +108,10 @@ class EncoderClient:
         return [_outcome(result) for result in response.results], response.model_fingerprint
 
     async def encode_one(self, content: Content, deadline_time: float) -> tuple[Encoding, str]:
-        """Returns the encoding and the fingerprint; raises what is wrong with the content."""
-        [result], fingerprint = await self.encode([content], deadline_time)
+        """Returns a query's encoding and the fingerprint; raises what is wrong with the content."""
+        [result], fingerprint = await self.encode(
+            [content], deadline_time, encoder_service_pb2.ENCODE_PURPOSE_QUERY
+        )
         if isinstance(result, TandemError):
             raise result
         return result, fingerprint

@@ -74,12 +74,12 @@ class Reranker:
         scores: list[MatchScore | None] = [None] * len(item_ids)
         if present:
             pairs = [self._pair(query, tokens) for _, tokens in present]
-            logits = await self._model.match_logits(
+            inferred = await self._model.match_logits(
                 [text.ids for text, _ in pairs],
                 [image.values for _, image in pairs],
                 timeout_seconds - (read_time - start_time),
             )
-            for (row, _), logit in zip(present, logits, strict=True):
+            for (row, _), logit in zip(present, inferred.values, strict=True):
                 scores[row] = MatchScore(float(logit), _probability(float(logit)))
         return ScoredBatch(scores, read_time - start_time, time.monotonic() - read_time)
 

@@ -161,12 +161,13 @@ async def test_text_scores_stored_images(
 ) -> None:
     """Each score is the model's for that pair alone, in the order asked for."""
     seeds = [7, 3, 19, 0]
-    expected = [
+    alone = [
         await tiny_served.match_logits(
             [QUERY.ids], [image_tokens(seed, tiny_manifest).values], TIMEOUT_SECONDS
         )
         for seed in seeds
     ]
+    expected = [inferred.values for inferred in alone]
 
     response = await stub.ScoreCandidates(
         request([f"i-{seed}" for seed in seeds], tiny_manifest.fingerprint)
@@ -184,10 +185,11 @@ async def test_image_scores_stored_texts_of_different_lengths(
 ) -> None:
     """The other direction: texts are padded to different lengths and still come back in order."""
     picture = image_tokens(5, tiny_manifest)
-    expected = [
+    alone = [
         await tiny_served.match_logits([TEXTS[item_id].ids], [picture.values], TIMEOUT_SECONDS)
         for item_id in ("t-long", "t-short")
     ]
+    expected = [inferred.values for inferred in alone]
 
     response = await stub.ScoreCandidates(
         request(["t-long", "t-short"], tiny_manifest.fingerprint, picture)
