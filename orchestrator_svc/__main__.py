@@ -15,15 +15,17 @@ from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.channels import open_channel
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.v1 import search_service_pb2
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
 
 async def main(settings: OrchestratorSettings) -> None:
     """Serves until told to stop."""
-    encoder_channel = open_channel(settings.encoder_address)
-    index_channels = [open_channel(address) for address in settings.index_addresses]
-    rerank_channels = [open_channel(address) for address in settings.rerank_addresses]
+    identity = load_identity_or_exit()
+    encoder_channel = open_channel(settings.encoder_address, identity)
+    index_channels = [open_channel(address, identity) for address in settings.index_addresses]
+    rerank_channels = [open_channel(address, identity) for address in settings.rerank_addresses]
     channels = {
         "encoder": encoder_channel,
         **{f"index-{number}": channel for number, channel in enumerate(index_channels)},
@@ -71,6 +73,7 @@ async def main(settings: OrchestratorSettings) -> None:
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
         max_inflight_count=settings.max_inflight_count,
+        identity=identity,
     )
 
 

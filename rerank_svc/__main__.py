@@ -11,6 +11,7 @@ from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -21,6 +22,7 @@ from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_serve
 
 async def main(settings: RerankSettings) -> None:
     """Serves until told to stop."""
+    identity = load_identity_or_exit()
     manifest = read_manifest(Path(settings.model_repository))
     triton = TritonClient(settings.triton_address)
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
@@ -51,6 +53,7 @@ async def main(settings: RerankSettings) -> None:
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
             max_inflight_count=settings.max_inflight_count,
+            identity=identity,
         )
 
 

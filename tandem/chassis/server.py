@@ -16,6 +16,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -27,7 +28,7 @@ from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger
 from tandem.chassis.metrics import REGISTRY, note_build
-from tandem.chassis.tls import Identity, server_credentials
+from tandem.chassis.tls import Identity, server_credentials, server_options
 
 log = get_logger(__name__)
 
@@ -67,7 +68,10 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         health = Health(name, service_names)
-        server = await make_server(name, health, register, service_names, max_inflight_count)
+        options = (*SERVER_OPTIONS, *server_options(identity))
+        server = await make_server(
+            name, health, register, service_names, max_inflight_count, options
+        )
         heartbeat = Heartbeat()
         port = _bind(server, address, identity)
         door = _open_door(name, address, metrics_port, heartbeat, health)
@@ -94,11 +98,10 @@ async def make_server(
     register: Callable[[grpc.aio.Server], None],
     service_names: Sequence[str],
     max_inflight_count: int,
+    options: Sequence[tuple[str, Any]] = SERVER_OPTIONS,
 ) -> grpc.aio.Server:
     """Returns a server with our interceptors, health and reflection, not yet bound or started."""
-    server = grpc.aio.server(
-        interceptors=interceptors(name, max_inflight_count), options=SERVER_OPTIONS
-    )
+    server = grpc.aio.server(interceptors=interceptors(name, max_inflight_count), options=options)
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name

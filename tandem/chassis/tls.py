@@ -6,7 +6,9 @@ no restart. A pair that does not fit, as between two writes, leaves the one befo
 
 from __future__ import annotations
 
+import os
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from typing import Self
 import grpc
 
 from tandem.chassis.log import get_logger
-from tandem.chassis.settings import SettingsError, setting
+from tandem.chassis.settings import SettingsError, load, setting
 
 log = get_logger(__name__)
 
@@ -107,6 +109,17 @@ class Identity:
             raise SettingsError(f"{chain}, {key}, {authorities}: {error}") from error
 
 
+def server_options(identity: Identity | None) -> tuple[tuple[str, int], ...]:
+    """Returns what a server is told beside: certificates are looked at in handshakes alone."""
+    if identity is None:
+        return ()
+    return (
+        ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_SECONDS * 1_000),
+        # For calls under way; no new ones come on an aged connection.
+        ("grpc.max_connection_age_grace_ms", 60_000),
+    )
+
+
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
     """Returns credentials that ask callers for a certificate, and follow the files."""
     shown = identity.certificates()
@@ -154,3 +167,15 @@ class Rotation:
         self._look_time = now + _LOOK_SECONDS
         before, self.certificates = self.certificates, self._identity.certificates()
         return self.certificates is not before
+
+
+def load_identity_or_exit() -> Identity | None:
+    """Returns the process's identity by TLS_… variables, None for plain text; for `__main__` alone.
+
+    Where they are at fault, says so on stderr and exits 2.
+    """
+    try:
+        return Identity.of(load(TlsSettings, "TLS_", os.environ))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
