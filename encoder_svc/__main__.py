@@ -7,6 +7,7 @@ from pathlib import Path
 from encoder_svc.encoder import Encoder
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
@@ -44,6 +45,7 @@ async def main(settings: EncoderSettings) -> None:
             grace_seconds=settings.grace_seconds,
             max_inflight_count=settings.max_inflight_count,
             identity=identity,
+            guard=load_guard_or_exit(identity),
         )
 
 

@@ -14,6 +14,7 @@ from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard, ShardSettings
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
@@ -107,6 +108,7 @@ async def main() -> None:
         grace_seconds=settings.grace_seconds,
         max_inflight_count=settings.max_inflight_count,
         identity=identity,
+        guard=load_guard_or_exit(identity),
     )
 
 

@@ -13,6 +13,7 @@ from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
@@ -74,6 +75,7 @@ async def main(settings: OrchestratorSettings) -> None:
         grace_seconds=settings.grace_seconds,
         max_inflight_count=settings.max_inflight_count,
         identity=identity,
+        guard=load_guard_or_exit(identity),
     )
 
 

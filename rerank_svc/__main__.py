@@ -9,6 +9,7 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
@@ -54,6 +55,7 @@ async def main(settings: RerankSettings) -> None:
             grace_seconds=settings.grace_seconds,
             max_inflight_count=settings.max_inflight_count,
             identity=identity,
+            guard=load_guard_or_exit(identity),
         )
 
 

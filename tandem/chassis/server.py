@@ -23,6 +23,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
 from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
@@ -47,6 +48,7 @@ async def serve(
     grace_seconds: float = 5.0,
     max_inflight_count: int = 64,
     identity: Identity | None = None,
+    guard: Guard | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
 
@@ -56,6 +58,7 @@ async def serve(
     every second. The drain: health NOT_SERVING, `drain_notice_seconds` for balancers to notice,
     `grace_seconds` for calls to end before they are cancelled, then `close`. With an `identity`,
     callers must show a certificate; the metrics' port, which has the probes too, is plain HTTP.
+    Without a `guard` everybody is let in.
 
     Exits 1 where a port cannot be had; raises what `warm` raises other than `TandemError`.
     """
@@ -70,7 +73,7 @@ async def serve(
         health = Health(name, service_names)
         options = (*SERVER_OPTIONS, *server_options(identity))
         server = await make_server(
-            name, health, register, service_names, max_inflight_count, options
+            name, health, register, service_names, max_inflight_count, options, guard
         )
         heartbeat = Heartbeat()
         port = _bind(server, address, identity)
@@ -99,9 +102,12 @@ async def make_server(
     service_names: Sequence[str],
     max_inflight_count: int,
     options: Sequence[tuple[str, Any]] = SERVER_OPTIONS,
+    guard: Guard | None = None,
 ) -> grpc.aio.Server:
     """Returns a server with our interceptors, health and reflection, not yet bound or started."""
-    server = grpc.aio.server(interceptors=interceptors(name, max_inflight_count), options=options)
+    server = grpc.aio.server(
+        interceptors=interceptors(name, max_inflight_count, guard), options=options
+    )
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name

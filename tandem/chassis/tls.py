@@ -39,6 +39,10 @@ class TlsSettings:
     authority_file: str = setting(
         "PEM file with the authorities whose certificates peers must have", default=""
     )
+    client_certificate_required: bool = setting(
+        "let in only callers that show a certificate; off where tokens alone are asked for",
+        default=True,
+    )
     peer_names: tuple[str, ...] = setting(
         "names in callers' certificates that are let in; empty for all that an authority vouches "
         "for",
@@ -65,6 +69,9 @@ class Identity:
             raise SettingsError(
                 "TLS_CERTIFICATE_FILE, TLS_KEY_FILE and TLS_AUTHORITY_FILE must be set together"
             )
+        if settings.peer_names and not settings.client_certificate_required:
+            raise SettingsError("TLS_PEER_NAMES needs TLS_CLIENT_CERTIFICATE_REQUIRED")
+        self.is_client_certificate_required = settings.client_certificate_required
         self.peer_names = frozenset(settings.peer_names)
         self._stamp = self._look()
         self._certificates = self._read()
@@ -121,7 +128,7 @@ def server_options(identity: Identity | None) -> tuple[tuple[str, int], ...]:
 
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Returns credentials that ask callers for a certificate, and follow the files."""
+    """Returns credentials that follow the files, and ask callers for a certificate where told."""
     shown = identity.certificates()
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
@@ -133,7 +140,9 @@ def server_credentials(identity: Identity) -> grpc.ServerCredentials:
         return _configuration(certificates)
 
     return grpc.dynamic_ssl_server_credentials(
-        _configuration(shown), changed, require_client_authentication=True
+        _configuration(shown),
+        changed,
+        require_client_authentication=identity.is_client_certificate_required,
     )
 
 
