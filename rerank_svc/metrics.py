@@ -3,6 +3,7 @@
 from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.tracing import exemplar
 
 PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
@@ -13,4 +14,4 @@ PAIRS_SCORED = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "read" or "inference" took for one call."""
-    stage_histogram("rerank").labels(stage).observe(seconds)
+    stage_histogram("rerank").labels(stage).observe(seconds, exemplar())

@@ -11,6 +11,7 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
 from tandem.chassis.tls import Certificates, Identity, Rotation, channel_credentials
+from tandem.chassis.tracing import TRACEPARENT_KEY, current_trace
 from tandem.errors import DeadlineExceeded
 
 Response = TypeVar("Response")
@@ -87,8 +88,10 @@ async def call(
 ) -> Response:
     """Calls a unary method of `service` under the current request's id; raises `TandemError`."""
     request_id = current_request_id()
-    metadata = ((REQUEST_ID_KEY, request_id),) if request_id else ()
+    metadata = [(REQUEST_ID_KEY, request_id)] if request_id else []
+    if (trace := current_trace()) is not None:
+        metadata.append((TRACEPARENT_KEY, trace.traceparent))
     try:
-        return await method(request, timeout=timeout_seconds, metadata=metadata)
+        return await method(request, timeout=timeout_seconds, metadata=tuple(metadata))
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from_rpc(rpc_error, service) from rpc_error

@@ -30,6 +30,7 @@ from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger
 from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.tls import Identity, server_credentials, server_options
+from tandem.chassis.tracing import load_tracing_or_exit, use
 
 log = get_logger(__name__)
 
@@ -65,6 +66,7 @@ async def serve(
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     configure(name)
+    use(traced := load_tracing_or_exit(name))
     # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -92,6 +94,7 @@ async def serve(
             door.close()
     finally:
         await close()
+        await asyncio.to_thread(traced.close)
     log.info("stopped")
 
 

@@ -80,6 +80,7 @@ def test_the_order_of_interceptors() -> None:
 
     assert names == [
         "RequestIdInterceptor",
+        "TraceInterceptor",
         "AccessLogInterceptor",
         "MetricsInterceptor",
         "ErrorsInterceptor",

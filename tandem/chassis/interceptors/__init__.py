@@ -14,6 +14,7 @@ from tandem.chassis.interceptors.auth import AuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
+from tandem.chassis.interceptors.trace import TraceInterceptor
 
 
 def interceptors(
@@ -22,6 +23,7 @@ def interceptors(
     """Returns the interceptors of a service, outermost first."""
     return (
         RequestIdInterceptor(),  # so that every line below can name the request
+        TraceInterceptor(),
         AccessLogInterceptor(),
         MetricsInterceptor(service),  # outside admission, to count what that refuses
         ErrorsInterceptor(),
