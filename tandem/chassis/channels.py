@@ -26,6 +26,8 @@ _MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
 
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_MESSAGE_OPTIONS,
+    # A name that stands for several replicas is called on each in turn; the default stays with one.
+    ("grpc.lb_policy_name", "round_robin"),
     # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 1_000),
@@ -46,6 +48,9 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Callers then look the name up again, and find replicas that were added since. Calls under way
+    # end on the old connection, however long they take.
+    ("grpc.max_connection_age_ms", 300_000),
     # Or two services given one port by mistake would share its calls at random.
     ("grpc.so_reuseport", 0),
 )
