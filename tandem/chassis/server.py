@@ -73,7 +73,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         health = Health(name, service_names)
-        options = (*SERVER_OPTIONS, *server_options(identity))
+        options = server_options(SERVER_OPTIONS, identity)
         server = await make_server(
             name, health, register, service_names, max_inflight_count, options, guard
         )

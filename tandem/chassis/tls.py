@@ -10,10 +10,10 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -116,15 +116,19 @@ class Identity:
             raise SettingsError(f"{chain}, {key}, {authorities}: {error}") from error
 
 
-def server_options(identity: Identity | None) -> tuple[tuple[str, int], ...]:
-    """Returns what a server is told beside: certificates are looked at in handshakes alone."""
+def server_options(
+    options: Sequence[tuple[str, Any]], identity: Identity | None
+) -> tuple[tuple[str, Any], ...]:
+    """Returns a server's options, with connections that age: handshakes alone look at files."""
     if identity is None:
-        return ()
-    return (
-        ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_SECONDS * 1_000),
+        return tuple(options)
+    aging = {
+        "grpc.max_connection_age_ms": MAX_CONNECTION_AGE_SECONDS * 1_000,
         # For calls under way; no new ones come on an aged connection.
-        ("grpc.max_connection_age_grace_ms", 60_000),
-    )
+        "grpc.max_connection_age_grace_ms": 60_000,
+    }
+    # Of an option given twice gRPC takes either.
+    return tuple((dict(options) | aging).items())
 
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:

@@ -73,7 +73,7 @@ async def serving(identity: Identity) -> AsyncIterator[Server]:
         lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
         [SEARCH_SERVICE],
         64,
-        (*SERVER_OPTIONS, *server_options(identity)),
+        server_options(SERVER_OPTIONS, identity),
     )
     port = server.add_secure_port("localhost:0", server_credentials(identity))
     await server.start()

@@ -131,7 +131,9 @@ def reachable(resources: Sequence[Resource]) -> set[Edge]:
         for direction in ("Ingress", "Egress")
     }
 
-    def permits(endpoint: Endpoint, direction: str, peer: Endpoint, port: int, protocol: str) -> bool:
+    def permits(
+        endpoint: Endpoint, direction: str, peer: Endpoint, port: int, protocol: str
+    ) -> bool:
         its = allowed[endpoint.name, direction]
         return its is None or Permission(peer, port, protocol) in its
 

@@ -133,9 +133,7 @@ def scalers(resources: Sequence[Resource]) -> Iterator[str]:
     """An autoscaler's target is there and leaves the number of its pods to it."""
     for scaler in of_kind(resources, "HorizontalPodAutoscaler"):
         target = scaler["spec"]["scaleTargetRef"]
-        found = [
-            each for each in resources if named(each) == f"{target['kind']}/{target['name']}"
-        ]
+        found = [each for each in resources if named(each) == f"{target['kind']}/{target['name']}"]
         if len(found) != 1:
             yield f"{named(scaler)}: its target is not there"
         elif "replicas" in found[0]["spec"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -105,9 +104,7 @@ def schema_faults(resources: Sequence[Resource], version: str) -> Iterator[str]:
 
 
 @functools.cache
-def _validator(
-    api_version: str, kind: str, version: str
-) -> jsonschema.Draft202012Validator | None:
+def _validator(api_version: str, kind: str, version: str) -> jsonschema.Draft202012Validator | None:
     group, _, name = api_version.rpartition("/")
     prefix = f"{group.partition('.')[0]}-{name}" if group else name
     folder = f"kubernetes-json-schema/v{version}-local-strict"
@@ -116,7 +113,7 @@ def _validator(
         schema = contents(f"{folder}/{kind.lower()}-{prefix}.json", version)
     except FileNotFoundError:
         return None
-    return jsonschema.Draft202012Validator(schema, registry=_definitions(version, folder) )
+    return jsonschema.Draft202012Validator(schema, registry=_definitions(version, folder))
 
 
 @functools.cache

@@ -76,7 +76,9 @@ def ports(resources: Sequence[Resource]) -> Iterator[str]:
 def addresses(resources: Sequence[Resource]) -> Iterator[str]:
     """Every address that a service is told is a Service here, and the right port of it."""
     ports_of = {
-        service["metadata"]["name"]: {port["name"]: port["port"] for port in service["spec"]["ports"]}
+        service["metadata"]["name"]: {
+            port["name"]: port["port"] for port in service["spec"]["ports"]
+        }
         for service in of_kind(resources, "Service")
     }
     for module, names in (

@@ -122,7 +122,9 @@ def test_triton_asks_for_its_share_of_a_gpu(overlay: str, resource: str | None) 
         for container in workload.containers()
         if container.spec.get("command") == ["tritonserver"]
     )
-    devices = {key: value for key, value in container.spec["resources"]["limits"].items() if "/" in key}
+    devices = {
+        key: value for key, value in container.spec["resources"]["limits"].items() if "/" in key
+    }
 
     assert devices == ({resource: "1"} if resource else {})
 

@@ -22,7 +22,9 @@ def pod(resources: list[Resource], kind: str, name: str) -> Any:  # noqa: ANN401
 def settings_map(resources: list[Resource], name: str) -> dict[str, str]:
     """Returns a map of settings."""
     (found,) = (
-        each for each in of_kind(resources, "ConfigMap") if each["metadata"]["name"].startswith(name)
+        each
+        for each in of_kind(resources, "ConfigMap")
+        if each["metadata"]["name"].startswith(name)
     )
     data: dict[str, str] = found["data"]
     return data
@@ -48,7 +50,9 @@ def writes_to_its_root(resources: list[Resource]) -> None:
 
 
 def has_no_memory_limit(resources: list[Resource]) -> None:
-    del pod(resources, "Deployment", "encoder")["initContainers"][0]["resources"]["limits"]["memory"]
+    del pod(resources, "Deployment", "encoder")["initContainers"][0]["resources"]["limits"][
+        "memory"
+    ]
 
 
 def takes_the_latest_image(resources: list[Resource]) -> None:
@@ -179,7 +183,9 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sabotage", "fault"), SABOTAGES, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(
+    ("sabotage", "fault"), SABOTAGES, ids=lambda each: getattr(each, "__name__", "")
+)
 def test_a_policy_catches_what_is_wrong(sabotage: Sabotage, fault: str) -> None:
     """The overlay without the sabotage has no fault: tests/deploy/test_kubernetes.py."""
     resources = rendered("gpu")

@@ -17,7 +17,7 @@ _FIELDS = {"metadata.labels['apps.kubernetes.io/pod-index']": "0"}
 class Container:
     """One container of a workload's pods."""
 
-    workload: "Workload"
+    workload: Workload
     spec: Resource
     is_init: bool
 
