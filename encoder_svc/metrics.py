@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.tracing import exemplar
 from tandem.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 
@@ -18,7 +19,7 @@ TRUNCATED_TEXTS = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "preprocess" or "inference" took for one call."""
-    stage_histogram("encoder").labels(stage).observe(seconds)
+    stage_histogram("encoder").labels(stage).observe(seconds, exemplar())
 
 
 def count_truncated_texts(

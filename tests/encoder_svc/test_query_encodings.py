@@ -175,7 +175,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(stub: EncoderServiceS
     for name in COUNTERS:
         # Seconds go through a protobuf in whole nanoseconds, one rounding a reply.
         tolerance = 1e-9 * len(responses) if name.endswith("seconds") else 0
-        assert abs(added[name] - getattr(total, name)) <= tolerance, name
+        assert abs(added[name] - (getattr(total, name) or 0.0)) <= tolerance, name
     assert total.padded_token_count >= total.token_count > 0
 
 
