@@ -28,7 +28,7 @@ from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageTokens, TextTokens
+from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -92,6 +92,8 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.refused: dict[str, TandemError] = {}
+        self.text_uses: dict[str, TextUse] = {}
+        """By text; of others nothing is said."""
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -112,7 +114,8 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
         tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
-        return encoder_pb.EncodeResult(encoding=encoding_to_proto(Encoding(embedding, tokens)))
+        encoding = Encoding(embedding, tokens, self.text_uses.get(told))
+        return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
 
 
 class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
