@@ -69,7 +69,7 @@ async def encode(channel: grpc.aio.Channel, files: Sequence[bytes]) -> list[str]
 async def test_hostile_files_fail_alone(
     running: tuple[EncoderProcess, grpc.aio.Channel],
 ) -> None:
-    """Each as it must, with the good ones beside it encoded; the process lives, and is no larger."""
+    """Each as it must, with good ones encoded beside it; the process lives, and is no larger."""
     process, channel = running
     before = process.memory_bytes()
 
@@ -94,7 +94,7 @@ async def test_damaged_files_fail_alone(
             counts[outcome] += 1
         assert process.ending() is None
 
-    assert min(counts.values()) > 0.01 * sum(counts.values()), counts
+    assert min(counts[READ], counts[UNREADABLE]) > 0.1 * sum(counts.values()), counts
     assert process.memory_bytes() - before < ALLOWED_GROWTH_BYTES
 
 
