@@ -9,6 +9,7 @@ from encoder_svc.metrics import count_truncated_texts, observe_stage
 from tandem.chassis.channels import deadline_seconds
 from tandem.content import Content, Encoding
 from tandem.errors import BatchSizeOutOfRange, TandemError
+from tandem.model_io.priority import Priority
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -19,6 +20,8 @@ from tandem.wire import (
 )
 
 MAX_CONTENT_COUNT = 64
+
+_PRIORITIES = {encoder_service_pb2.ENCODE_PURPOSE_QUERY: Priority.QUERY}
 
 
 class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
@@ -37,7 +40,12 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
         policy = truncation_policy_from_proto(request.truncation_policy)
-        encoded = await self._encoder.encode(contents, timeout_seconds, policy)
+        encoded = await self._encoder.encode(
+            contents,
+            timeout_seconds,
+            policy,
+            _PRIORITIES.get(request.purpose, Priority.INGEST),
+        )
         count_truncated_texts(encoded.outcomes, policy)
         observe_stage("preprocess", encoded.preprocess_seconds)
         observe_stage("inference", encoded.inference_seconds)
