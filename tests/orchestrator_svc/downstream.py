@@ -107,6 +107,8 @@ class FakeShard(FakeReranker, IndexServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
+        self.path = index_pb.SearchPath()
+        """How a search says that it found its hits."""
         self.sequence = 0
         """Counts writes, over all indexes."""
         self.answers: dict[str, tuple[object, object]] = {}
@@ -154,7 +156,10 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
             hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
         return index_pb.SearchEmbeddingsResponse(
-            hit_lists=hit_lists, applied_sequence=self.sequence, item_count=len(items)
+            hit_lists=hit_lists,
+            applied_sequence=self.sequence,
+            item_count=len(items),
+            path=self.path,
         )
 
     async def DeleteItems(

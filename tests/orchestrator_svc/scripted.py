@@ -22,6 +22,11 @@ from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
 # What a test has happen before a method answers: it may wait, and it may raise.
 Before = Callable[[object], Awaitable[None]]
 
+ScoreAnswer = Callable[
+    [rerank_pb.ScoreCandidatesRequest, grpc.aio.ServicerContext],
+    Awaitable[rerank_pb.ScoreCandidatesResponse],
+]
+
 
 @dataclass
 class Scripted:
@@ -66,12 +71,16 @@ class FakeReranker(Describing, RerankServiceServicer):
         self.pair_seconds = 0.0
         self.query_errors: dict[int, ItemError] = {}
         """Of ScoreBatch, by the query's place."""
+        self.answer_scores: ScoreAnswer | None = None
+        """What answers ScoreCandidates in its place."""
 
     async def ScoreCandidates(
         self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
     ) -> rerank_pb.ScoreCandidatesResponse:
         """Scores one query's."""
         await self.asked("ScoreCandidates", request)
+        if self.answer_scores:
+            return await self.answer_scores(request, context)
         await self._work(len(request.item_ids))
         response = rerank_pb.ScoreCandidatesResponse(scores=self._scores(request.item_ids))
         response.cost.pair_count = len(request.item_ids)
