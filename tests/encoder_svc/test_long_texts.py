@@ -98,7 +98,7 @@ async def test_truncation_encodes_the_beginning(
     assert cut.text_use == read.text_use
     assert isinstance(cut.tokens, TextTokens)
     np.testing.assert_array_equal(cut.tokens.ids, read.windows[0])
-    expected = await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)
+    expected = (await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)).values
     np.testing.assert_allclose(cut.embedding, expected[0], atol=1e-5)
     assert truncated_count(TruncationPolicy.TRUNCATE) == before + 1
 
@@ -113,7 +113,7 @@ async def test_each_window_is_encoded_as_a_text_of_its_own(
 
     read = preprocessor.windows(LONG, TruncationPolicy.BEST_WINDOW)
     assert len(read.windows) > 2
-    expected = await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)
+    expected = (await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)).values
     for result in (response.results[1], response.results[3]):
         first = encoding_from_proto(result.encoding)
         assert first.text_use == read.text_use
