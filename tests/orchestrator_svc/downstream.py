@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
@@ -26,7 +27,7 @@ from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageTokens, TextTokens
+from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -35,7 +36,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.filters import AllOf, holds
-from tandem.v1 import content_pb2
+from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
@@ -97,20 +98,41 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
         """Encodes each content by the angle that it names."""
         await self.asked("EncodeContents", request)
         return encoder_pb.EncodeContentsResponse(
-            results=[self._result(content) for content in request.contents],
+            results=[
+                self._result(content, request.truncation_policy) for content in request.contents
+            ],
             model_fingerprint=FINGERPRINT,
+            cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
         )
 
-    def _result(self, content: content_pb2.Content) -> encoder_pb.EncodeResult:
+    def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
-        angle = math.radians(float(told.split()[0]))
-        embedding = np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
-        tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
-        return encoder_pb.EncodeResult(encoding=encoding_to_proto(Encoding(embedding, tokens)))
+            return _encoded(Encoding(_at(told), tokens))
+        if policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
+            return _encoded(Encoding(_at(told), text_tokens(0), TextUse(3, 3)))
+        windows = [
+            Encoding(_at(each), text_tokens(number)) for number, each in enumerate(told.split("|"))
+        ]
+        use = TextUse(len(windows), len(windows))
+        return _encoded(Encoding(windows[0].embedding, windows[0].tokens, use, tuple(windows[1:])))
+
+
+def text_tokens(window_number: int) -> TextTokens:
+    """Returns the tokens of a text, or of its further windows, which a `|` starts."""
+    return TextTokens(np.array([2, 7 + window_number, 3], dtype=np.int32))
+
+
+def _at(told: str) -> NDArray[np.float32]:
+    angle = math.radians(float(told.split()[0].split("|")[0]))
+    return np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+
+
+def _encoded(encoding: Encoding) -> encoder_pb.EncodeResult:
+    return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
 
 
 class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
