@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
@@ -23,6 +24,7 @@ from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.time_budget import TimeShares
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
@@ -324,7 +326,7 @@ async def stack(
                 shard_map,
                 clock,
                 minimum_coverage=minimum_coverage,
-                retrieval_time_share=retrieval_time_share,
+                shares=TimeShares(retrieval=retrieval_time_share),
             ),
             Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
             Remover(clients, shard_map),
@@ -339,10 +341,17 @@ async def door(
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
     servicer = SearchServicer(
         behind.searcher,
+        BatchSearcher(
+            behind.encoder_client,
+            behind.shard_clients,
+            behind.searcher.services,
+            behind.searcher.depth_rules,
+        ),
         behind.ingester,
         behind.remover,
         behind.shard_map,
         default_timeout_seconds=timeout_seconds,
+        max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
     )
     async with _served(
