@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from orchestrator_svc.fusion import Fusion
 from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.query import FusionMethod, RankingRule
+from orchestrator_svc.query import RankingRule
 from tandem.evaluation import fusion as evaluated
+from tandem.fusion_method import FusionMethod
 
 Reference = Callable[[evaluated.Scores, evaluated.Scores, float], evaluated.Scores]
 
