@@ -25,7 +25,7 @@ from tandem.client import (
     SearchResult,
     where,
 )
-from tandem.client.requests import Query
+from tandem.client.query import Query
 from tandem.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb

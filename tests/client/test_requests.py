@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.attributes import Attributes
 from tandem.client import where
-from tandem.client.requests import IngestRequests, NewItem, Query, remove_request, search_request
+from tandem.client.query import Query, search_request
+from tandem.client.requests import IngestRequests, NewItem, remove_request
 from tandem.content import Modality
 from tandem.errors import (
     AttributeInvalid,
