@@ -16,7 +16,8 @@ def embeddings(count: int, seed: int) -> F32:
     """Returns unit vectors in few dimensions, so that some are alike; every third is a double."""
     points = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
     points[2::3] = points[: len(points[2::3])]
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
+    unit: F32 = points / np.linalg.norm(points, axis=1, keepdims=True)
+    return unit
 
 
 counts, seeds = st.integers(1, 12), st.integers(0, 10_000)
