@@ -8,6 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.tracing import exemplar, tracing
 
 PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
@@ -87,9 +88,10 @@ class StageClock:
         """Times its body, failed or not, and adds the time to that of the name in `seconds`."""
         start_time = time.perf_counter()
         try:
-            yield
+            with tracing().stage(name):
+                yield
         finally:
             elapsed = time.perf_counter() - start_time
-            self._histogram.labels(name).observe(elapsed)
+            self._histogram.labels(name).observe(elapsed, exemplar())
             if seconds is not None:
                 seconds[name] = seconds.get(name, 0.0) + elapsed

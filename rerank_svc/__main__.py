@@ -11,8 +11,10 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest
@@ -26,6 +28,7 @@ from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_serve
 
 async def main(settings: RerankSettings) -> None:
     """Serves until told to stop."""
+    identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     model = describe_model(repository, manifest)
@@ -65,6 +68,8 @@ async def main(settings: RerankSettings) -> None:
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
             max_inflight_count=settings.max_inflight_count,
+            identity=identity,
+            guard=load_guard_or_exit(identity),
         )
 
 

@@ -3,6 +3,7 @@
 from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.tracing import exemplar
 from tandem.cost_metrics import count_inference
 from tandem.inference_cost import InferenceCost
 
@@ -15,7 +16,7 @@ _PAIRS_SCORED = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "read" or "inference" took for one call."""
-    stage_histogram("rerank").labels(stage).observe(seconds)
+    stage_histogram("rerank").labels(stage).observe(seconds, exemplar())
 
 
 def count_cost(cost: InferenceCost) -> None:
