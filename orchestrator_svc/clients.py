@@ -275,6 +275,10 @@ class ShardClient:
             for windows in queries
         ]
 
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        self._dependency.note_late(waited_seconds)
+
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> Mapping[str, FetchedItem]:

@@ -27,6 +27,7 @@ from tandem.client.results import (
     search_result,
     streamed_result,
 )
+from tandem.content import TruncationPolicy
 from tandem.errors import TandemError
 from tandem.model_description import ModelDescription, model_from_proto
 from tandem.v1 import (
@@ -109,9 +110,10 @@ class AsyncClient:
         index_id: str,
         batch_item_count: int = 32,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
-        requests = IngestRequests(items, index_id, batch_item_count, request_id)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             async for response in call:

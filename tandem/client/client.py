@@ -26,6 +26,7 @@ from tandem.client.results import (
     search_result,
     streamed_result,
 )
+from tandem.content import TruncationPolicy
 from tandem.errors import TandemError
 from tandem.model_description import ModelDescription, model_from_proto
 from tandem.v1 import (
@@ -125,6 +126,7 @@ class Client:
         index_id: str,
         batch_item_count: int = 32,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> Iterator[IngestOutcome]:
         """Stores items and yields each one's outcome, in their order.
 
@@ -134,10 +136,13 @@ class Client:
         takes them. Raises a TandemError if the stream itself fails; what was yielded without an
         error until then is stored.
 
+        A text with more tokens than the model reads is refused (TextTooLong), or, with
+        TruncationPolicy.TRUNCATE, read from its beginning; each outcome's `text_use` says how far.
+
         With a `request_id` of your own, at most 50 bytes, the same call with the same items may be
         made again after a failure: what was stored is not stored a second time.
         """
-        requests = IngestRequests(items, index_id, batch_item_count, request_id)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             for response in call:

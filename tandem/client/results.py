@@ -151,7 +151,7 @@ class IngestOutcome:
     consistency_token: str = ""
     """A search that is given it sees this item and all that the same ingest stored before it."""
     text_use: TextUse | None = None
-    """Of a text: how much of it was read; None where the server does not say."""
+    """Of a text that was stored: how many of its tokens the model read."""
 
 
 @dataclass(frozen=True, slots=True)

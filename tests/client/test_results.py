@@ -202,18 +202,15 @@ def test_what_else_an_answer_says_by_hand() -> None:
     assert not search_result(pb.SearchItemsResponse()).is_degraded
 
 
-def test_an_ingested_text_says_how_much_of_it_was_read() -> None:
-    """A picture says nothing."""
-    response = pb.IngestItemsResponse(
-        results=[
-            pb.IngestResult(
-                item_id="a",
-                text_use=content_pb2.TextUse(token_count=80, used_token_count=64, truncated=True),
-            ),
-            pb.IngestResult(item_id="b"),
-        ]
-    )
+def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
+    """Of what was not a text, or not encoded, nothing."""
+    response = pb.IngestItemsResponse()
+    response.results.add(item_id="text").text_use.token_count = 100
+    response.results[0].text_use.used_token_count = 64
+    response.results.add(item_id="picture")
 
-    outcomes = list(ingest_outcomes(response))
+    text, picture = ingest_outcomes(response)
 
-    assert [outcome.text_use for outcome in outcomes] == [TextUse(80, 64), None]
+    assert text.text_use == TextUse(100, 64)
+    assert text.text_use.is_truncated
+    assert picture.text_use is None

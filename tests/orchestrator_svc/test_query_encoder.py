@@ -28,6 +28,7 @@ from tandem.content import (
     Modality,
     TextContent,
     TextTokens,
+    TextUse,
     TruncationPolicy,
 )
 from tandem.v1 import content_pb2
@@ -106,6 +107,8 @@ def degrees_of(embedding: NDArray[np.float32]) -> float:
 
 async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> None:
     """All of a query's contents, with its policy; the rest comes from elsewhere."""
+    behind.encoder.text_uses["10"] = TextUse(3, 3)
+
     encoded = await encode(
         behind,
         QueryPart(TextContent("10")),

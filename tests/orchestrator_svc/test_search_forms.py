@@ -12,6 +12,7 @@ import pytest
 
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
+from tandem.content import TextUse
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
@@ -126,8 +127,10 @@ async def test_a_given_encoding_is_a_query(stub: SearchServiceStub, behind: Stac
     assert not behind.encoder.calls
 
 
-async def test_text_and_image_compose(stub: SearchServiceStub) -> None:
+async def test_text_and_image_compose(stub: SearchServiceStub, behind: Stack) -> None:
     """By weight; the text is read beside images."""
+    behind.encoder.text_uses["0"] = TextUse(3, 3)
+
     response = await answered(
         stub,
         query_parts=[
