@@ -63,8 +63,13 @@ class Health:
             await asyncio.sleep(CANARY_PERIOD_SECONDS)
             await self._try(ready)
 
+    def is_serving(self) -> bool:
+        """Returns what was last told."""
+        return self._serving
+
     async def leave(self) -> None:
         """Says NOT_SERVING from now on, whatever else is told."""
+        self._serving = False
         await self._servicer.enter_graceful_shutdown()
         SERVING.labels(self._service).set(0)
 

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from encoder_svc.encoder import Encoder
+from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
 from tandem.chassis.channels import open_channel
@@ -47,11 +48,13 @@ def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreproce
 
 @asynccontextmanager
 async def served_channel(
-    model: ServedJointModel, preprocessor: TextPreprocessor
+    model: ServedJointModel, preprocessor: TextPreprocessor, *, cache_bytes: int = 0
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves an encoder and yields a channel to it."""
     with ThreadPoolExecutor(2) as threads:
-        servicer = EncoderServicer(Encoder(model, preprocessor, threads), TIMEOUT_SECONDS)
+        encoder = Encoder(model, preprocessor, threads)
+        queries = QueryEncodings(encoder, threads, cache_bytes)
+        servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
         server = await make_server(
             "encoder",
             Health("encoder", []),
@@ -126,15 +129,15 @@ async def test_mixed_batch_comes_back_in_order(
     encodings = [encoding_from_proto(result.encoding) for result in response.results]
     for encoding, picture in zip(encodings[::2], pictures, strict=True):
         pixels = decode_image(picture, tiny_manifest.image_size)[None]
-        tokens = await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)
-        expected = await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)
+        tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
+        expected = (await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, ImageTokens)
         # Batches of other sizes add in another order, and float16 rounds that up to 1e-3.
         np.testing.assert_allclose(encoding.tokens.values, tokens[0], atol=2e-3)
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-3)
     for encoding, text in zip(encodings[1::2], texts, strict=True):
         ids = preprocessor.token_ids(text)
-        expected = await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)
+        expected = (await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, TextTokens)
         np.testing.assert_array_equal(encoding.tokens.ids, ids)
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-5)
