@@ -171,7 +171,10 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
     (reads_the_store_read_only, "shards: StatefulSet/shard rerank: LMDB tracks no readers"),
     (splits_the_process_namespace, "shards: StatefulSet/shard: LMDB needs one process namespace"),
     (dies_with_what_stands_behind_it, "probes: Deployment/encoder encoder: livenessProbe asks"),
-    (is_never_asked_whether_it_is_ready, "probes: Deployment/orchestrator orchestrator: no read"),
+    (
+        is_never_asked_whether_it_is_ready,
+        "probes: Deployment/orchestrator orchestrator: no readinessProbe",
+    ),
     (believes_triton, "triton: Deployment/triton triton: whether it lives"),
     (lets_models_be_loaded, "triton: Deployment/triton triton: without"),
     (names_another_port, "ports: Service/encoder: grpc is no port"),
