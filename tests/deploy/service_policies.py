@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from encoder_svc.settings import EncoderSettings
@@ -132,9 +133,10 @@ def certificates(resources: Sequence[Resource]) -> Iterator[str]:
             ((secret, mount),) = secrets.items()
             if not mount or not environment["TLS_KEY_FILE"].startswith(f"{mount['mountPath']}/"):
                 yield f"{container.name}: its certificate is not on its volume"
-            called = _names(container)
-            if not called <= names.get(secret, set()):
-                yield f"{container.name}: {secret} is not for {called - names.get(secret, set())}"
+            patterns = names.get(secret, set())
+            for name in _names(container):
+                if not any(fnmatchcase(name, pattern) for pattern in patterns):
+                    yield f"{container.name}: {secret} is not for {name}"
 
 
 def _names(container: Container) -> set[str]:

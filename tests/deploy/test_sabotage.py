@@ -199,6 +199,32 @@ def test_a_policy_catches_what_is_wrong(sabotage: Sabotage, fault: str) -> None:
     assert any(each.startswith(fault) for each in found), found
 
 
+def has_a_certificate_of_another_name(resources: list[Resource]) -> None:
+    one(resources, "Certificate", "shard")["spec"]["dnsNames"] = ["shard"]
+
+
+def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
+    (encoder,) = pod(resources, "Deployment", "encoder")["containers"]
+    encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
+        (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
+    ],
+)
+def test_a_policy_catches_what_is_wrong_with_tls(sabotage: Sabotage, fault: str) -> None:
+    """In the overlay that has it."""
+    resources = rendered("full")
+    sabotage(resources)
+
+    found = faults(resources)
+
+    assert any(each.startswith(fault) for each in found), found
+
+
 def misspells_a_field(resources: list[Resource]) -> None:
     pod(resources, "Deployment", "encoder")["terminationGracePeriodSecond"] = 40
 
