@@ -29,7 +29,21 @@ class OrchestratorSettings:
         "are enough; the rest is for what comes after",
         default=0.5,
     )
-    max_inflight_count: int = setting("calls served at once; more are refused", default=256)
+    max_inflight_count: int = setting(
+        "searches and removals served at once; more are refused", default=64
+    )
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
+    max_ingest_stream_count: int = setting(
+        "ingest streams open at once; more are refused", default=16
+    )
+    max_ingest_batch_count: int = setting(
+        "batches of all ingest streams under way at once; more wait at their senders", default=16
+    )
+    max_ingest_bytes: int = setting(
+        "bytes of such batches; more wait at their senders", default=256 * 1024 * 1024
+    )
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     ingest_batch_timeout_seconds: float = setting(
         "for a batch to be encoded, and again to be stored", default=60.0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     Gauge,
     Histogram,
     Info,
@@ -35,6 +36,18 @@ RPC_INFLIGHT = Gauge(
     "tandem_rpc_inflight_count",
     "Calls being served now.",
     ["service"],
+    registry=REGISTRY,
+)
+INFLIGHT_BYTES = Gauge(
+    "tandem_rpc_inflight_bytes",
+    "Bytes of the requests being served now, as they arrived.",
+    ["service"],
+    registry=REGISTRY,
+)
+ADMISSION_REFUSED = Counter(
+    "tandem_admission_refused_total",
+    "Calls refused for lack of room, by the limit that they met: count, bytes or streams.",
+    ["service", "limit"],
     registry=REGISTRY,
 )
 SERVING = Gauge(

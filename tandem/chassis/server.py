@@ -22,6 +22,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from tandem.chassis import metrics
+from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.health import Health, Probe
 from tandem.chassis.interceptors import interceptors
@@ -42,7 +43,7 @@ async def serve(
     ready: Probe | None = None,
     drain_notice_seconds: float = 0.0,
     grace_seconds: float = 5.0,
-    max_inflight_count: int = 64,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
 
@@ -63,7 +64,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         health = Health(name, service_names)
-        server = await make_server(name, health, register, service_names, max_inflight_count)
+        server = await make_server(name, health, register, service_names, limits)
         port, close_metrics = _bind(name, server, address, metrics_port)
         try:
             await server.start()
@@ -85,12 +86,10 @@ async def make_server(
     health: Health,
     register: Callable[[grpc.aio.Server], None],
     service_names: Sequence[str],
-    max_inflight_count: int,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
 ) -> grpc.aio.Server:
     """Returns a server with our interceptors, health and reflection, not yet bound or started."""
-    server = grpc.aio.server(
-        interceptors=interceptors(name, max_inflight_count), options=SERVER_OPTIONS
-    )
+    server = grpc.aio.server(interceptors=interceptors(name, limits), options=SERVER_OPTIONS)
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
