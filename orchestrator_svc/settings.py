@@ -30,7 +30,7 @@ class OrchestratorSettings:
         default=0.5,
     )
     max_inflight_count: int = setting(
-        "searches and removals served at once; more are refused", default=64
+        "searches and removals served at once; more are refused", default=32
     )
     max_inflight_bytes: int = setting(
         "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024

@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-import numpy as np
-
 from tandem.content import ImageTokens, TextTokens, Tokens
 from tandem.corpus.item_store import ItemStore
 from tandem.errors import ModelMismatch, ServiceUnavailable, TokensInvalid
+from tandem.model_io.canary import check_matching
 from tandem.model_io.served_joint_model import ServedJointModel
-
-_CANARY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +86,7 @@ class Reranker:
             self._store = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._open_store
             )
-        manifest = self._model.manifest
-        ids = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
-        tokens = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
-        await self._model.match_logits([ids], [tokens], _CANARY_SECONDS)
+        await check_matching(self._model)
 
     def _read(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]

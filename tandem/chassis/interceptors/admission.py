@@ -129,15 +129,14 @@ class AdmissionInterceptor(AroundInterceptor):
             self._pace.note_end()
 
     def _refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        # Of a stream, whatever the caller sends: gRPC reads a single request before it calls its
-        # handler, and this one needs none.
+        # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
+        # calls its handler, and this one needs none and gives none.
         async def refuse(
             _requests: AsyncIterator[bytes], _context: grpc.aio.ServicerContext
-        ) -> AsyncIterator[Any]:
+        ) -> NoReturn:
             self._refuse_count()
-            yield
 
-        return grpc.stream_stream_rpc_method_handler(
+        return grpc.stream_unary_rpc_method_handler(
             refuse,
             request_deserializer=_as_it_came,
             response_serializer=handler.response_serializer,
