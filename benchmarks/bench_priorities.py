@@ -1,4 +1,4 @@
-"""How long a query's encoding waits while the cross-encoder is busy, by how Triton is told to queue.
+"""How long a query's encoding waits beside a busy cross-encoder, by how Triton is told to queue.
 
     python benchmarks/bench_priorities.py [--seconds 10]
 
