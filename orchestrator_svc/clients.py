@@ -3,6 +3,7 @@
 Each call gets what is left until `deadline_time` on the monotonic clock.
 """
 
+import enum
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,11 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.ranking import Hit, MatchScore
+from orchestrator_svc.hit import Hit, MatchScore, merge_windows
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_to_proto
 from tandem.attributes import Attributes
 from tandem.chassis.channels import call
-from tandem.content import Content, Encoding, Modality, Tokens
+from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -24,6 +25,7 @@ from tandem.errors import (
     error_from_reason,
 )
 from tandem.filters import Filter
+from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -36,10 +38,13 @@ from tandem.v1 import (
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
+    embedding_from_proto,
     embedding_to_proto,
     encoding_from_proto,
     modality_to_proto,
+    tokens_from_proto,
     tokens_to_proto,
+    truncation_policy_to_proto,
 )
 
 # What GetItems takes at once; a search may return more.
@@ -62,6 +67,25 @@ class FetchedItem:
 
     content: Content
     attributes: Attributes
+
+
+class EncodePurpose(enum.Enum):
+    """What an encoding is for; names are the contract's."""
+
+    QUERY = "query"
+    INGEST = "ingest"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedContents:
+    """What the encoder made of several contents."""
+
+    outcomes: Sequence[Encoding | TandemError]
+    """An encoding, or why there is none, for each content."""
+    fingerprint: str
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """What is here was kept from earlier calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +114,17 @@ class EncoderClient:
         self,
         contents: Sequence[Content],
         deadline_time: float,
-        purpose: encoder_service_pb2.EncodePurpose = encoder_service_pb2.ENCODE_PURPOSE_INGEST,
-    ) -> tuple[list[Encoding | TandemError], str]:
-        """Returns an encoding, or why there is none, for each content; and the fingerprint."""
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns what became of each content, all in one call."""
         response: encoder_service_pb2.EncodeContentsResponse = await call(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents], purpose=purpose
+                contents=[content_to_proto(content) for content in contents],
+                truncation_policy=truncation_policy_to_proto(truncation_policy),
+                purpose=f"ENCODE_PURPOSE_{purpose.name}",
             ),
             service="encoder",
             timeout_seconds=_left(deadline_time),
@@ -105,16 +133,12 @@ class EncoderClient:
             raise InternalFault(
                 why=f"encoder answered {len(response.results)} of {len(contents)} contents"
             )
-        return [_outcome(result) for result in response.results], response.model_fingerprint
-
-    async def encode_one(self, content: Content, deadline_time: float) -> tuple[Encoding, str]:
-        """Returns a query's encoding and the fingerprint; raises what is wrong with the content."""
-        [result], fingerprint = await self.encode(
-            [content], deadline_time, encoder_service_pb2.ENCODE_PURPOSE_QUERY
+        return EncodedContents(
+            [_outcome(result) for result in response.results],
+            response.model_fingerprint,
+            cost_from_proto(response.cost),
+            response.model_unavailable,
         )
-        if isinstance(result, TandemError):
-            raise result
-        return result, fingerprint
 
 
 class ShardClient:
@@ -137,7 +161,7 @@ class ShardClient:
     async def search(
         self,
         index_id: str,
-        embedding: NDArray[np.float32],
+        embeddings: Sequence[NDArray[np.float32]],
         fingerprint: str,
         modality: Modality,
         retrieve_k: int,
@@ -146,17 +170,18 @@ class ShardClient:
         query_modality: Modality,
         minimum_sequence: int = 0,
         where: Filter | None = None,
+        are_embeddings_included: bool = False,
     ) -> ShardHits:
-        """Returns the shard's nearest items that the filter holds for, best first.
+        """Returns the shard's items nearest to any of the embeddings, best first.
 
-        They are out of a shard that has applied every change up to `minimum_sequence`; raises
-        SequenceNotReached where it has not in time.
+        Of those that the filter holds for, each once. They are out of a shard that has applied
+        every change up to `minimum_sequence`; raises SequenceNotReached where it has not in time.
         """
         response: index_service_pb2.SearchEmbeddingsResponse = await call(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
                 index_id=index_id,
-                queries=[embedding_to_proto(embedding)],
+                queries=[embedding_to_proto(embedding) for embedding in embeddings],
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
                 query_modality=modality_to_proto(query_modality),
@@ -164,6 +189,7 @@ class ShardClient:
                 filter=filter_to_proto(where) if where is not None else None,
                 minimum_sequence=minimum_sequence,
                 shard_map_version=self._shard_map_version,
+                embeddings_included=are_embeddings_included,
             ),
             service=self._index_name,
             timeout_seconds=_left(deadline_time),
@@ -171,9 +197,16 @@ class ShardClient:
         # A shard that knows nothing of sequences would answer as if there were no minimum.
         if response.applied_sequence < minimum_sequence:
             raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
-        [hit_list] = response.hit_lists
-        hits = [Hit(hit.item_id, hit.similarity) for hit in hit_list.hits]
-        return ShardHits(hits, response.item_count)
+        if len(response.hit_lists) != len(embeddings):
+            raise InternalFault(
+                why=f"{self._index_name} answered {len(response.hit_lists)} of "
+                f"{len(embeddings)} queries"
+            )
+        windows = [
+            [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
+            for hit_list in response.hit_lists
+        ]
+        return ShardHits(merge_windows(windows, retrieve_k), response.item_count)
 
     async def score(
         self,
@@ -222,6 +255,26 @@ class ShardClient:
                 for item in response.items
             }
         return fetched
+
+    async def get_encodings(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> tuple[Mapping[str, Encoding], str]:
+        """Returns at most 256 items' encodings by id, and the fingerprint; without what is gone."""
+        response: index_service_pb2.GetItemsResponse = await call(
+            self._index.GetItems,
+            index_service_pb2.GetItemsRequest(
+                index_id=index_id, item_ids=item_ids, encodings_included=True
+            ),
+            service=self._index_name,
+            timeout_seconds=_left(deadline_time),
+        )
+        encodings = {
+            item.item_id: Encoding(
+                embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
+            )
+            for item in response.encoded_items
+        }
+        return encodings, response.model_fingerprint
 
     async def upsert(
         self,
@@ -286,6 +339,13 @@ def _reason(value: int) -> str:
         return error_reason_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")
     except ValueError:  # one that a newer encoder knows
         return str(value)
+
+
+def _hit_from_proto(
+    hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
+) -> Hit:
+    embedding = embedding_from_proto(hit.embedding) if is_embedding_included else None
+    return Hit(hit.item_id, hit.similarity, modality, embedding)
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

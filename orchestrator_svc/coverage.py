@@ -1,6 +1,6 @@
 """How much of an index a search saw, and how much it must."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.content import Modality
@@ -36,6 +36,20 @@ class Coverage:
         if self.item_count:
             return self.covered_item_count / self.item_count
         return self.answered_shard_count / self.shard_count
+
+
+def joined_coverage(coverages: Sequence[Coverage]) -> Coverage:
+    """Returns what searches of the same shards for different modalities saw together."""
+    if len(coverages) == 1:
+        return coverages[0]
+    counts = [coverage.item_count for coverage in coverages]
+    known = [count for count in counts if count is not None]
+    return Coverage(
+        coverages[0].shard_count,
+        sum(coverage.covered_item_count for coverage in coverages),
+        sum(known) if len(known) == len(counts) else None,
+        {number: why for coverage in coverages for number, why in coverage.missing.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)

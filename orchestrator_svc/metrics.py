@@ -42,7 +42,7 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str, seconds: dict[str, float] | None = None) -> Iterator[None]:
-        """Times its body, failed or not, and notes the time in `seconds` under the name."""
+        """Times its body, failed or not, and adds the time to that of the name in `seconds`."""
         start_time = time.perf_counter()
         try:
             yield
@@ -50,4 +50,4 @@ class StageClock:
             elapsed = time.perf_counter() - start_time
             self._histogram.labels(name).observe(elapsed)
             if seconds is not None:
-                seconds[name] = elapsed
+                seconds[name] = seconds.get(name, 0.0) + elapsed

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from orchestrator_svc.clients import ShardClient
 from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.hit import Hit, MatchScore
 from orchestrator_svc.query import SearchQuery
-from orchestrator_svc.ranking import Hit, MatchScore
 from orchestrator_svc.shard_map import ShardMap
 from tandem.content import Tokens
 from tandem.inference_cost import InferenceCost
@@ -69,3 +69,21 @@ class Reranker:
         return RerankOutcome(
             RerankStop.COMPLETE, len(candidates), matches, len(candidates) - len(matches)
         )
+
+
+def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
+    """Returns what reranks of the modalities of one answer found together.
+
+    Why they ended is said of the first that did not end well; one that did not apply says nothing.
+    """
+    applied = [each for each in outcomes if each.stop is not RerankStop.NOT_APPLICABLE]
+    if len(applied) < 2:
+        return applied[0] if applied else outcomes[0]
+    stops = [each.stop for each in applied if each.stop is not RerankStop.COMPLETE]
+    return RerankOutcome(
+        stops[0] if stops else RerankStop.COMPLETE,
+        sum(each.reranked_depth for each in applied),
+        {item_id: match for each in applied for item_id, match in each.matches.items()},
+        sum(each.missing_count for each in applied),
+        sum((each.cost for each in applied), InferenceCost()),
+    )

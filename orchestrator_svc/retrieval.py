@@ -15,8 +15,8 @@ from orchestrator_svc.coverage import (
     CoverageDemand,
     LastItemCounts,
 )
+from orchestrator_svc.hit import Hit, merge_hits
 from orchestrator_svc.metrics import note_coverage
-from orchestrator_svc.ranking import Hit, merge_hits
 from tandem.content import Modality
 from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
 from tandem.filters import Filter
@@ -27,7 +27,8 @@ class Retrieval:
     """What to retrieve, and when it is enough."""
 
     index_id: str
-    embedding: NDArray[np.float32]
+    embeddings: Sequence[NDArray[np.float32]]
+    """An item is as near as to the nearest of them."""
     fingerprint: str
     modality: Modality
     """What to find."""
@@ -37,6 +38,7 @@ class Retrieval:
     """By shard number: what its change log must have reached. Such a shard may not be missing."""
     is_full_coverage_required: bool
     where: Filter | None = None
+    are_embeddings_included: bool = False
 
 
 class Retriever:
@@ -169,7 +171,7 @@ async def _ask_one(
     try:
         return await shard.search(
             retrieval.index_id,
-            retrieval.embedding,
+            retrieval.embeddings,
             retrieval.fingerprint,
             retrieval.modality,
             retrieval.retrieve_k,
@@ -177,6 +179,7 @@ async def _ask_one(
             query_modality=retrieval.query_modality,
             minimum_sequence=retrieval.minimum_sequences.get(number, 0),
             where=retrieval.where,
+            are_embeddings_included=retrieval.are_embeddings_included,
         )
     except IndexNotFound as error:
         return error

@@ -7,13 +7,14 @@ from typing import Self
 
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.consistency_token import read_tokens
-from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.coverage import Coverage, joined_coverage
 from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.hit import Hit
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
-from orchestrator_svc.ranking import RankedHit, rank_hits
-from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop
+from orchestrator_svc.ranking import RankedHit, rank_answer
+from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop, joined_outcome
 from orchestrator_svc.retrieval import Retrieval, Retriever
 from orchestrator_svc.shard_map import ShardMap
 from tandem.identifiers import check_index_id
@@ -29,6 +30,9 @@ class SearchAnswer:
     encoded: EncodedQuery
     coverage: Coverage
     rerank: RerankOutcome
+    query: SearchQuery
+    remaining: Sequence[RankedHit] = ()
+    """What follows the items, for further pages."""
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -65,7 +69,7 @@ class Searcher:
     ) -> Self:
         """Returns a searcher over these services; the shares are of 1."""
         return cls(
-            QueryEncoder(encoder),
+            QueryEncoder(encoder, shards, shard_map),
             Retriever(shards, minimum_coverage=minimum_coverage, time_share=retrieval_time_share),
             Reranker(shards, shard_map),
             shards,
@@ -88,41 +92,80 @@ class Searcher:
         with self._clock.stage("encode", seconds):
             encoded = await self._query_encoder.encode(query, deadline_time)
         with self._clock.stage("retrieve", seconds):
-            hits, coverage = await self._retriever.retrieve(
-                Retrieval(
-                    query.index_id,
-                    encoded.embeddings[0],
-                    encoded.fingerprint,
-                    query.target_modality,
-                    encoded.modality,
-                    query.depth.retrieve_k,
-                    minimum_sequences,
-                    query.is_full_coverage_required,
-                    query.where,
-                ),
-                deadline_time,
-            )
-        if not query.is_reranked:
-            outcome = RerankOutcome(RerankStop.DISABLED)
-        elif encoded.tokens is None:
-            outcome = RerankOutcome(RerankStop.NOT_APPLICABLE)
-        else:
-            with self._clock.stage("rerank", seconds):
-                outcome = await self._reranker.rerank(
-                    query, encoded.tokens, encoded.fingerprint, hits, deadline_time
-                )
+            hits, coverage = await self._retrieve(query, encoded, minimum_sequences, deadline_time)
+        outcome = await self._rerank(query, encoded, hits, seconds, deadline_time)
         with self._clock.stage("rank", seconds):
-            ranked = rank_hits(hits, outcome.matches)[: query.depth.return_n]
+            order = rank_answer(query, hits, outcome.matches)
+            return_n = query.depth.return_n
+            ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
         if query.is_content_included:
             with self._clock.stage("fetch", seconds):
-                contents = await self._fetch(query.index_id, ranked, deadline_time)
+                contents = await self.fetch(query.index_id, ranked, deadline_time)
         seconds["total"] = time.perf_counter() - start_time
-        return SearchAnswer(ranked, contents, encoded, coverage, outcome, seconds)
+        return SearchAnswer(ranked, contents, encoded, coverage, outcome, query, remaining, seconds)
 
-    async def _fetch(
+    async def _retrieve(
+        self,
+        query: SearchQuery,
+        encoded: EncodedQuery,
+        minimum_sequences: Mapping[int, int],
+        deadline_time: float,
+    ) -> tuple[list[Hit], Coverage]:
+        """Returns the hits of each modality in retrieval order, the target's first."""
+        retrieved = await fan_out(
+            *(
+                self._retriever.retrieve(
+                    Retrieval(
+                        query.index_id,
+                        encoded.embeddings,
+                        encoded.fingerprint,
+                        modality,
+                        encoded.modality,
+                        query.depth.retrieve_k,
+                        minimum_sequences,
+                        query.is_full_coverage_required,
+                        query.where,
+                        query.ranking.are_embeddings_needed,
+                    ),
+                    deadline_time,
+                )
+                for modality in query.modalities
+            )
+        )
+        hits = [hit for found, _ in retrieved for hit in found]
+        return hits, joined_coverage([coverage for _, coverage in retrieved])
+
+    async def _rerank(
+        self,
+        query: SearchQuery,
+        encoded: EncodedQuery,
+        hits: Sequence[Hit],
+        seconds: dict[str, float],
+        deadline_time: float,
+    ) -> RerankOutcome:
+        """Reranks the modalities that the cross-encoder can, the target first."""
+        if not query.is_reranked:
+            return RerankOutcome(RerankStop.DISABLED)
+        outcomes = []
+        for modality in query.modalities:
+            candidates = [hit for hit in hits if hit.modality is modality]
+            tokens = encoded.tokens_for(modality, candidates)
+            if tokens is None:
+                outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
+                continue
+            with self._clock.stage("rerank", seconds):
+                outcomes.append(
+                    await self._reranker.rerank(
+                        query, tokens, encoded.fingerprint, candidates, deadline_time
+                    )
+                )
+        return joined_outcome(outcomes)
+
+    async def fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
     ) -> Mapping[str, FetchedItem]:
+        """Returns the contents and attributes of those that are still there, by item id."""
         item_ids = [entry.hit.item_id for entry in ranked]
         fetched = await fan_out(
             *(

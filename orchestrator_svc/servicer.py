@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import grpc
 
+from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
+from orchestrator_svc.cursor_wire import page_from_proto
 from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
 from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import Searcher
-from orchestrator_svc.search_wire import answer_to_proto, query_from_proto
+from orchestrator_svc.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from orchestrator_svc.shard_map import ShardMap
 from tandem.attribute_wire import attributes_from_proto
 from tandem.chassis.channels import deadline_seconds
@@ -45,10 +47,26 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
-        """Answers one query."""
+        """Answers one query, or gives another page of an answer."""
+        if request.cursor:
+            return await self._turn_page(request, self._deadline_time(context))
         query = query_from_proto(request)
         answer = await self._searcher.search(query, self._deadline_time(context))
         return answer_to_proto(answer)
+
+    async def _turn_page(
+        self, request: search_service_pb2.SearchItemsRequest, deadline_time: float
+    ) -> search_service_pb2.SearchItemsResponse:
+        """Encodes, searches and scores nothing: the cursor has it all but the contents."""
+        start_time = time.perf_counter()
+        page = page_from_proto(request)
+        seconds = {"rank": time.perf_counter() - start_time}
+        contents: Mapping[str, FetchedItem] = {}
+        if page.is_content_included:
+            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
+        seconds["total"] = time.perf_counter() - start_time
+        seconds["fetch"] = seconds["total"] - seconds["rank"]
+        return page_to_proto(page, contents, seconds)
 
     async def IngestItems(
         self,

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem.model_io.calibration import calibration_file
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import (
     JOINT_ENCODER,
@@ -73,7 +74,13 @@ def remove_model(repository: Path) -> list[Path]:
     manifest = our_manifest(repository)
     models = [model_file(repository, name) for name in manifest.models]
     deleted = []
-    for path in (*models, tokenizer_file(repository), repository / JOINT_ENCODER / MANIFEST_NAME):
+    manifest_path = repository / JOINT_ENCODER / MANIFEST_NAME
+    for path in (
+        *models,
+        tokenizer_file(repository),
+        calibration_file(repository),
+        manifest_path,
+    ):
         if path.is_file():
             path.unlink()
             deleted.append(path)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from tandem.model_io.calibration import carry_calibration
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
@@ -30,7 +31,8 @@ from tandem.modeling.lowered import lowered
 def export_model(checkpoint_folder: Path, repository: Path, precision: Precision) -> Manifest:
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
 
-    Raises ExportMismatch, having written nothing, unless exported and eager model agree within 1e-5
+    The checkpoint's calibration, where it has one of this precision, goes with it. Raises
+    ExportMismatch, having written nothing, unless exported and eager model agree within 1e-5
     (fp32) or 1e-3, and ValueError for a folder that is no checkpoint or one that reads no pixels.
     The manifest is written last: a repository whose export broke off has none, and no service
     starts on it.
@@ -54,6 +56,8 @@ def export_model(checkpoint_folder: Path, repository: Path, precision: Precision
         exported = ExportedModel.load(manifest, files[IMAGE_BACKBONE], files[JOINT_ENCODER])
         exported.compare(model)
         _install(checkpoint, manifest, repository, files)
+        carry_calibration(checkpoint_folder, repository, manifest.fingerprint)
+        manifest.write(repository / JOINT_ENCODER / MANIFEST_NAME)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return manifest
@@ -62,14 +66,12 @@ def export_model(checkpoint_folder: Path, repository: Path, precision: Precision
 def _install(
     checkpoint: Checkpoint, manifest: Manifest, repository: Path, files: dict[str, Path]
 ) -> None:
-    manifest_path = repository / JOINT_ENCODER / MANIFEST_NAME
-    manifest_path.unlink(missing_ok=True)
+    (repository / JOINT_ENCODER / MANIFEST_NAME).unlink(missing_ok=True)
     for name, config_text in joint_model_configs(manifest).items():
         model_file(repository, name).parent.mkdir(parents=True, exist_ok=True)
         files[name].replace(model_file(repository, name))
         config_file(repository, name).write_text(config_text, encoding="utf-8")
     tokenizer_file(repository).write_text(checkpoint.tokenizer.to_str(), encoding="utf-8")
-    manifest.write(manifest_path)
 
 
 def _sha256(path: Path) -> str:

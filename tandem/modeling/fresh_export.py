@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tandem.model_io.calibration import carry_calibration
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import Manifest, config_file, read_manifest
 from tandem.model_io.precision import Precision, native_precision
@@ -15,11 +16,13 @@ def export_if_stale(
     """Exports unless `repository` already holds, whole, what this exporter makes of the checkpoint.
 
     Without a `precision`, the one that is there may stay; where nothing is, it is this CPU's best.
+    A calibration that is newer than the export is carried over without one.
     Errors as export_model.
     """
     files = CheckpointFiles.read(checkpoint_folder)
     manifest = _fresh_manifest(files, repository, precision)
     if manifest is not None:
+        carry_calibration(checkpoint_folder, repository, manifest.fingerprint)
         return manifest
     # Here, because torch takes seconds that the second start need not wait.
     from tandem.modeling.export import export_model

@@ -83,12 +83,14 @@ def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path, name: str) -> 
 def test_remove_leaves_what_a_checkout_has(repository: Path) -> None:
     """The two config.pbtxt stay, byte for byte; all that add wrote beside them goes."""
     configs = {path: path.read_bytes() for path in repository.glob("*/config.pbtxt")}
+    (repository / "joint_encoder" / "calibration.json").write_text("{}")
 
     deleted = remove_model(repository)
 
     assert {str(path.relative_to(repository)) for path in deleted} == {
         "image_backbone/1/model.pt",
         "joint_encoder/1/model.pt",
+        "joint_encoder/calibration.json",
         "joint_encoder/manifest.json",
         "joint_encoder/tokenizer.json",
     }

@@ -1,5 +1,6 @@
 """The exporter: what Triton will load gives what the checkpoint gives, or nothing is written."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,14 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
+from tandem.model_description import ProbabilityCalibration
+from tandem.model_io.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    calibration_file,
+    read_calibrations,
+    write_calibrations,
+)
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
@@ -108,6 +117,28 @@ def test_an_export_in_fewer_bits_gives_what_the_lowered_model_gives(
     assert read_manifest(tmp_path) == manifest
     assert manifest.precision == precision
     assert manifest.fingerprint != fp32.fingerprint
+
+
+def test_a_checkpoints_calibration_goes_with_its_export(checkpoint: Path, tmp_path: Path) -> None:
+    """The one of the precision that is exported."""
+    calibrated = shutil.copytree(checkpoint, tmp_path / "calibrated")
+    files = CheckpointFiles.read(checkpoint)
+    measured = {
+        precision: Calibration(
+            export_manifest(files, precision, {}).fingerprint,
+            ProbabilityCalibration(scale=scale),
+            None,
+        )
+        for precision, scale in ((Precision.FP32, 0.5), (Precision.BF16, 0.75))
+    }
+    write_calibrations(calibrated / CALIBRATION_NAME, list(measured.values()))
+
+    fingerprint = export_model(calibrated, tmp_path / "repository", Precision.BF16).fingerprint
+
+    assert read_calibrations(calibration_file(tmp_path / "repository")) == [
+        measured[Precision.BF16]
+    ]
+    assert fingerprint == measured[Precision.BF16].fingerprint
 
 
 def test_half_precision_is_for_a_gpu(checkpoint: Path, tmp_path: Path) -> None:

@@ -1,11 +1,19 @@
 """A start exports when it must and only then."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tandem.model_description import ProbabilityCalibration
+from tandem.model_io.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    read_calibration,
+    write_calibrations,
+)
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.fresh_export import export_if_stale
@@ -80,6 +88,26 @@ def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, reposi
 def test_a_first_export_takes_this_machines_best(checkpoint: Path, tmp_path: Path) -> None:
     """A user names no precision."""
     assert export_if_stale(checkpoint, tmp_path / "new").precision == native_precision()
+
+
+def test_a_newer_calibration_is_carried_over_without_an_export(
+    checkpoint: Path, exported: Path, repository: Path, tmp_path: Path
+) -> None:
+    """A model is calibrated after it was exported; nothing but that file is written."""
+    calibrated = shutil.copytree(checkpoint, tmp_path / "calibrated")
+    fingerprint = read_manifest(exported).fingerprint
+    calibration = Calibration(fingerprint, ProbabilityCalibration(scale=0.5), None)
+    write_calibrations(calibrated / CALIBRATION_NAME, [calibration])
+    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*.pt")}
+
+    export_if_stale(calibrated, repository)
+
+    assert read_calibration(repository, fingerprint) == calibration
+    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*.pt")} == before
+
+    export_if_stale(checkpoint, repository)
+
+    assert read_calibration(repository, fingerprint) is None
 
 
 def test_a_start_with_a_fresh_export_waits_for_no_torch(checkpoint: Path, repository: Path) -> None:

@@ -147,21 +147,28 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         await self.asked("SearchEmbeddings", request)
         if request.minimum_sequence > self.sequence:
             raise SequenceNotReached(minimum=request.minimum_sequence, applied=self.sequence)
-        [query] = map(embedding_from_proto, request.queries)
         tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
         kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
-        hits = [
-            index_pb.Hit(
-                item_id=item_id, similarity=float(query @ embedding_from_proto(item.embedding))
-            )
+        items = {
+            item_id: item
             for item_id, item in self._index(request.index_id).items()
             if item.content.WhichOneof("data") == kind
             and holds(tree, attributes_from_proto(item.attributes))
-        ]
-        hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
-        hit_list = index_pb.HitList(hits=hits[: request.retrieve_k])
+        }
+        hit_lists = []
+        for query in map(embedding_from_proto, request.queries):
+            hits = [
+                index_pb.Hit(
+                    item_id=item_id,
+                    similarity=float(query @ embedding_from_proto(item.embedding)),
+                    embedding=item.embedding if request.embeddings_included else None,
+                )
+                for item_id, item in items.items()
+            ]
+            hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
+            hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
         return index_pb.SearchEmbeddingsResponse(
-            hit_lists=[hit_list], applied_sequence=self.sequence, item_count=len(hits)
+            hit_lists=hit_lists, applied_sequence=self.sequence, item_count=len(items)
         )
 
     async def DeleteItems(
@@ -184,6 +191,11 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         """Returns what is there."""
         await self.asked("GetItems", request)
         index = self._index(request.index_id)
+        if request.encodings_included:
+            return index_pb.GetItemsResponse(
+                encoded_items=[index[each] for each in request.item_ids if each in index],
+                model_fingerprint=FINGERPRINT,
+            )
         return index_pb.GetItemsResponse(
             items=[
                 index_pb.Item(
