@@ -8,8 +8,10 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
@@ -20,6 +22,7 @@ from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_ser
 
 async def main(settings: EncoderSettings) -> None:
     """Serves until told to stop."""
+    identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     manifest.verify_tokenizer(repository)
@@ -45,6 +48,8 @@ async def main(settings: EncoderSettings) -> None:
                 max_inflight_count=settings.max_inflight_count,
                 max_inflight_bytes=settings.max_inflight_bytes,
             ),
+            identity=identity,
+            guard=load_guard_or_exit(identity),
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import grpc
 
 from encoder_svc.encoder import Encoder
-from encoder_svc.metrics import observe_stage
+from encoder_svc.metrics import count_truncated_texts, observe_stage
 from tandem.chassis.channels import deadline_seconds
 from tandem.content import Content, Encoding
 from tandem.errors import BatchSizeOutOfRange, TandemError
@@ -16,6 +16,7 @@ from tandem.wire import (
     duration_to_proto,
     encoding_to_proto,
     item_error_to_proto,
+    truncation_policy_from_proto,
 )
 
 MAX_CONTENT_COUNT = 64
@@ -38,9 +39,10 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         """Encodes one batch."""
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
-        encoded = await self._encoder.encode(
-            contents, timeout_seconds, _PRIORITIES.get(request.purpose, Priority.INGEST)
-        )
+        policy = truncation_policy_from_proto(request.truncation_policy)
+        priority = _PRIORITIES.get(request.purpose, Priority.INGEST)
+        encoded = await self._encoder.encode(contents, timeout_seconds, policy, priority)
+        count_truncated_texts(encoded.outcomes, policy)
         observe_stage("preprocess", encoded.preprocess_seconds)
         observe_stage("inference", encoded.inference_seconds)
         return encoder_service_pb2.EncodeContentsResponse(

@@ -24,6 +24,8 @@ from tandem.model_io.priority import Priority
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
 _CHANNEL_ARGUMENTS = [
+    # A name that stands for several servers is asked of each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -95,7 +97,7 @@ class TritonClient:
         except InferenceServerException as error:
             # The next call may find another server there, with another config.
             self._timed_models.pop(model, None)
-            raise _named(error, model) from error
+            raise error_from_triton(error, model) from error
         except ValueError as error:  # as_numpy, of fewer bytes than the shape says
             raise ModelOutputInvalid(model=model, why=str(error)) from error
         for spec, array in zip(outputs, arrays, strict=True):
@@ -142,7 +144,7 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
 
 
-def _named(error: InferenceServerException, model: str) -> TandemError:
+def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
     """Returns our error for Triton's, which are told apart by their texts."""
     status, message = str(error.status() or ""), str(error.message() or "")
     if "Exceeds maximum queue size" in message:

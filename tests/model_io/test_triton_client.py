@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
 
 from tandem.errors import (
     DeadlineExceeded,
@@ -16,7 +17,7 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
-from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_client import OutputSpec, TritonClient, error_from_triton
 from tests.model_io.odd_models import (
     DOUBLE,
     HEADLESS,
@@ -230,6 +231,35 @@ async def test_a_model_that_does_not_tell_leaves_the_times_unset(odd_client: Tri
     )
 
     assert (answer.compute_seconds, answer.queue_seconds) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected", "words"),
+    [
+        ("UNAVAILABLE", "Exceeds maximum queue size", Overloaded, "queue of moody"),
+        ("UNAVAILABLE", "Request timeout expired", DeadlineExceeded, "inference of moody"),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", DeadlineExceeded, "inference of moody"),
+        (
+            "NOT_FOUND",
+            "Request for unknown model: 'moody' has no available versions",
+            ModelUnavailable,
+            "is leaving",
+        ),
+        ("INTERNAL", "Stub process 'moody_0' is not healthy.", ModelUnavailable, "is dead"),
+        ("UNAVAILABLE", "This protocol is restricted", InternalFault, "does not let us"),
+        ("UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
+    ],
+)
+def test_what_triton_says_is_told_apart(
+    status: str, message: str, expected: type[TandemError], words: str
+) -> None:
+    """Some of it, no test can make a real one say on demand."""
+    told = InferenceServerException(message, f"StatusCode.{status}")
+
+    error = error_from_triton(told, MOODY)
+
+    assert type(error) is expected
+    assert words in error.message
 
 
 @pytest.fixture

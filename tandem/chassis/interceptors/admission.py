@@ -8,6 +8,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import Message
 
 from tandem.chassis.admission import AdmissionLimits, Pace, Room
 from tandem.chassis.interceptors.around import (
@@ -18,16 +19,15 @@ from tandem.chassis.interceptors.around import (
     with_behavior,
 )
 from tandem.chassis.metrics import ADMISSION_REFUSED, INFLIGHT_BYTES
-from tandem.errors import Overloaded, RequestMalformed
-
-_Parse = Callable[[bytes], Any]
+from tandem.errors import Overloaded
 
 
 class AdmissionInterceptor(AroundInterceptor):
-    """Serves what the limits have room for. What it refuses, it refuses before parsing it.
+    """Serves what the limits have room for.
 
-    A call is refused; a stream's message waits for room unread, and gRPC's flow control holds its
-    sender back. gRPC's own `maximum_concurrent_rpcs` has queued instead of refusing, and
+    A call past them is refused, before its request is read where its place is what lacks. A
+    stream's message waits for room, the next is not read, and gRPC's flow control holds the sender
+    back. gRPC's own `maximum_concurrent_rpcs` has queued instead of refusing, and
     miscounted, in versions not long ago; and it does not count bytes.
     """
 
@@ -55,32 +55,32 @@ class AdmissionInterceptor(AroundInterceptor):
         return self.wrap(handler, path.rpartition("/")[2])
 
     def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
-        """Returns `handler` for requests as bytes, which are parsed once they are admitted."""
-        serve, parse = behavior(handler), handler.request_deserializer
+        """Returns `handler` with its requests, or the messages of its stream, admitted."""
+        serve = behavior(handler)
 
-        async def answer(request_bytes: bytes, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            with self._call(method, request_bytes, parse) as request:
+        async def answer(request: Message, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            with self._call(method, request):
                 return await serve(request, context)
 
         async def answers(
-            request_bytes: bytes, context: grpc.aio.ServicerContext
+            request: Message, context: grpc.aio.ServicerContext
         ) -> AsyncIterator[Any]:
-            with self._call(method, request_bytes, parse) as request:
+            with self._call(method, request):
                 async with aclosing(serve(request, context)) as responses:
                     async for response in responses:
                         yield response
 
         async def answer_stream(
-            requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
         ) -> Any:  # noqa: ANN401
             with self._stream() as messages:
-                return await serve(messages.read(requests, parse), context)
+                return await serve(messages.read(requests), context)
 
         async def answers_stream(
-            requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
         ) -> AsyncIterator[Any]:
             with self._stream() as messages:
-                async with aclosing(serve(messages.read(requests, parse), context)) as responses:
+                async with aclosing(serve(messages.read(requests), context)) as responses:
                     async for response in responses:
                         messages.answer_one()
                         yield response
@@ -91,26 +91,18 @@ class AdmissionInterceptor(AroundInterceptor):
             )
         else:
             chosen = answers if handler.response_streaming else answer
-        return with_behavior(handler, chosen, _as_it_came)
+        return with_behavior(handler, chosen)
 
     @contextmanager
-    def _call(self, method: str, request_bytes: bytes, parse: _Parse) -> Iterator[Any]:
-        byte_count = len(request_bytes)
-        if self._calls.lacks_places():
+    def _call(self, method: str, request: Message) -> Iterator[None]:
+        count, byte_count = self._limits.weight(method, request), request.ByteSize()
+        if self._calls.lacks_places(count):
             self._refuse_count()
         if self._calls.lacks_bytes(byte_count):
             self._refuse("bytes", f"{self._service} has {self._calls.byte_count:,} bytes in hand")
-        count = 1
         self._calls.take(count, byte_count)
         try:
-            request = _parsed(request_bytes, parse)
-            more = self._limits.weight(method, request) - count
-            if more:
-                if self._calls.count > count and self._calls.lacks_places(more):
-                    self._refuse_count()
-                self._calls.take(more, 0)
-                count += more
-            yield request
+            yield
         finally:
             self._calls.give_back(count, byte_count)
             self._pace.note_end()
@@ -132,13 +124,13 @@ class AdmissionInterceptor(AroundInterceptor):
         # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
         # calls its handler, and this one needs none and gives none.
         async def refuse(
-            _requests: AsyncIterator[bytes], _context: grpc.aio.ServicerContext
+            _requests: AsyncIterator[Message], _context: grpc.aio.ServicerContext
         ) -> NoReturn:
             self._refuse_count()
 
         return grpc.stream_unary_rpc_method_handler(
             refuse,
-            request_deserializer=_as_it_came,
+            request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
 
@@ -157,12 +149,13 @@ class _StreamMessages:
         self._room = room
         self._sizes: deque[int] = deque()
 
-    async def read(self, requests: AsyncIterator[bytes], parse: _Parse) -> AsyncIterator[Any]:
+    async def read(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
         """Yields the requests as there is room for them; the next is not read before."""
-        async for request_bytes in requests:
-            await self._room.wait_and_take(len(request_bytes))
-            self._sizes.append(len(request_bytes))
-            yield _parsed(request_bytes, parse)
+        async for request in requests:
+            byte_count = request.ByteSize()
+            await self._room.wait_and_take(byte_count)
+            self._sizes.append(byte_count)
+            yield request
 
     def answer_one(self) -> None:
         """Gives back the room of the oldest."""
@@ -173,14 +166,3 @@ class _StreamMessages:
         """Gives back the room of all."""
         while self._sizes:
             self.answer_one()
-
-
-def _as_it_came(request_bytes: bytes) -> bytes:
-    return request_bytes
-
-
-def _parsed(request_bytes: bytes, parse: _Parse | None) -> Any:  # noqa: ANN401
-    try:
-        return parse(request_bytes) if parse else request_bytes
-    except Exception as error:  # whatever the parser calls it
-        raise RequestMalformed(why=str(error)) from error
