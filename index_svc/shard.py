@@ -68,6 +68,7 @@ class Query:
     k: int
     filter: Filter | None = None
     minimum_sequence: int = 0
+    are_embeddings_included: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +182,12 @@ class Shard:
         """
         index, applied_sequence = self._searched(query)
         found = index.search(
-            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+            query.fingerprint,
+            query.modality,
+            query.embeddings,
+            query.k,
+            query.filter,
+            are_embeddings_included=query.are_embeddings_included,
         )
         return self._answer(query, index, found, applied_sequence)
 
@@ -189,7 +195,12 @@ class Shard:
         """Searches as search() does; None where it would first have to wait for a change."""
         index, applied_sequence = self._searched(query)
         found = index.search_at_once(
-            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+            query.fingerprint,
+            query.modality,
+            query.embeddings,
+            query.k,
+            query.filter,
+            are_embeddings_included=query.are_embeddings_included,
         )
         return None if found is None else self._answer(query, index, found, applied_sequence)
 
@@ -217,6 +228,11 @@ class Shard:
         """
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
+
+    def fingerprint(self, index_id: str) -> str:
+        """Returns which model made the index's encodings; raises IndexNotFound."""
+        self._check_loaded()
+        return self._store.index_fingerprint(index_id)
 
     def close(self) -> None:
         """Commits what was submitted and closes the store; no other call may be under way."""

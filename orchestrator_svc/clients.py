@@ -1,39 +1,42 @@
 """The services behind, as plain functions over our own types. Protobuf ends here.
 
-Each call gets what is left until `deadline_time` on the monotonic clock.
+Each call gets what is left until `deadline_time` on the monotonic clock, less what it takes for the
+answer to be here by then.
 """
 
 import enum
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.hit import Hit, MatchScore, merge_windows
+from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.dependency import FAILURES, Dependency
+from orchestrator_svc.hit import Hit, merge_windows
+from orchestrator_svc.rerank_client import RerankClient
+from orchestrator_svc.retry_budget import RetryBudget
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_to_proto
 from tandem.attributes import Attributes
-from tandem.chassis.channels import call
-from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
+from tandem.content import Content, Encoding, Modality, TruncationPolicy
 from tandem.errors import (
-    DeadlineExceeded,
     InternalFault,
+    ModelUnavailable,
     SequenceNotReached,
     TandemError,
-    error_from_reason,
 )
 from tandem.filters import Filter
 from tandem.inference_cost import InferenceCost, cost_from_proto
+from tandem.model_description import ModelDescription, model_from_proto
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
-    error_reason_pb2,
     index_service_pb2,
     index_service_pb2_grpc,
-    rerank_service_pb2,
-    rerank_service_pb2_grpc,
+    model_service_pb2,
+    model_service_pb2_grpc,
 )
 from tandem.wire import (
     content_from_proto,
@@ -41,11 +44,17 @@ from tandem.wire import (
     embedding_from_proto,
     embedding_to_proto,
     encoding_from_proto,
+    item_error_from_proto,
     modality_to_proto,
     tokens_from_proto,
     tokens_to_proto,
     truncation_policy_to_proto,
 )
+
+MAX_CONTENT_COUNT = 64
+"""What EncodeContents takes at once."""
+MAX_EMBEDDING_COUNT = 64
+"""What SearchEmbeddings takes at once."""
 
 # What GetItems takes at once; a search may return more.
 _MAX_GET_COUNT = 256
@@ -94,6 +103,8 @@ class ShardHits:
 
     hits: Sequence[Hit]
     item_count: int
+    is_rebuilding: bool = False
+    """Every item was compared, for the index that it should have is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +118,17 @@ class Deleted:
 class EncoderClient:
     """Calls encoder_svc."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
+    ) -> None:
         self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
+        self._model = model_service_pb2_grpc.ModelServiceStub(channel)
+        # Without its model the encoder still knows what it encoded of late, so it is asked.
+        failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
+        self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
 
     async def encode(
         self,
@@ -119,15 +139,15 @@ class EncoderClient:
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedContents:
         """Returns what became of each content, all in one call."""
-        response: encoder_service_pb2.EncodeContentsResponse = await call(
+        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
+        response: encoder_service_pb2.EncodeContentsResponse = await send(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
                 contents=[content_to_proto(content) for content in contents],
                 truncation_policy=truncation_policy_to_proto(truncation_policy),
                 purpose=f"ENCODE_PURPOSE_{purpose.name}",
             ),
-            service="encoder",
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         if len(response.results) != len(contents):
             raise InternalFault(
@@ -140,9 +160,16 @@ class EncoderClient:
             response.model_unavailable,
         )
 
+    async def describe_model(self, deadline_time: float) -> ModelDescription:
+        """Returns what the encoder serves."""
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+        )
+        return model_from_proto(response.model)
+
 
 class ShardClient:
-    """Calls one shard: its index_svc, and the rerank_svc beside it."""
+    """Calls one shard's index_svc; the rerank_svc beside it is its `reranker`."""
 
     def __init__(
         self,
@@ -150,12 +177,14 @@ class ShardClient:
         rerank_channel: grpc.aio.Channel,
         number: int,
         shard_map_version: int = 1,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
     ) -> None:
         """The shard refuses calls that go by another version of the shard map than its own."""
+        self.reranker = RerankClient(rerank_channel, number, retry_budget, breaker_rule)
         self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
-        self._rerank = rerank_service_pb2_grpc.RerankServiceStub(rerank_channel)
         self._index_name = f"index-{number}"
-        self._rerank_name = f"rerank-{number}"
+        self._dependency = Dependency(self._index_name, retry_budget, breaker_rule)
         self._shard_map_version = shard_map_version
 
     async def search(
@@ -172,16 +201,46 @@ class ShardClient:
         where: Filter | None = None,
         are_embeddings_included: bool = False,
     ) -> ShardHits:
-        """Returns the shard's items nearest to any of the embeddings, best first.
+        """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
+        [hits] = await self.search_each(
+            index_id,
+            [embeddings],
+            fingerprint,
+            modality,
+            retrieve_k,
+            deadline_time,
+            query_modality=query_modality,
+            minimum_sequence=minimum_sequence,
+            where=where,
+            are_embeddings_included=are_embeddings_included,
+        )
+        return hits
 
-        Of those that the filter holds for, each once. They are out of a shard that has applied
-        every change up to `minimum_sequence`; raises SequenceNotReached where it has not in time.
+    async def search_each(
+        self,
+        index_id: str,
+        queries: Sequence[Sequence[NDArray[np.float32]]],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
+        where: Filter | None = None,
+        are_embeddings_included: bool = False,
+    ) -> list[ShardHits]:
+        """Returns, for each query, the items nearest to any of its embeddings, best first.
+
+        At most 64 embeddings in all. Of those that the filter holds for, each once. They are out of
+        a shard that has applied every change up to `minimum_sequence`; raises SequenceNotReached
+        where it has not in time.
         """
-        response: index_service_pb2.SearchEmbeddingsResponse = await call(
+        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.ask(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
                 index_id=index_id,
-                queries=[embedding_to_proto(embedding) for embedding in embeddings],
+                queries=[embedding_to_proto(each) for each in chain.from_iterable(queries)],
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
                 query_modality=modality_to_proto(query_modality),
@@ -191,48 +250,34 @@ class ShardClient:
                 shard_map_version=self._shard_map_version,
                 embeddings_included=are_embeddings_included,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         # A shard that knows nothing of sequences would answer as if there were no minimum.
         if response.applied_sequence < minimum_sequence:
             raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
-        if len(response.hit_lists) != len(embeddings):
+        embedding_count = sum(map(len, queries))
+        if len(response.hit_lists) != embedding_count:
             raise InternalFault(
                 why=f"{self._index_name} answered {len(response.hit_lists)} of "
-                f"{len(embeddings)} queries"
+                f"{embedding_count} queries"
             )
-        windows = [
+        hit_lists = (
             [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
             for hit_list in response.hit_lists
-        ]
-        return ShardHits(merge_windows(windows, retrieve_k), response.item_count)
-
-    async def score(
-        self,
-        index_id: str,
-        query: Tokens,
-        fingerprint: str,
-        item_ids: Sequence[str],
-        deadline_time: float,
-    ) -> Mapping[str, MatchScore]:
-        """Returns scores by item id; an item that is no longer there is left out."""
-        response: rerank_service_pb2.ScoreCandidatesResponse = await call(
-            self._rerank.ScoreCandidates,
-            rerank_service_pb2.ScoreCandidatesRequest(
-                index_id=index_id,
-                query=tokens_to_proto(query),
-                model_fingerprint=fingerprint,
-                item_ids=item_ids,
-            ),
-            service=self._rerank_name,
-            timeout_seconds=_left(deadline_time),
         )
-        return {
-            item_id: MatchScore(score.match_logit, score.match_probability)
-            for item_id, score in zip(item_ids, response.scores, strict=True)
-            if score.HasField("match_logit")
-        }
+        is_rebuilding = _is_rebuilding(response.path)
+        return [
+            ShardHits(
+                merge_windows(list(islice(hit_lists, len(windows))), retrieve_k),
+                response.item_count,
+                is_rebuilding,
+            )
+            for windows in queries
+        ]
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        self._dependency.note_late(waited_seconds)
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
@@ -240,13 +285,12 @@ class ShardClient:
         """Returns items by their ids; one that is no longer there is left out."""
         fetched: dict[str, FetchedItem] = {}
         for start in range(0, len(item_ids), _MAX_GET_COUNT):
-            response: index_service_pb2.GetItemsResponse = await call(
+            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
                 self._index.GetItems,
                 index_service_pb2.GetItemsRequest(
                     index_id=index_id, item_ids=item_ids[start : start + _MAX_GET_COUNT]
                 ),
-                service=self._index_name,
-                timeout_seconds=_left(deadline_time),
+                deadline_time,
             )
             fetched |= {
                 item.item_id: FetchedItem(
@@ -260,13 +304,12 @@ class ShardClient:
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> tuple[Mapping[str, Encoding], str]:
         """Returns at most 256 items' encodings by id, and the fingerprint; without what is gone."""
-        response: index_service_pb2.GetItemsResponse = await call(
+        response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
             self._index.GetItems,
             index_service_pb2.GetItemsRequest(
                 index_id=index_id, item_ids=item_ids, encodings_included=True
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         encodings = {
             item.item_id: Encoding(
@@ -289,7 +332,7 @@ class ShardClient:
         Returns the sequence at which the change log then stands. A repeated `request_id` is
         answered as the first time; an empty one is not remembered.
         """
-        response: index_service_pb2.UpsertItemsResponse = await call(
+        response: index_service_pb2.UpsertItemsResponse = await self._dependency.tell(
             self._index.UpsertItems,
             index_service_pb2.UpsertItemsRequest(
                 index_id=index_id,
@@ -298,8 +341,7 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         return response.sequence
 
@@ -307,7 +349,7 @@ class ShardClient:
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
     ) -> Deleted:
         """Deletes the items, all or none; `request_id` as for `upsert`."""
-        response: index_service_pb2.DeleteItemsResponse = await call(
+        response: index_service_pb2.DeleteItemsResponse = await self._dependency.tell(
             self._index.DeleteItems,
             index_service_pb2.DeleteItemsRequest(
                 index_id=index_id,
@@ -315,30 +357,20 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         return Deleted(response.deleted_count, response.sequence)
-
-
-def _left(deadline_time: float) -> float:
-    left = deadline_time - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceeded(what="the call before all its stages")
-    return left
 
 
 def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
     if result.WhichOneof("outcome") == "encoding":
         return encoding_from_proto(result.encoding)
-    return error_from_reason(_reason(result.error.reason), result.error.message, {})
+    return item_error_from_proto(result.error)
 
 
-def _reason(value: int) -> str:
-    try:
-        return error_reason_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")
-    except ValueError:  # one that a newer encoder knows
-        return str(value)
+def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
+    is_scan = path.strategy == index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN
+    return is_scan and bool(path.fallback_reason)
 
 
 def _hit_from_proto(

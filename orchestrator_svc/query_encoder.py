@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.clients import EncodedContents, EncodePurpose, EncoderClient, ShardClient
+from orchestrator_svc.behind import ContentEncoder, Shard
+from orchestrator_svc.clients import EncodedContents, EncodePurpose
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem
@@ -74,7 +75,7 @@ class QueryEncoder:
     """Makes one point of a query's parts."""
 
     def __init__(
-        self, encoder: EncoderClient, shards: Sequence[ShardClient], shard_map: ShardMap
+        self, encoder: ContentEncoder, shards: Sequence[Shard], shard_map: ShardMap
     ) -> None:
         """`shards` by number, as many as the map has."""
         self._encoder = encoder

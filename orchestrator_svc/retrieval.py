@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.clients import ShardClient, ShardHits
+from orchestrator_svc.behind import Shard
+from orchestrator_svc.clients import ShardHits
 from orchestrator_svc.coverage import (
     MISSING_ERRORS,
     Coverage,
@@ -45,13 +46,21 @@ class Retriever:
     """Asks every shard, and waits no longer for the last than leaves time for what comes after."""
 
     def __init__(
-        self, shards: Sequence[ShardClient], *, minimum_coverage: float, time_share: float
+        self,
+        shards: Sequence[Shard],
+        *,
+        minimum_coverage: float,
+        time_share: float,
+        counts: LastItemCounts | None = None,
     ) -> None:
-        """Where the others are enough, a shard is waited for `time_share` of the time left."""
+        """Where the others are enough, a shard is waited for `time_share` of the time left.
+
+        `counts` are of other retrievers over the same shards, which then know them together.
+        """
         self._shards = shards
         self._minimum_coverage = minimum_coverage
         self._time_share = time_share
-        self._counts = LastItemCounts()
+        self._counts = counts or LastItemCounts()
 
     async def retrieve(
         self, retrieval: Retrieval, deadline_time: float
@@ -99,6 +108,8 @@ class Retriever:
                     answers.are_enough(self._coverage(retrieval, answers), demand)
                     or demand.is_lost_with(answers.failures)
                 ):
+                    for task in pending:
+                        self._shards[number_of_task[task]].note_late(time.monotonic() - now)
                     break
                 done, pending = await asyncio.wait(
                     pending,
@@ -129,6 +140,7 @@ class Retriever:
             len(self._shards),
             answers.item_counts(),
             missing,
+            answers.rebuilding_shards(),
         )
 
 
@@ -163,9 +175,13 @@ class _Answers:
         """Returns how many items each shard has that answered."""
         return {number: hits.item_count if hits else 0 for number, hits in self.hits.items()}
 
+    def rebuilding_shards(self) -> Collection[int]:
+        """Returns the shards that had to do without their index."""
+        return [number for number, hits in self.hits.items() if hits and hits.is_rebuilding]
+
 
 async def _ask_one(
-    shard: ShardClient, number: int, retrieval: Retrieval, deadline_time: float
+    shard: Shard, number: int, retrieval: Retrieval, deadline_time: float
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or why it is missing; raises what is more than that."""
     try:

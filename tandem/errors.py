@@ -29,11 +29,14 @@
     ├── ModelMismatch           │ it does not fit what is stored
     ├── SequenceNotReached      │
     ├── ShardMapMismatch        ┘
+    ├── Unauthenticated         ┐ the caller may not
+    ├── PermissionDenied        ┘
     ├── ModelUnavailable        ┐
     ├── ServiceUnavailable      │
     ├── ShardsMissing           │
     ├── RerankUnavailable       │ not now: the same call may succeed later
     ├── Overloaded              │
+    ├── QuotaExceeded           │
     ├── DeadlineExceeded        ┘
     ├── StoreFull               ┐
     ├── ItemCorrupt             │ an operator is needed
@@ -470,6 +473,36 @@ class TruncationPolicyInvalid(TandemError):
 
     def __init__(self, *, policy: str, why: str) -> None:
         super().__init__(f"truncation policy {policy} cannot be had here: {why}")
+
+
+class Unauthenticated(TandemError):
+    """A call does not say who makes it, in a way that is known here."""
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the caller is not known: {why}; send 'authorization: Bearer TOKEN'")
+
+
+class PermissionDenied(TandemError):
+    """Who makes the call is known, and may not."""
+
+    reason = "PERMISSION_DENIED"
+
+    def __init__(self, *, caller: str, what: str) -> None:
+        super().__init__(f"{_shown(caller)} may not {what}; ask the operator for a token that may")
+
+
+class QuotaExceeded(TandemError):
+    """A token's calls, or pairs, of this second are used up."""
+
+    reason = "QUOTA_EXCEEDED"
+
+    def __init__(self, *, what: str, rate: float, retry_seconds: float) -> None:
+        super().__init__(
+            f"the token allows {rate:g} {what} a second; retry in {retry_seconds:.3f} s",
+            {"retry_seconds": f"{retry_seconds:.3f}"},
+        )
 
 
 class InternalFault(TandemError):

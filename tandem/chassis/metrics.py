@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -11,7 +10,6 @@ from prometheus_client import (
     Histogram,
     Info,
     ProcessCollector,
-    start_http_server,
 )
 
 from tandem import __version__
@@ -64,17 +62,6 @@ def stage_histogram(service: str) -> Histogram:
     )
 
 
-def expose(service: str, host: str, port: int) -> tuple[int, Callable[[], None]]:
-    """Serves `REGISTRY` over HTTP from a thread; returns the port and what ends it.
-
-    Port 0 takes a free one. Raises OSError where the port cannot be had.
-    """
+def note_build(service: str) -> None:
+    """Tells in `tandem_build_info` which Tandem this is."""
     _BUILD.labels(service).info({"version": __version__})
-    server, thread = start_http_server(port, addr=host, registry=REGISTRY)
-
-    def close() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return server.server_port, close

@@ -26,6 +26,7 @@ from tandem.client.results import (
     SearchResult,
     StageSeconds,
 )
+from tandem.content import TextUse, TruncationPolicy
 
 __all__ = [
     "AsyncClient",
@@ -37,5 +38,7 @@ __all__ = [
     "Removal",
     "SearchResult",
     "StageSeconds",
+    "TextUse",
+    "TruncationPolicy",
     "where",
 ]

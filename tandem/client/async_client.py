@@ -25,7 +25,7 @@ from tandem.client.results import (
     removal,
     search_result,
 )
-from tandem.content import Modality
+from tandem.content import Modality, TruncationPolicy
 from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
 
@@ -84,9 +84,10 @@ class AsyncClient:
         index_id: str,
         batch_item_count: int = 32,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
-        requests = IngestRequests(items, index_id, batch_item_count, request_id)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             async for response in call:

@@ -24,7 +24,7 @@ from tandem.client.results import (
     removal,
     search_result,
 )
-from tandem.content import Modality
+from tandem.content import Modality, TruncationPolicy
 from tandem.filters import Filter
 from tandem.v1 import search_service_pb2_grpc
 
@@ -90,6 +90,7 @@ class Client:
         index_id: str,
         batch_item_count: int = 32,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> Iterator[IngestOutcome]:
         """Stores items and yields each one's outcome, in their order.
 
@@ -99,10 +100,13 @@ class Client:
         takes them. Raises a TandemError if the stream itself fails; what was yielded without an
         error until then is stored.
 
+        A text with more tokens than the model reads is refused (TextTooLong), or, with
+        TruncationPolicy.TRUNCATE, read from its beginning; each outcome's `text_use` says how far.
+
         With a `request_id` of your own, at most 50 bytes, the same call with the same items may be
         made again after a failure: what was stored is not stored a second time.
         """
-        requests = IngestRequests(items, index_id, batch_item_count, request_id)
+        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
         call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
         try:
             for response in call:

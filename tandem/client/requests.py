@@ -8,7 +8,7 @@ import grpc
 
 from tandem.attribute_wire import attributes_to_proto, filter_to_proto
 from tandem.attributes import Attributes
-from tandem.content import Modality
+from tandem.content import Modality, TruncationPolicy
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -43,6 +43,12 @@ _MODALITIES = {
     None: content_pb2.MODALITY_UNSPECIFIED,
     Modality.TEXT: content_pb2.MODALITY_TEXT,
     Modality.IMAGE: content_pb2.MODALITY_IMAGE,
+}
+
+_TRUNCATION_POLICIES = {
+    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
+    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
+    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
 }
 
 
@@ -108,13 +114,17 @@ class IngestRequests:
         index_id: str,
         batch_item_count: int,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> None:
         """Raises IndexIdInvalid at once; each item is judged by the server.
 
         Batches have `request_id` with their number behind it, or none where it is empty.
         """
         self._items = iter(items)
-        self._index_id = check_index_id(index_id)
+        self._empty_batch = search_service_pb2.IngestItemsRequest(
+            index_id=check_index_id(index_id),
+            truncation_policy=_TRUNCATION_POLICIES[truncation_policy],
+        )
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
         self._request_id = request_id
         self.error: Exception | None = None
@@ -131,7 +141,7 @@ class IngestRequests:
 
     def _batches(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
         while batch := list(islice(self._items, self._batch_item_count)):
-            yield from _split_by_bytes(batch, self._index_id)
+            yield from _split_by_bytes(batch, self._empty_batch)
 
 
 def request_metadata() -> tuple[tuple[str, str], ...]:
@@ -153,9 +163,9 @@ def error_of(error: grpc.RpcError, target: str) -> TandemError:
 
 
 def _split_by_bytes(
-    batch: list[NewItem], index_id: str
+    batch: list[NewItem], empty_batch: search_service_pb2.IngestItemsRequest
 ) -> Iterator[search_service_pb2.IngestItemsRequest]:
-    request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+    request = _copied(empty_batch)
     byte_count = 0
     for new_item in batch:
         item_id, content = new_item[:2]
@@ -173,11 +183,19 @@ def _split_by_bytes(
         item_bytes = item.ByteSize()
         if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
             yield request
-            request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+            request = _copied(empty_batch)
             byte_count = 0
         byte_count += item_bytes
         request.items.append(item)
     yield request
+
+
+def _copied(
+    request: search_service_pb2.IngestItemsRequest,
+) -> search_service_pb2.IngestItemsRequest:
+    copied = search_service_pb2.IngestItemsRequest()
+    copied.CopyFrom(request)
+    return copied
 
 
 def _content(query: Query) -> content_pb2.Content:

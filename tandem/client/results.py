@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tandem.attribute_wire import value_from_proto
 from tandem.attributes import Attributes
-from tandem.content import Content, ImageContent, TextContent
+from tandem.content import Content, ImageContent, TextContent, TextUse
 from tandem.errors import TandemError, error_from_reason
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
@@ -82,6 +82,8 @@ class IngestOutcome:
     error: TandemError | None
     consistency_token: str = ""
     """A search that is given it sees this item and all that the same ingest stored before it."""
+    text_use: TextUse | None = None
+    """Of a text that was stored: how many of its tokens the model read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,10 @@ def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterato
         error = None
         if result.HasField("error"):
             error = error_from_reason(_reason(result.error.reason), result.error.message, {})
-        yield IngestOutcome(result.item_id, error, response.consistency_token)
+        use = None
+        if result.HasField("text_use"):
+            use = TextUse(result.text_use.token_count, result.text_use.used_token_count)
+        yield IngestOutcome(result.item_id, error, response.consistency_token, use)
 
 
 def removal(response: search_service_pb2.RemoveItemsResponse) -> Removal:

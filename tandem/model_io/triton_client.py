@@ -22,6 +22,8 @@ from tandem.model_io.priority import Priority
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
 _CHANNEL_ARGUMENTS = [
+    # A name that stands for several servers is asked of each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),

@@ -80,9 +80,11 @@ def test_the_order_of_interceptors() -> None:
 
     assert names == [
         "RequestIdInterceptor",
+        "TraceInterceptor",
         "AccessLogInterceptor",
         "MetricsInterceptor",
         "ErrorsInterceptor",
+        "AuthInterceptor",
         "AdmissionInterceptor",
     ]
 

@@ -10,7 +10,7 @@ from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.attributes import Attributes
 from tandem.client import where
 from tandem.client.requests import IngestRequests, NewItem, Query, remove_request, search_request
-from tandem.content import Modality
+from tandem.content import Modality, TruncationPolicy
 from tandem.errors import (
     AttributeInvalid,
     FilterInvalid,
@@ -231,3 +231,17 @@ def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
 
     assert request_ids("mine") == request_ids("mine") == ["mine/0", "mine/1", "mine/2"]
     assert request_ids("") == ["", "", ""]
+
+
+def test_every_batch_says_what_to_do_with_long_texts() -> None:
+    """ERROR unless told otherwise; the batches that a large item splits off say so too."""
+    items: list[NewItem] = [(name, bytes(20 * MIB)) for name in "abc"]
+
+    for policy in TruncationPolicy:
+        made = list(IngestRequests(items, "scenes", 2, "", policy))
+        assert len(made) == 3
+        assert {request.truncation_policy for request in made} == {
+            content_pb2.TruncationPolicy.Value(f"TRUNCATION_POLICY_{policy.name}")
+        }
+    unsaid = next(iter(IngestRequests(items, "scenes", 1)))
+    assert unsaid.truncation_policy == content_pb2.TRUNCATION_POLICY_ERROR

@@ -11,7 +11,7 @@ from tandem.client.results import (
     ingest_outcomes,
     search_result,
 )
-from tandem.content import ImageContent, TextContent
+from tandem.content import ImageContent, TextContent, TextUse
 from tandem.errors import ImageUnreadable, InternalFault
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -154,3 +154,17 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
 
     assert isinstance(outcome.error, InternalFault)
     assert "too purple" in outcome.error.message
+
+
+def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
+    """Of what was not a text, or not encoded, nothing."""
+    response = pb.IngestItemsResponse()
+    response.results.add(item_id="text").text_use.token_count = 100
+    response.results[0].text_use.used_token_count = 64
+    response.results.add(item_id="picture")
+
+    text, picture = ingest_outcomes(response)
+
+    assert text.text_use == TextUse(100, 64)
+    assert text.text_use.is_truncated
+    assert picture.text_use is None

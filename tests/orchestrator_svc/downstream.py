@@ -7,26 +7,32 @@ a test reads off which item is nearest: "10" is nearer to "12" than to "40".
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
 import numpy as np
 
+from orchestrator_svc.batch_search import BatchSearcher
+from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.model_servicer import ModelServicer
 from orchestrator_svc.removal import Remover
+from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.retry_budget import RetryBudget
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.time_budget import TimeShares
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageTokens, TextTokens
+from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -38,7 +44,6 @@ from tandem.filters import AllOf, holds
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
-from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceServicer,
     add_EncoderServiceServicer_to_server,
@@ -47,49 +52,33 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,
     add_IndexServiceServicer_to_server,
 )
-from tandem.v1.rerank_service_pb2_grpc import (
-    RerankServiceServicer,
-    add_RerankServiceServicer_to_server,
+from tandem.v1.model_service_pb2_grpc import (
+    ModelServiceStub,
+    add_ModelServiceServicer_to_server,
 )
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
     add_SearchServiceServicer_to_server,
 )
 from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+from tests.orchestrator_svc.scripted import Before, Describing, FakeReranker
 
 FINGERPRINT = "model-a"
 
 Write = index_pb.UpsertItemsRequest | index_pb.DeleteItemsRequest
 WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.DeleteItemsResponse)
 
-# What a test has happen before a method answers: it may wait, and it may raise.
-Before = Callable[[object], Awaitable[None]]
 
-
-@dataclass
-class Scripted:
-    """What a service was asked, and what happens before it answers."""
-
-    calls: list[tuple[str, object]] = field(default_factory=list)
-    before: dict[str, Before] = field(default_factory=dict)
-
-    async def asked(self, method: str, request: object) -> None:
-        """Notes the call, then does what the test wants done."""
-        self.calls.append((method, request))
-        if method in self.before:
-            await self.before[method](request)
-
-    def requests(self, method: str) -> list[object]:
-        """Returns the requests of one method, in their order."""
-        return [request for name, request in self.calls if name == method]
-
-
-class FakeEncoder(Scripted, EncoderServiceServicer):
+class FakeEncoder(Describing, EncoderServiceServicer):
     """Encodes; refuses the contents that it was told to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refused: dict[str, TandemError] = {}
+        self.text_uses: dict[str, TextUse] = {}
+        """By text; of others nothing is said."""
+        self.is_model_unavailable = False
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -99,6 +88,7 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
         return encoder_pb.EncodeContentsResponse(
             results=[self._result(content) for content in request.contents],
             model_fingerprint=FINGERPRINT,
+            model_unavailable=self.is_model_unavailable,
         )
 
     def _result(self, content: content_pb2.Content) -> encoder_pb.EncodeResult:
@@ -110,17 +100,18 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
         tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
-        return encoder_pb.EncodeResult(encoding=encoding_to_proto(Encoding(embedding, tokens)))
+        encoding = Encoding(embedding, tokens, self.text_uses.get(told))
+        return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
 
 
-class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
+class FakeShard(FakeReranker, IndexServiceServicer):
     """Stores items and scores them; both services of one shard."""
 
     def __init__(self) -> None:
         super().__init__()
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
-        self.logits: dict[str, float] = {}
-        """By item id; what has none is no longer there for the reranker."""
+        self.path = index_pb.SearchPath()
+        """How a search says that it found its hits."""
         self.sequence = 0
         """Counts writes, over all indexes."""
         self.answers: dict[str, tuple[object, object]] = {}
@@ -168,7 +159,10 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
             hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
             hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
         return index_pb.SearchEmbeddingsResponse(
-            hit_lists=hit_lists, applied_sequence=self.sequence, item_count=len(items)
+            hit_lists=hit_lists,
+            applied_sequence=self.sequence,
+            item_count=len(items),
+            path=self.path,
         )
 
     async def DeleteItems(
@@ -205,23 +199,6 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
                 )
                 for item_id in request.item_ids
                 if item_id in index
-            ]
-        )
-
-    async def ScoreCandidates(
-        self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
-    ) -> rerank_pb.ScoreCandidatesResponse:
-        """Scores by `logits`."""
-        await self.asked("ScoreCandidates", request)
-        return rerank_pb.ScoreCandidatesResponse(
-            scores=[
-                rerank_pb.CandidateScore(
-                    match_logit=self.logits[item_id],
-                    match_probability=1 / (1 + math.exp(-self.logits[item_id])),
-                )
-                if item_id in self.logits
-                else rerank_pb.CandidateScore()
-                for item_id in request.item_ids
             ]
         )
 
@@ -275,19 +252,25 @@ async def stack(
     minimum_coverage: float = 0.5,
     retrieval_time_share: float = 0.5,
     shard_map_version: int = 1,
+    chunk_rule: ChunkRule = CHUNK_RULE,
+    breaker_rule: BreakerRule = BREAKER_RULE,
+    retry_share: float = 0.1,
 ) -> AsyncIterator[Stack]:
     """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
+    retry_budget = RetryBudget(retry_share)
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
         encoder_channel = await opened.enter_async_context(
-            _served(lambda server: add_EncoderServiceServicer_to_server(encoder, server))
+            _served(lambda server: _add_encoder(encoder, server))
         )
         clients, servers = [], []
         for number, shard in enumerate(shards):
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
-            clients.append(ShardClient(channel, channel, number, shard_map_version))
+            clients.append(
+                ShardClient(channel, channel, number, shard_map_version, retry_budget, breaker_rule)
+            )
             servers.append(server)
-        encoder_client = EncoderClient(encoder_channel)
+        encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)
         shard_map = ShardMap(shard_count, shard_map_version)
         clock = StageClock()
         yield Stack(
@@ -302,7 +285,8 @@ async def stack(
                 shard_map,
                 clock,
                 minimum_coverage=minimum_coverage,
-                retrieval_time_share=retrieval_time_share,
+                shares=TimeShares(retrieval=retrieval_time_share),
+                chunk_rule=chunk_rule,
             ),
             Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
             Remover(clients, shard_map),
@@ -317,16 +301,29 @@ async def door(
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
     servicer = SearchServicer(
         behind.searcher,
+        BatchSearcher(
+            behind.encoder_client,
+            behind.shard_clients,
+            behind.searcher.services,
+            behind.searcher.depth_rules,
+        ),
         behind.ingester,
         behind.remover,
         behind.shard_map,
         default_timeout_seconds=timeout_seconds,
+        max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
     )
-    async with _served(
-        lambda server: add_SearchServiceServicer_to_server(servicer, server)
-    ) as channel:
-        yield SearchServiceStub(channel)
+    models = ModelServicer(behind.encoder_client, behind.searcher.depth_rules, timeout_seconds)
+
+    def add(server: grpc.aio.Server) -> None:
+        add_SearchServiceServicer_to_server(servicer, server)
+        add_ModelServiceServicer_to_server(models, server)
+
+    async with _served(add) as channel:
+        stub = SearchServiceStub(channel)
+        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
+        yield stub
 
 
 def raising(error: Exception) -> Before:
@@ -356,8 +353,14 @@ def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
     def add(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(shard, server)
         add_RerankServiceServicer_to_server(shard, server)
+        add_ModelServiceServicer_to_server(shard, server)
 
     return add
+
+
+def _add_encoder(encoder: FakeEncoder, server: grpc.aio.Server) -> None:
+    add_EncoderServiceServicer_to_server(encoder, server)
+    add_ModelServiceServicer_to_server(encoder, server)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import grpc
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.interceptors.outcome import code_name
 from tandem.chassis.metrics import RPC_DURATION, RPC_INFLIGHT
+from tandem.chassis.tracing import exemplar
 
 
 class MetricsInterceptor(AroundInterceptor):
@@ -38,4 +39,4 @@ class MetricsInterceptor(AroundInterceptor):
             inflight.dec()
             duration_seconds = time.perf_counter() - start_time
             code = code_name(context, fault)
-            RPC_DURATION.labels(self._service, method, code).observe(duration_seconds)
+            RPC_DURATION.labels(self._service, method, code).observe(duration_seconds, exemplar())
