@@ -278,9 +278,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextmanager
-def ours(
-    text_encoder: Path, precision: Precision, use: Material, work: Path
-) -> Iterator[Ours]:
+def ours(text_encoder: Path, precision: Precision, use: Material, work: Path) -> Iterator[Ours]:
     """Serves a model that begins from the same BERT."""
     published = PublishedCheckpoint.open(str(text_encoder))
     model = JointModel(replace(published.config, image_source="patches"))
