@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tandem.cli.calibrate import calibrate
 from tandem.cli.console import out
 from tandem.model_io.model_repository import (
     StoredModel,
@@ -19,6 +20,8 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 app = typer.Typer(
     help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
 )
+
+app.command("calibrate")(calibrate)
 
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
