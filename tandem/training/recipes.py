@@ -172,12 +172,12 @@ def apart(seed: int = 1) -> Recipe:
         begins_trained=True,
         apart_layer_count=2,
         backbone_step_count=0,
-        pool_family_count=4_000,
+        pool_family_count=3_000,
         round_count=400,
         softmax_round_count=100,
         random_negative_round_count=0,
         learning_rate=3e-4,
-        dev_every_round_count=50,
+        dev_every_round_count=100,
     )
 
 
