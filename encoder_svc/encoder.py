@@ -19,6 +19,7 @@ from tandem.content import (
 )
 from tandem.errors import DeadlineExceeded, TandemError
 from tandem.model_io.image import decode_image
+from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.text import TextPreprocessor
 
@@ -54,7 +55,10 @@ class Encoder:
         return self._model.manifest.fingerprint
 
     async def encode(
-        self, contents: Sequence[Content | TandemError], timeout_seconds: float
+        self,
+        contents: Sequence[Content | TandemError],
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
     ) -> EncodedBatch:
         """Returns an encoding, or why there is none, for each content.
 
@@ -75,7 +79,8 @@ class Encoder:
                 pictures[number] = result
         prepared_time = time.monotonic()
         for encoded in await asyncio.gather(
-            self._encode_texts(texts, deadline_time), self._encode_images(pictures, deadline_time)
+            self._encode_texts(texts, deadline_time, priority),
+            self._encode_images(pictures, deadline_time, priority),
         ):
             outcomes.update(encoded)
         return EncodedBatch(
@@ -88,10 +93,10 @@ class Encoder:
         """Encodes one text and one black picture; raises a TandemError where the model cannot."""
         size = self._model.manifest.image_size
         pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
-        tokens = await self._model.image_tokens(pixels, _CANARY_SECONDS)
-        await self._model.embed_images(tokens, _CANARY_SECONDS)
+        tokens = await self._model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
+        await self._model.embed_images(tokens.values, _CANARY_SECONDS, Priority.QUERY)
         ids = np.array([self._model.manifest.cls_id, self._model.manifest.sep_id], dtype=np.int32)
-        await self._model.embed_texts([ids], _CANARY_SECONDS)
+        await self._model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
 
     def _prepare(self, content: Content | TandemError) -> NDArray[Any] | TandemError:
         try:
@@ -110,27 +115,31 @@ class Encoder:
         return await asyncio.gather(*calls)
 
     async def _encode_texts(
-        self, texts: Mapping[int, TokenIds], deadline_time: float
+        self, texts: Mapping[int, TokenIds], deadline_time: float, priority: Priority
     ) -> Mapping[int, Encoding]:
         if not texts:
             return {}
-        embeddings = await self._model.embed_texts(list(texts.values()), _left(deadline_time))
+        embeddings = await self._model.embed_texts(
+            list(texts.values()), _left(deadline_time), priority
+        )
         return {
             number: Encoding(embedding, TextTokens(ids))
-            for (number, ids), embedding in zip(texts.items(), embeddings, strict=True)
+            for (number, ids), embedding in zip(texts.items(), embeddings.values, strict=True)
         }
 
     async def _encode_images(
-        self, pictures: Mapping[int, Pixels], deadline_time: float
+        self, pictures: Mapping[int, Pixels], deadline_time: float, priority: Priority
     ) -> Mapping[int, Encoding]:
         if not pictures:
             return {}
         pixels = np.stack(list(pictures.values()))
-        tokens = await self._model.image_tokens(pixels, _left(deadline_time))
-        embeddings = await self._model.embed_images(tokens, _left(deadline_time))
+        tokens = await self._model.image_tokens(pixels, _left(deadline_time), priority)
+        embeddings = await self._model.embed_images(tokens.values, _left(deadline_time), priority)
         return {
             number: Encoding(embedding, ImageTokens(rows))
-            for number, rows, embedding in zip(pictures, tokens, embeddings, strict=True)
+            for number, rows, embedding in zip(
+                pictures, tokens.values, embeddings.values, strict=True
+            )
         }
 
 

@@ -9,6 +9,7 @@ from encoder_svc.metrics import observe_stage
 from tandem.chassis.channels import deadline_seconds
 from tandem.content import Content, Encoding
 from tandem.errors import BatchSizeOutOfRange, TandemError
+from tandem.model_io.priority import Priority
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
@@ -18,6 +19,8 @@ from tandem.wire import (
 )
 
 MAX_CONTENT_COUNT = 64
+
+_PRIORITIES = {encoder_service_pb2.ENCODE_PURPOSE_QUERY: Priority.QUERY}
 
 
 class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
@@ -35,7 +38,9 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         """Encodes one batch."""
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
-        encoded = await self._encoder.encode(contents, timeout_seconds)
+        encoded = await self._encoder.encode(
+            contents, timeout_seconds, _PRIORITIES.get(request.purpose, Priority.INGEST)
+        )
         observe_stage("preprocess", encoded.preprocess_seconds)
         observe_stage("inference", encoded.inference_seconds)
         return encoder_service_pb2.EncodeContentsResponse(

@@ -3,9 +3,9 @@
 Plain functions without the shard: what they refuse touches nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from index_svc.hit import Hit, SearchPath
+from index_svc.hit import Found, SearchPath
 from index_svc.shard import Answer, Query
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
@@ -26,8 +26,10 @@ from tandem.wire import (
     content_to_proto,
     duration_to_proto,
     embedding_from_proto,
+    embedding_to_proto,
     modality_from_proto,
     tokens_from_proto,
+    tokens_to_proto,
 )
 
 MAX_QUERY_COUNT = 64
@@ -59,6 +61,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
         k=request.retrieve_k,
         minimum_sequence=request.minimum_sequence,
         filter=filter_from_proto(request.filter) if request.HasField("filter") else None,
+        are_embeddings_included=request.embeddings_included,
     )
 
 
@@ -107,7 +110,7 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str]]:
 def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
     """Returns what a search found as a message."""
     return pb.SearchEmbeddingsResponse(
-        hit_lists=[_hit_list_to_proto(found.hits) for found in answer.found],
+        hit_lists=[_hit_list_to_proto(found) for found in answer.found],
         search_duration=duration_to_proto(search_seconds),
         applied_sequence=answer.applied_sequence,
         item_count=answer.item_count,
@@ -127,14 +130,32 @@ def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
     ]
 
 
-def _hit_list_to_proto(hits: Sequence[Hit]) -> pb.HitList:
+def encoded_items_to_proto(items: Iterable[StoredItem]) -> list[pb.EncodedItem]:
+    """Returns items with their encodings too as messages."""
+    return [
+        pb.EncodedItem(
+            item_id=item.item_id,
+            content=content_to_proto(item.content),
+            embedding=embedding_to_proto(item.encoding.embedding),
+            tokens=tokens_to_proto(item.encoding.tokens),
+            attributes=attributes_to_proto(item.attributes),
+        )
+        for item in items
+    ]
+
+
+def _hit_list_to_proto(found: Found) -> pb.HitList:
     # Lengths are 1 to within the tolerance, so a product may come out a little over 1.
-    return pb.HitList(
+    hit_list = pb.HitList(
         hits=[
             pb.Hit(item_id=hit.item_id, similarity=min(1.0, max(-1.0, hit.similarity)))
-            for hit in hits
+            for hit in found.hits
         ]
     )
+    if found.embeddings is not None:
+        for message, embedding_D in zip(hit_list.hits, found.embeddings, strict=True):
+            message.embedding.CopyFrom(embedding_to_proto(embedding_D))
+    return hit_list
 
 
 def _path_to_proto(path: SearchPath) -> pb.SearchPath:

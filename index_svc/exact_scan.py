@@ -75,8 +75,8 @@ def ranked_hits(
 def ordered_hits(rows: EmbeddingRows, similarities: F32, found: I64) -> list[Hit]:
     """Returns the rows as hits, best first, ties by smaller item id."""
     entries = zip(similarities.tolist(), found.tolist(), strict=True)
-    ordered = sorted((-similarity, rows.item_id(row)) for similarity, row in entries)
-    return [Hit(item_id, -negated) for negated, item_id in ordered]
+    ordered = sorted((-similarity, rows.item_id(row), row) for similarity, row in entries)
+    return [Hit(item_id, -negated, row) for negated, item_id, row in ordered]
 
 
 def _nearest(query_D: F32, block_ND: F32, k: int, wanted: Mask | None) -> tuple[F32, I64]:

@@ -1,7 +1,7 @@
 """What a search of one shard finds, and how it found it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -18,6 +18,8 @@ class Hit:
 
     item_id: str
     similarity: float
+    row: int = field(default=-1, compare=False)
+    """Where its embedding is, for as long as the search holds off changes."""
 
 
 class Strategy(Enum):
@@ -46,3 +48,5 @@ class Found:
 
     hits: Sequence[Hit]
     path: SearchPath
+    embeddings: F32 | None = None
+    """Of the hits, float32 [hits, d], where they were asked for."""

@@ -3,6 +3,9 @@
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import numpy as np
 
 from index_svc.embedding_rows import EmbeddingRows
 from index_svc.hit import F32, Found
@@ -76,6 +79,8 @@ class SearchableIndex:
         queries_QD: Sequence[F32],
         k: int,
         filter_: Filter | None = None,
+        *,
+        are_embeddings_included: bool = False,
     ) -> list[Found]:
         """Returns, for each query, the min(k, matching) nearest items of the modality, best first.
 
@@ -84,7 +89,7 @@ class SearchableIndex:
         """
         self._check(fingerprint, queries_QD)
         with self._lock.shared():
-            return self._search(modality, queries_QD, k, filter_)
+            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
 
     def search_at_once(
         self,
@@ -93,11 +98,15 @@ class SearchableIndex:
         queries_QD: Sequence[F32],
         k: int,
         filter_: Filter | None = None,
+        *,
+        are_embeddings_included: bool = False,
     ) -> list[Found] | None:
         """Searches as search() does; None where it would first have to wait for a change."""
         self._check(fingerprint, queries_QD)
         with self._lock.shared_at_once() as is_held:
-            return self._search(modality, queries_QD, k, filter_) if is_held else None
+            if not is_held:
+                return None
+            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
 
     def begin_replacing(self, modality: Modality) -> None:
         """Notes every change of the modality from now on, for the part that will replace it."""
@@ -130,9 +139,22 @@ class SearchableIndex:
                 )
 
     def _search(
-        self, modality: Modality, queries_QD: Sequence[F32], k: int, filter_: Filter | None
+        self,
+        modality: Modality,
+        queries_QD: Sequence[F32],
+        k: int,
+        filter_: Filter | None,
+        are_embeddings_included: bool,
     ) -> list[Found]:
-        return [self._parts[modality].search(query_D, k, filter_) for query_D in queries_QD]
+        part = self._parts[modality]
+        found = [part.search(query_D, k, filter_) for query_D in queries_QD]
+        if not are_embeddings_included:
+            return found
+        rows = [np.array([hit.row for hit in one.hits], dtype=np.int64) for one in found]
+        return [
+            replace(one, embeddings=part.rows.gather(rows_K))
+            for one, rows_K in zip(found, rows, strict=True)
+        ]
 
     def _change(self, modality: Modality, change: "_Change") -> None:
         change.apply(self._parts[modality])

@@ -11,6 +11,7 @@ import grpc
 from index_svc.conversions import (
     answer_to_proto,
     delete_from_proto,
+    encoded_items_to_proto,
     get_from_proto,
     items_to_proto,
     query_from_proto,
@@ -81,7 +82,12 @@ class IndexServicer(_Base):
         index_id, item_ids = get_from_proto(request)
         with STAGE_DURATION.labels("read").time():
             items = await self._in_thread(lambda: self._shard.read(index_id, item_ids))
-        return pb.GetItemsResponse(items=items_to_proto(items))
+        if not request.encodings_included:
+            return pb.GetItemsResponse(items=items_to_proto(items))
+        return pb.GetItemsResponse(
+            encoded_items=encoded_items_to_proto(items),
+            model_fingerprint=self._shard.fingerprint(index_id),
+        )
 
     def _check_shard_map(self, version: int) -> None:
         # By another map an item may live elsewhere: written here, nobody would find it again.

@@ -32,6 +32,7 @@ from tandem.errors import (
     InternalFault,
     SequenceNotReached,
     ServiceUnavailable,
+    StoreFull,
     TandemError,
 )
 from tandem.filters import Filter
@@ -67,6 +68,7 @@ class Query:
     k: int
     filter: Filter | None = None
     minimum_sequence: int = 0
+    are_embeddings_included: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +122,7 @@ class Shard:
             idle=store.check_readers,
             recover=self._recover,
             recoverable=DISK_FAULTS,
+            refusal=self._refusal,
         )
 
     def load(self) -> None:
@@ -179,7 +182,12 @@ class Shard:
         """
         index, applied_sequence = self._searched(query)
         found = index.search(
-            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+            query.fingerprint,
+            query.modality,
+            query.embeddings,
+            query.k,
+            query.filter,
+            are_embeddings_included=query.are_embeddings_included,
         )
         return self._answer(query, index, found, applied_sequence)
 
@@ -187,7 +195,12 @@ class Shard:
         """Searches as search() does; None where it would first have to wait for a change."""
         index, applied_sequence = self._searched(query)
         found = index.search_at_once(
-            query.fingerprint, query.modality, query.embeddings, query.k, query.filter
+            query.fingerprint,
+            query.modality,
+            query.embeddings,
+            query.k,
+            query.filter,
+            are_embeddings_included=query.are_embeddings_included,
         )
         return None if found is None else self._answer(query, index, found, applied_sequence)
 
@@ -215,6 +228,11 @@ class Shard:
         """
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
+
+    def fingerprint(self, index_id: str) -> str:
+        """Returns which model made the index's encodings; raises IndexNotFound."""
+        self._check_loaded()
+        return self._store.index_fingerprint(index_id)
 
     def close(self) -> None:
         """Commits what was submitted and closes the store; no other call may be under way."""
@@ -262,6 +280,16 @@ class Shard:
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
         return outcomes
+
+    def _refusal(self, why: str) -> TandemError:
+        """Returns the refusal of a write after a fault of the disk.
+
+        LMDB says EIO of a full disk too, and by the time one asks, a snapshot that could not be
+        written may have made room again.
+        """
+        if self._store.had_little_room():
+            return StoreFull(why=why)
+        return ServiceUnavailable(service="index", why=why)
 
     def _recover(self) -> None:
         """Opens the store anew, and applies what a commit that failed may have stored after all."""

@@ -3,19 +3,28 @@
 import asyncio
 import sys
 
+import grpc
+
+from orchestrator_svc.batch_search import BatchSearcher
+from orchestrator_svc.breaker import BreakerRule
 from orchestrator_svc.clients import EncoderClient, ShardClient
-from orchestrator_svc.dependencies import check_dependencies
+from orchestrator_svc.dependencies import Dependencies
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.model_servicer import ModelServicer
 from orchestrator_svc.removal import Remover
+from orchestrator_svc.rerank_pace import ChunkRule
+from orchestrator_svc.retry_budget import RetryBudget
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.time_budget import TimeShares
 from tandem.chassis.channels import open_channel
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.v1 import search_service_pb2
+from tandem.v1 import model_service_pb2, search_service_pb2
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
 
@@ -24,49 +33,73 @@ async def main(settings: OrchestratorSettings) -> None:
     encoder_channel = open_channel(settings.encoder_address)
     index_channels = [open_channel(address) for address in settings.index_addresses]
     rerank_channels = [open_channel(address) for address in settings.rerank_addresses]
-    channels = {
-        "encoder": encoder_channel,
-        **{f"index-{number}": channel for number, channel in enumerate(index_channels)},
-        **{f"rerank-{number}": channel for number, channel in enumerate(rerank_channels)},
-    }
-    encoder = EncoderClient(encoder_channel)
+    breaker_rule = BreakerRule(
+        consecutive_count=settings.breaker_consecutive_count,
+        failure_share=settings.breaker_failure_share,
+        probe_seconds=settings.breaker_probe_seconds,
+    )
+    retry_budget = RetryBudget(settings.retry_share)
+    encoder = EncoderClient(encoder_channel, retry_budget, breaker_rule)
     pairs = zip(index_channels, rerank_channels, strict=True)
     shards = [
-        ShardClient(index, rerank, number, settings.shard_map_version)
+        ShardClient(index, rerank, number, settings.shard_map_version, retry_budget, breaker_rule)
         for number, (index, rerank) in enumerate(pairs)
     ]
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     clock = StageClock()
-    servicer = SearchServicer(
-        Searcher.over(
-            encoder,
-            shards,
-            shard_map,
-            clock,
-            minimum_coverage=settings.minimum_coverage,
-            retrieval_time_share=settings.retrieval_time_share,
+    chunk_rule = ChunkRule(
+        seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
+    )
+    searcher = Searcher.over(
+        encoder,
+        shards,
+        shard_map,
+        clock,
+        minimum_coverage=settings.minimum_coverage,
+        shares=TimeShares(
+            encode=settings.encode_time_share,
+            retrieval=settings.retrieval_time_share,
+            reserve=settings.reserve_time_share,
         ),
+        chunk_rule=chunk_rule,
+    )
+    servicer = SearchServicer(
+        searcher,
+        BatchSearcher(encoder, shards, searcher.services, searcher.depth_rules, chunk_rule),
         Ingester(encoder, shards, shard_map, clock, settings.ingest_batch_timeout_seconds),
         Remover(shards, shard_map),
         shard_map,
         default_timeout_seconds=settings.default_timeout_seconds,
+        max_timeout_seconds=settings.max_timeout_seconds,
         ingest_pending_batch_count=settings.ingest_pending_batch_count,
     )
+    model_servicer = ModelServicer(encoder, searcher.depth_rules, settings.default_timeout_seconds)
+    dependencies = Dependencies(
+        encoder_channel,
+        index_channels,
+        rerank_channels,
+        minimum_coverage=settings.minimum_coverage,
+        wait_seconds=settings.start_wait_seconds,
+    )
 
-    async def warm() -> None:
-        await check_dependencies(channels)
+    def register(server: grpc.aio.Server) -> None:
+        add_SearchServiceServicer_to_server(servicer, server)
+        add_ModelServiceServicer_to_server(model_servicer, server)
 
     async def close() -> None:
-        for channel in channels.values():
+        for channel in (encoder_channel, *index_channels, *rerank_channels):
             await channel.close()
 
     await serve(
         name="orchestrator",
         address=settings.address,
         metrics_port=settings.metrics_port,
-        register=lambda server: add_SearchServiceServicer_to_server(servicer, server),
-        service_names=[search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name],
-        warm=warm,
+        register=register,
+        service_names=[
+            search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
+            model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+        ],
+        warm=dependencies.check,
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
@@ -97,9 +130,21 @@ if __name__ == "__main__":
             "ORCHESTRATOR_MINIMUM_COVERAGE must be a share, 0 to 1; it is "
             f"{loaded.minimum_coverage}"
         )
-    if not 0 < loaded.retrieval_time_share <= 1:
-        sys.exit(
-            "ORCHESTRATOR_RETRIEVAL_TIME_SHARE must be a share over 0, at most 1; it is "
-            f"{loaded.retrieval_time_share}"
-        )
+    for name in ("encode_time_share", "retrieval_time_share", "breaker_failure_share"):
+        if not 0 < getattr(loaded, name) <= 1:
+            sys.exit(
+                f"ORCHESTRATOR_{name.upper()} must be a share over 0, at most 1; it is "
+                f"{getattr(loaded, name)}"
+            )
+    for name in ("reserve_time_share", "retry_share"):
+        if not 0 <= getattr(loaded, name) < 1:
+            sys.exit(
+                f"ORCHESTRATOR_{name.upper()} must be a share, 0 to under 1; it is "
+                f"{getattr(loaded, name)}"
+            )
+    for name in ("rerank_chunk_pair_count", "breaker_consecutive_count"):
+        if getattr(loaded, name) < 1:
+            sys.exit(
+                f"ORCHESTRATOR_{name.upper()} must be at least 1; it is {getattr(loaded, name)}"
+            )
     asyncio.run(main(loaded))

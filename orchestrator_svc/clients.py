@@ -1,46 +1,60 @@
 """The services behind, as plain functions over our own types. Protobuf ends here.
 
-Each call gets what is left until `deadline_time` on the monotonic clock.
+Each call gets what is left until `deadline_time` on the monotonic clock, less what it takes for the
+answer to be here by then.
 """
 
-import time
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.ranking import Hit, MatchScore
+from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.dependency import FAILURES, Dependency
+from orchestrator_svc.hit import Hit, merge_windows
+from orchestrator_svc.rerank_client import RerankClient
+from orchestrator_svc.retry_budget import RetryBudget
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_to_proto
 from tandem.attributes import Attributes
-from tandem.chassis.channels import call
-from tandem.content import Content, Encoding, Modality, Tokens
+from tandem.content import Content, Encoding, Modality, TruncationPolicy
 from tandem.errors import (
-    DeadlineExceeded,
     InternalFault,
+    ModelUnavailable,
     SequenceNotReached,
     TandemError,
-    error_from_reason,
 )
 from tandem.filters import Filter
+from tandem.inference_cost import InferenceCost, cost_from_proto
+from tandem.model_description import ModelDescription, model_from_proto
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
-    error_reason_pb2,
     index_service_pb2,
     index_service_pb2_grpc,
-    rerank_service_pb2,
-    rerank_service_pb2_grpc,
+    model_service_pb2,
+    model_service_pb2_grpc,
 )
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
+    embedding_from_proto,
     embedding_to_proto,
     encoding_from_proto,
+    item_error_from_proto,
     modality_to_proto,
+    tokens_from_proto,
     tokens_to_proto,
+    truncation_policy_to_proto,
 )
+
+MAX_CONTENT_COUNT = 64
+"""What EncodeContents takes at once."""
+MAX_EMBEDDING_COUNT = 64
+"""What SearchEmbeddings takes at once."""
 
 # What GetItems takes at once; a search may return more.
 _MAX_GET_COUNT = 256
@@ -64,12 +78,33 @@ class FetchedItem:
     attributes: Attributes
 
 
+class EncodePurpose(enum.Enum):
+    """What an encoding is for; names are the contract's."""
+
+    QUERY = "query"
+    INGEST = "ingest"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedContents:
+    """What the encoder made of several contents."""
+
+    outcomes: Sequence[Encoding | TandemError]
+    """An encoding, or why there is none, for each content."""
+    fingerprint: str
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """What is here was kept from earlier calls."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardHits:
     """One shard's nearest items, best first, and how many it has of the index and modality."""
 
     hits: Sequence[Hit]
     item_count: int
+    is_rebuilding: bool = False
+    """Every item was compared, for the index that it should have is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +118,58 @@ class Deleted:
 class EncoderClient:
     """Calls encoder_svc."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
+    ) -> None:
         self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
+        self._model = model_service_pb2_grpc.ModelServiceStub(channel)
+        # Without its model the encoder still knows what it encoded of late, so it is asked.
+        failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
+        self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
 
     async def encode(
-        self, contents: Sequence[Content], deadline_time: float
-    ) -> tuple[list[Encoding | TandemError], str]:
-        """Returns an encoding, or why there is none, for each content; and the fingerprint."""
-        response: encoder_service_pb2.EncodeContentsResponse = await call(
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns what became of each content, all in one call."""
+        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
+        response: encoder_service_pb2.EncodeContentsResponse = await send(
             self._stub.EncodeContents,
             encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents]
+                contents=[content_to_proto(content) for content in contents],
+                truncation_policy=truncation_policy_to_proto(truncation_policy),
+                purpose=f"ENCODE_PURPOSE_{purpose.name}",
             ),
-            service="encoder",
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         if len(response.results) != len(contents):
             raise InternalFault(
                 why=f"encoder answered {len(response.results)} of {len(contents)} contents"
             )
-        return [_outcome(result) for result in response.results], response.model_fingerprint
+        return EncodedContents(
+            [_outcome(result) for result in response.results],
+            response.model_fingerprint,
+            cost_from_proto(response.cost),
+            response.model_unavailable,
+        )
 
-    async def encode_one(self, content: Content, deadline_time: float) -> tuple[Encoding, str]:
-        """Returns the encoding and the fingerprint; raises what is wrong with the content."""
-        [result], fingerprint = await self.encode([content], deadline_time)
-        if isinstance(result, TandemError):
-            raise result
-        return result, fingerprint
+    async def describe_model(self, deadline_time: float) -> ModelDescription:
+        """Returns what the encoder serves."""
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+        )
+        return model_from_proto(response.model)
 
 
 class ShardClient:
-    """Calls one shard: its index_svc, and the rerank_svc beside it."""
+    """Calls one shard's index_svc; the rerank_svc beside it is its `reranker`."""
 
     def __init__(
         self,
@@ -121,18 +177,20 @@ class ShardClient:
         rerank_channel: grpc.aio.Channel,
         number: int,
         shard_map_version: int = 1,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
     ) -> None:
         """The shard refuses calls that go by another version of the shard map than its own."""
+        self.reranker = RerankClient(rerank_channel, number, retry_budget, breaker_rule)
         self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
-        self._rerank = rerank_service_pb2_grpc.RerankServiceStub(rerank_channel)
         self._index_name = f"index-{number}"
-        self._rerank_name = f"rerank-{number}"
+        self._dependency = Dependency(self._index_name, retry_budget, breaker_rule)
         self._shard_map_version = shard_map_version
 
     async def search(
         self,
         index_id: str,
-        embedding: NDArray[np.float32],
+        embeddings: Sequence[NDArray[np.float32]],
         fingerprint: str,
         modality: Modality,
         retrieve_k: int,
@@ -141,17 +199,48 @@ class ShardClient:
         query_modality: Modality,
         minimum_sequence: int = 0,
         where: Filter | None = None,
+        are_embeddings_included: bool = False,
     ) -> ShardHits:
-        """Returns the shard's nearest items that the filter holds for, best first.
+        """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
+        [hits] = await self.search_each(
+            index_id,
+            [embeddings],
+            fingerprint,
+            modality,
+            retrieve_k,
+            deadline_time,
+            query_modality=query_modality,
+            minimum_sequence=minimum_sequence,
+            where=where,
+            are_embeddings_included=are_embeddings_included,
+        )
+        return hits
 
-        They are out of a shard that has applied every change up to `minimum_sequence`; raises
-        SequenceNotReached where it has not in time.
+    async def search_each(
+        self,
+        index_id: str,
+        queries: Sequence[Sequence[NDArray[np.float32]]],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
+        where: Filter | None = None,
+        are_embeddings_included: bool = False,
+    ) -> list[ShardHits]:
+        """Returns, for each query, the items nearest to any of its embeddings, best first.
+
+        At most 64 embeddings in all. Of those that the filter holds for, each once. They are out of
+        a shard that has applied every change up to `minimum_sequence`; raises SequenceNotReached
+        where it has not in time.
         """
-        response: index_service_pb2.SearchEmbeddingsResponse = await call(
+        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.ask(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
                 index_id=index_id,
-                queries=[embedding_to_proto(embedding)],
+                queries=[embedding_to_proto(each) for each in chain.from_iterable(queries)],
                 model_fingerprint=fingerprint,
                 modality=modality_to_proto(modality),
                 query_modality=modality_to_proto(query_modality),
@@ -159,42 +248,32 @@ class ShardClient:
                 filter=filter_to_proto(where) if where is not None else None,
                 minimum_sequence=minimum_sequence,
                 shard_map_version=self._shard_map_version,
+                embeddings_included=are_embeddings_included,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         # A shard that knows nothing of sequences would answer as if there were no minimum.
         if response.applied_sequence < minimum_sequence:
             raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
-        [hit_list] = response.hit_lists
-        hits = [Hit(hit.item_id, hit.similarity) for hit in hit_list.hits]
-        return ShardHits(hits, response.item_count)
-
-    async def score(
-        self,
-        index_id: str,
-        query: Tokens,
-        fingerprint: str,
-        item_ids: Sequence[str],
-        deadline_time: float,
-    ) -> Mapping[str, MatchScore]:
-        """Returns scores by item id; an item that is no longer there is left out."""
-        response: rerank_service_pb2.ScoreCandidatesResponse = await call(
-            self._rerank.ScoreCandidates,
-            rerank_service_pb2.ScoreCandidatesRequest(
-                index_id=index_id,
-                query=tokens_to_proto(query),
-                model_fingerprint=fingerprint,
-                item_ids=item_ids,
-            ),
-            service=self._rerank_name,
-            timeout_seconds=_left(deadline_time),
+        embedding_count = sum(map(len, queries))
+        if len(response.hit_lists) != embedding_count:
+            raise InternalFault(
+                why=f"{self._index_name} answered {len(response.hit_lists)} of "
+                f"{embedding_count} queries"
+            )
+        hit_lists = (
+            [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
+            for hit_list in response.hit_lists
         )
-        return {
-            item_id: MatchScore(score.match_logit, score.match_probability)
-            for item_id, score in zip(item_ids, response.scores, strict=True)
-            if score.HasField("match_logit")
-        }
+        is_rebuilding = _is_rebuilding(response.path)
+        return [
+            ShardHits(
+                merge_windows(list(islice(hit_lists, len(windows))), retrieve_k),
+                response.item_count,
+                is_rebuilding,
+            )
+            for windows in queries
+        ]
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
@@ -202,13 +281,12 @@ class ShardClient:
         """Returns items by their ids; one that is no longer there is left out."""
         fetched: dict[str, FetchedItem] = {}
         for start in range(0, len(item_ids), _MAX_GET_COUNT):
-            response: index_service_pb2.GetItemsResponse = await call(
+            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
                 self._index.GetItems,
                 index_service_pb2.GetItemsRequest(
                     index_id=index_id, item_ids=item_ids[start : start + _MAX_GET_COUNT]
                 ),
-                service=self._index_name,
-                timeout_seconds=_left(deadline_time),
+                deadline_time,
             )
             fetched |= {
                 item.item_id: FetchedItem(
@@ -217,6 +295,25 @@ class ShardClient:
                 for item in response.items
             }
         return fetched
+
+    async def get_encodings(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> tuple[Mapping[str, Encoding], str]:
+        """Returns at most 256 items' encodings by id, and the fingerprint; without what is gone."""
+        response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
+            self._index.GetItems,
+            index_service_pb2.GetItemsRequest(
+                index_id=index_id, item_ids=item_ids, encodings_included=True
+            ),
+            deadline_time,
+        )
+        encodings = {
+            item.item_id: Encoding(
+                embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
+            )
+            for item in response.encoded_items
+        }
+        return encodings, response.model_fingerprint
 
     async def upsert(
         self,
@@ -231,7 +328,7 @@ class ShardClient:
         Returns the sequence at which the change log then stands. A repeated `request_id` is
         answered as the first time; an empty one is not remembered.
         """
-        response: index_service_pb2.UpsertItemsResponse = await call(
+        response: index_service_pb2.UpsertItemsResponse = await self._dependency.tell(
             self._index.UpsertItems,
             index_service_pb2.UpsertItemsRequest(
                 index_id=index_id,
@@ -240,8 +337,7 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         return response.sequence
 
@@ -249,7 +345,7 @@ class ShardClient:
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
     ) -> Deleted:
         """Deletes the items, all or none; `request_id` as for `upsert`."""
-        response: index_service_pb2.DeleteItemsResponse = await call(
+        response: index_service_pb2.DeleteItemsResponse = await self._dependency.tell(
             self._index.DeleteItems,
             index_service_pb2.DeleteItemsRequest(
                 index_id=index_id,
@@ -257,30 +353,27 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            service=self._index_name,
-            timeout_seconds=_left(deadline_time),
+            deadline_time,
         )
         return Deleted(response.deleted_count, response.sequence)
-
-
-def _left(deadline_time: float) -> float:
-    left = deadline_time - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceeded(what="the call before all its stages")
-    return left
 
 
 def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
     if result.WhichOneof("outcome") == "encoding":
         return encoding_from_proto(result.encoding)
-    return error_from_reason(_reason(result.error.reason), result.error.message, {})
+    return item_error_from_proto(result.error)
 
 
-def _reason(value: int) -> str:
-    try:
-        return error_reason_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")
-    except ValueError:  # one that a newer encoder knows
-        return str(value)
+def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
+    is_scan = path.strategy == index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN
+    return is_scan and bool(path.fallback_reason)
+
+
+def _hit_from_proto(
+    hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
+) -> Hit:
+    embedding = embedding_from_proto(hit.embedding) if is_embedding_included else None
+    return Hit(hit.item_id, hit.similarity, modality, embedding)
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

@@ -1,6 +1,6 @@
 """How much of an index a search saw, and how much it must."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.content import Modality
@@ -22,6 +22,8 @@ class Coverage:
     """Those, and what the missing shards had when they last answered; None if one never did."""
     missing: Mapping[int, TandemError]
     """Why a shard did not answer, by its number."""
+    rebuilding_shards: Collection[int] = ()
+    """Shards that compared every item, for the index that they should have is not there."""
 
     @property
     def answered_shard_count(self) -> int:
@@ -36,6 +38,21 @@ class Coverage:
         if self.item_count:
             return self.covered_item_count / self.item_count
         return self.answered_shard_count / self.shard_count
+
+
+def joined_coverage(coverages: Sequence[Coverage]) -> Coverage:
+    """Returns what searches of the same shards for different modalities saw together."""
+    if len(coverages) == 1:
+        return coverages[0]
+    counts = [coverage.item_count for coverage in coverages]
+    known = [count for count in counts if count is not None]
+    return Coverage(
+        coverages[0].shard_count,
+        sum(coverage.covered_item_count for coverage in coverages),
+        sum(known) if len(known) == len(counts) else None,
+        {number: why for coverage in coverages for number, why in coverage.missing.items()},
+        {number for coverage in coverages for number in coverage.rebuilding_shards},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +94,11 @@ class LastItemCounts:
         shard_count: int,
         answered: Mapping[int, int],
         missing: Mapping[int, TandemError],
+        rebuilding_shards: Collection[int] = (),
     ) -> Coverage:
         """Returns the coverage of shards that `answered` with so many items each."""
         covered = sum(answered.values())
         last = [self._counts.get((index_id, modality, shard)) for shard in missing]
         known = [count for count in last if count is not None]
         total = covered + sum(known) if len(known) == len(last) else None
-        return Coverage(shard_count, covered, total, missing)
+        return Coverage(shard_count, covered, total, missing, rebuilding_shards)

@@ -1,28 +1,86 @@
-"""Whether the services behind say that they are serving."""
+"""Whether enough of the services behind say that they are serving."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from orchestrator_svc.fan_out import fan_out
 from tandem.chassis.channels import call
-from tandem.errors import ServiceUnavailable
+from tandem.errors import ServiceUnavailable, TandemError
 
 _TIMEOUT_SECONDS = 2.0
 
 
-async def check_dependencies(channels: Mapping[str, grpc.aio.Channel]) -> None:
-    """Returns once every service of the map has answered SERVING; raises ServiceUnavailable."""
-    await fan_out(*(_check(name, channel) for name, channel in channels.items()))
+class Dependencies:
+    """The services behind, as a start sees them: all of them at first, then as many as are needed.
+
+    Needed are the encoder, for without it hardly a search can be answered, and as many index_svc as
+    the minimum coverage is of the shards, at least one. rerank_svc is never needed: searches do
+    without, and say so. Once it serves, an orchestrator goes on serving whatever fails behind it:
+    what it answers says in what it is less, and taking it away would make it nothing.
+    """
+
+    def __init__(
+        self,
+        encoder: grpc.aio.Channel,
+        indexes: Sequence[grpc.aio.Channel],
+        rerankers: Sequence[grpc.aio.Channel],
+        *,
+        minimum_coverage: float,
+        wait_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """For `wait_seconds` from the first check on, nothing less than all of them will do."""
+        self._channels = {
+            "encoder": encoder,
+            **{f"index-{number}": channel for number, channel in enumerate(indexes)},
+            **{f"rerank-{number}": channel for number, channel in enumerate(rerankers)},
+        }
+        self._index_count = len(indexes)
+        self._minimum_coverage = minimum_coverage
+        self._wait_seconds = wait_seconds
+        self._clock = clock
+        self._first_time: float | None = None
+
+    async def check(self) -> None:
+        """Returns where they are enough by now; raises ServiceUnavailable, naming one, else."""
+        now = self._clock()
+        if self._first_time is None:
+            self._first_time = now
+        failures = await self._failures()
+        if not failures:
+            return
+        is_waiting = now - self._first_time < self._wait_seconds
+        if is_waiting or not self._are_enough_without(failures):
+            raise next(iter(failures.values()))
+
+    def _are_enough_without(self, failures: Mapping[str, TandemError]) -> bool:
+        missing_count = sum(name.startswith("index-") for name in failures)
+        answered_count = self._index_count - missing_count
+        return (
+            "encoder" not in failures
+            and answered_count > 0
+            and answered_count >= self._minimum_coverage * self._index_count
+        )
+
+    async def _failures(self) -> Mapping[str, TandemError]:
+        """Returns why services are not serving, by name; the needed ones first."""
+        found = await asyncio.gather(*(_check(*entry) for entry in self._channels.items()))
+        return {name: error for name, error in zip(self._channels, found, strict=True) if error}
 
 
-async def _check(name: str, channel: grpc.aio.Channel) -> None:
-    response: health_pb2.HealthCheckResponse = await call(
-        health_pb2_grpc.HealthStub(channel).Check,
-        health_pb2.HealthCheckRequest(),
-        service=name,
-        timeout_seconds=_TIMEOUT_SECONDS,
-    )
+async def _check(name: str, channel: grpc.aio.Channel) -> TandemError | None:
+    try:
+        response: health_pb2.HealthCheckResponse = await call(
+            health_pb2_grpc.HealthStub(channel).Check,
+            health_pb2.HealthCheckRequest(),
+            service=name,
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+    except TandemError as error:
+        return error
     if response.status != health_pb2.HealthCheckResponse.SERVING:
-        raise ServiceUnavailable(service=name, why="it is not serving yet")
+        return ServiceUnavailable(service=name, why="it is not serving yet")
+    return None

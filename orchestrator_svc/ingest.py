@@ -104,15 +104,15 @@ class Ingester:
         if not good:
             return {}, ""
         contents = [_content(items[number]) for number in good]
-        results, fingerprint = await self._encoder.encode(contents, deadline_time)
+        made = await self._encoder.encode(contents, deadline_time)
         encoded = {}
-        for number, result in zip(good, results, strict=True):
+        for number, result in zip(good, made.outcomes, strict=True):
             if isinstance(result, TandemError):
                 outcomes[number] = result
             else:
                 item = items[number]
                 encoded[number] = EncodedItem(item.item_id, _content(item), result, item.attributes)
-        return encoded, fingerprint
+        return encoded, made.fingerprint
 
     async def _store(
         self,

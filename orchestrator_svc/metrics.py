@@ -1,10 +1,10 @@
 """What the orchestrator measures of its own: stages, and how much of an index searches saw."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
 from tandem.chassis.metrics import REGISTRY, stage_histogram
@@ -21,6 +21,36 @@ SEARCH_COVERAGE = Histogram(
     buckets=(0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999, 1.0),
     registry=REGISTRY,
 )
+DEGRADED_ANSWERS = Counter(
+    "tandem_orchestrator_degraded_answers_total",
+    "Answers that were less than was asked for, once for each way in which they were.",
+    ["reason"],
+    registry=REGISTRY,
+)
+RERANK_DEPTH = Histogram(
+    "tandem_orchestrator_rerank_depth_count",
+    "Candidates, from the first, that the cross-encoder read of those it was to read.",
+    buckets=(0, 1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200),
+    registry=REGISTRY,
+)
+RERANK_STOPS = Counter(
+    "tandem_orchestrator_rerank_stops_total",
+    "Why reranks ended.",
+    ["stop"],
+    registry=REGISTRY,
+)
+BREAKER_STATE = Gauge(
+    "tandem_orchestrator_breaker_state",
+    "0 all calls go through, 1 one does to find out, 2 none does.",
+    ["dependency"],
+    registry=REGISTRY,
+)
+RETRIES = Counter(
+    "tandem_orchestrator_retries_total",
+    "Calls made a second time, by what became of them; over_budget were not made.",
+    ["dependency", "outcome"],
+    registry=REGISTRY,
+)
 for _outcome in ("answered", "refused"):
     for _error in MISSING_ERRORS:
         # A counter that first shows itself at its first count hides that count from rate().
@@ -34,6 +64,18 @@ def note_coverage(coverage: Coverage, *, is_answered: bool) -> None:
         PARTIAL_SEARCHES.labels("answered" if is_answered else "refused", reason).inc()
 
 
+def note_degradations(reasons: Iterable[str]) -> None:
+    """Counts one final answer's."""
+    for reason in reasons:
+        DEGRADED_ANSWERS.labels(reason).inc()
+
+
+def note_rerank(stop: str, depth: int) -> None:
+    """Counts one rerank's end."""
+    RERANK_STOPS.labels(stop).inc()
+    RERANK_DEPTH.observe(depth)
+
+
 class StageClock:
     """Times stages into `tandem_orchestrator_stage_duration_seconds{stage}`."""
 
@@ -42,7 +84,7 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str, seconds: dict[str, float] | None = None) -> Iterator[None]:
-        """Times its body, failed or not, and notes the time in `seconds` under the name."""
+        """Times its body, failed or not, and adds the time to that of the name in `seconds`."""
         start_time = time.perf_counter()
         try:
             yield
@@ -50,4 +92,4 @@ class StageClock:
             elapsed = time.perf_counter() - start_time
             self._histogram.labels(name).observe(elapsed)
             if seconds is not None:
-                seconds[name] = elapsed
+                seconds[name] = seconds.get(name, 0.0) + elapsed

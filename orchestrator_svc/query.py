@@ -1,12 +1,24 @@
 """What a search asks for."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
-from tandem.content import Content, Encoding, Modality, TruncationPolicy
+from tandem.content import Content, Modality, Tokens, TruncationPolicy
+from tandem.errors import RankingInvalid
 from tandem.filters import Filter
+
+
+def _check(name: str, value: float | None, low: float) -> None:
+    # Not `low <= value` alone turned around: NaN has to be refused too.
+    if value is not None and not low <= value <= 1.0:
+        raise RankingInvalid(why=f"{name} is {value:g}; it lies between {low:g} and 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +30,12 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenEncoding:
-    """What the caller had encoded before."""
+    """What the caller had encoded before: a float32 `embedding` [d] of unit length."""
 
-    encoding: Encoding
+    embedding: NDArray[np.float32]
+    modality: Modality
+    tokens: Tokens | None
+    """For the cross-encoder; None where the caller has none."""
     fingerprint: str
 
 
@@ -42,7 +57,10 @@ class FusionMethod(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingRule:
-    """How scores make the order, and what is left out of it."""
+    """How scores make the order, and what is left out of it.
+
+    Raises RankingInvalid where a number is out of range.
+    """
 
     fusion: FusionMethod = FusionMethod.CROSS_ENCODER
     cross_encoder_weight: float = 0.5
@@ -52,6 +70,12 @@ class RankingRule:
     """Maximal marginal relevance: 1 closeness alone, 0 variety alone; None leaves the order."""
     duplicate_similarity: float | None = None
     """Of items at least this similar only the best stays; None leaves all."""
+
+    def __post_init__(self) -> None:
+        _check("cross_encoder_weight", self.cross_encoder_weight, 0.0)
+        _check("min_probability", self.min_probability, 0.0)
+        _check("relevance_weight", self.relevance_weight, 0.0)
+        _check("duplicate_similarity", self.duplicate_similarity, -1.0)
 
     @property
     def are_embeddings_needed(self) -> bool:
@@ -80,3 +104,16 @@ class SearchQuery:
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
     is_rerank_required: bool = False
     is_depth_adaptive: bool = False
+
+    @property
+    def modalities(self) -> Sequence[Modality]:
+        """What is found; the target first."""
+        if self.are_all_modalities_included:
+            return (self.target_modality, self.target_modality.other)
+        return (self.target_modality,)
+
+    @property
+    def as_retrieved(self) -> SearchQuery:
+        """The same without what the cross-encoder decides."""
+        ranking = replace(self.ranking, fusion=FusionMethod.CROSS_ENCODER, min_probability=None)
+        return replace(self, ranking=ranking)

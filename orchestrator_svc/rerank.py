@@ -1,15 +1,32 @@
-"""The stage that has the cross-encoder read the candidates, from the first on."""
+"""The stage that has the cross-encoder read the candidates, chunk by chunk, from the first on."""
 
+import asyncio
 import enum
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator_svc.clients import ShardClient
-from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.adaptive_depth import DepthRules, is_deep_enough, next_look
+from orchestrator_svc.behind import CandidateScorer
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.metrics import note_rerank
 from orchestrator_svc.query import SearchQuery
-from orchestrator_svc.ranking import Hit, MatchScore
+from orchestrator_svc.rerank_client import ShardScores
+from orchestrator_svc.rerank_pace import RerankPace
 from orchestrator_svc.shard_map import ShardMap
 from tandem.content import Tokens
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ItemCorrupt,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    Overloaded,
+    RankingInvalid,
+    RerankUnavailable,
+    ServiceUnavailable,
+    TandemError,
+)
 from tandem.inference_cost import InferenceCost
 
 
@@ -25,6 +42,27 @@ class RerankStop(enum.Enum):
     OUTPUT_INVALID = "output_invalid"
     OVERLOADED = "overloaded"
 
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer candidates were read than were asked for."""
+        return self in _SHORT_STOPS
+
+
+_SHORT_STOPS = frozenset(
+    {RerankStop.TIME, RerankStop.UNAVAILABLE, RerankStop.OUTPUT_INVALID, RerankStop.OVERLOADED}
+)
+
+_STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
+    DeadlineExceeded: RerankStop.TIME,
+    Overloaded: RerankStop.OVERLOADED,
+    ModelOutputInvalid: RerankStop.OUTPUT_INVALID,
+    ServiceUnavailable: RerankStop.UNAVAILABLE,
+    ModelUnavailable: RerankStop.UNAVAILABLE,
+    InternalFault: RerankStop.UNAVAILABLE,
+    ItemCorrupt: RerankStop.UNAVAILABLE,
+}
+"""What ends a rerank, and not the search. Any other error is the caller's to mend."""
+
 
 @dataclass(frozen=True, slots=True)
 class RerankOutcome:
@@ -39,13 +77,41 @@ class RerankOutcome:
     """Of the candidates put to it, those that were no longer there."""
     cost: InferenceCost = field(default_factory=InferenceCost)
 
+    def check_complete(self, rerank_k: int) -> None:
+        """Raises DeadlineExceeded, or RerankUnavailable, where fewer were read than asked for.
+
+        RankingInvalid where that could not be otherwise.
+        """
+        if self.stop is RerankStop.NOT_APPLICABLE:
+            raise RankingInvalid(
+                why="rerank_required is set, but the cross-encoder reads a text beside an image: "
+                "give the query a part of the other modality than the target, with tokens"
+            )
+        if self.stop is RerankStop.TIME:
+            raise DeadlineExceeded(
+                what=f"the rerank, after {self.reranked_depth} of {rerank_k} candidates"
+            )
+        if self.stop.is_short:
+            raise RerankUnavailable(
+                stop=self.stop.name, reranked_depth=self.reranked_depth, rerank_k=rerank_k
+            )
+
 
 class Reranker:
     """Has each shard's rerank_svc score the candidates that lie on it."""
 
-    def __init__(self, shards: Sequence[ShardClient], shard_map: ShardMap) -> None:
-        self._shards = shards
+    def __init__(
+        self,
+        scorers: Sequence[CandidateScorer],
+        shard_map: ShardMap,
+        pace: RerankPace,
+        depth_rules: DepthRules,
+    ) -> None:
+        """`scorers` by shard number, as many as the map has."""
+        self._scorers = scorers
         self._shard_map = shard_map
+        self._pace = pace
+        self._depth_rules = depth_rules
 
     async def rerank(
         self,
@@ -55,17 +121,161 @@ class Reranker:
         hits: Sequence[Hit],
         deadline_time: float,
     ) -> RerankOutcome:
-        """Returns the scores of the first `rerank_k` hits, which come in retrieval order."""
-        candidates = [hit.item_id for hit in hits[: query.depth.rerank_k]]
-        scored = await fan_out(
-            *(
-                self._shards[number].score(
-                    query.index_id, tokens, fingerprint, item_ids, deadline_time
+        """Returns the scores of the first `rerank_k` hits, or of as many as it came to.
+
+        The hits come in retrieval order, and those that count are the first without a gap: of a
+        chunk that failed on one shard, those before the first that lies there. Where time, model or
+        service gave out, the outcome says so; what is wrong with the query is raised.
+        """
+        run = _Run(query.index_id, tokens, fingerprint, hits[: query.depth.rerank_k])
+        rule = None
+        if query.is_depth_adaptive:
+            rule = await self._depth_rules.rule(fingerprint, deadline_time)
+        while run.stop is None:
+            left_count = len(run.hits) - run.depth
+            if not left_count:
+                run.stop = RerankStop.COMPLETE
+                break
+            if rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
+                run.stop = RerankStop.ADAPTIVE
+                break
+            count = min(left_count, next_look(rule, run.depth)) if rule else left_count
+            size = self._pace.chunk_size(count, deadline_time - time.monotonic())
+            if not size:
+                run.stop = RerankStop.TIME
+                break
+            await self._score_chunk(run, size, deadline_time)
+        outcome = run.outcome()
+        note_rerank(outcome.stop.value, outcome.reranked_depth)
+        return outcome
+
+    async def _score_chunk(self, run: "_Run", size: int, deadline_time: float) -> None:
+        """Scores the next candidates, and puts into the run what came of it."""
+        ids = [hit.item_id for hit in run.hits[run.depth : run.depth + size]]
+        groups = self._shard_map.group(run.index_id, ids)
+        refusing = {
+            item_id
+            for number, owned in groups.items()
+            if self._scorers[number].is_refusing
+            for item_id in owned
+        }
+        if refusing:
+            # Their shard is not asked, so what comes after the first of them could not count.
+            ids = list(_before(ids, refusing))
+            groups = self._shard_map.group(run.index_id, ids)
+            run.stop = RerankStop.UNAVAILABLE
+        if not ids:
+            return
+        start_time = time.monotonic()
+        answers = await _all_answers(
+            {
+                number: asyncio.create_task(
+                    self._scorers[number].score(
+                        run.index_id, run.tokens, run.fingerprint, owned, deadline_time
+                    )
                 )
-                for number, item_ids in self._shard_map.group(query.index_id, candidates).items()
-            )
+                for number, owned in groups.items()
+            }
         )
-        matches = {item_id: match for found in scored for item_id, match in found.items()}
-        return RerankOutcome(
-            RerankStop.COMPLETE, len(candidates), matches, len(candidates) - len(matches)
-        )
+        seconds = time.monotonic() - start_time
+        failed: set[str] = set()
+        for number, answer in answers.items():
+            if isinstance(answer, ShardScores):
+                run.matches |= answer.matches
+                run.cost += answer.cost
+                continue
+            failed.update(groups[number])
+            run.note_failure(_STOP_OF_ERROR[type(answer)])
+        run.depth += len(list(_before(ids, failed)))
+        if not failed and not any(
+            isinstance(answer, ShardScores) and answer.cost.cache_hit_count
+            for answer in answers.values()
+        ):
+            self._pace.note(len(ids), seconds)
+        elif any(isinstance(answer, DeadlineExceeded) for answer in answers.values()):
+            self._pace.note_late(len(ids), seconds)
+
+
+def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
+    """Returns what reranks of the modalities of one answer found together.
+
+    Why they ended is said of the first that gave out, else of the first that was left unfinished;
+    one that did not apply says nothing.
+    """
+    applied = [each for each in outcomes if each.stop is not RerankStop.NOT_APPLICABLE]
+    if len(applied) < 2:
+        return applied[0] if applied else outcomes[0]
+    stops = sorted(
+        (each.stop for each in applied),
+        key=lambda stop: (not stop.is_short, stop is RerankStop.COMPLETE),
+    )
+    return RerankOutcome(
+        stops[0],
+        sum(each.reranked_depth for each in applied),
+        {item_id: match for each in applied for item_id, match in each.matches.items()},
+        sum(each.missing_count for each in applied),
+        sum((each.cost for each in applied), InferenceCost()),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One rerank as far as it got."""
+
+    index_id: str
+    tokens: Tokens
+    fingerprint: str
+    hits: Sequence[Hit]
+    """The candidates."""
+    depth: int = 0
+    matches: dict[str, MatchScore] = field(default_factory=dict)
+    """Of the candidates down to the depth; after a failure, of some behind it too."""
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    stop: RerankStop | None = None
+
+    def note_failure(self, stop: RerankStop) -> None:
+        """Ends the run; of several failures, one that is not for want of time tells more."""
+        if self.stop is None or self.stop is RerankStop.TIME:
+            self.stop = stop
+
+    def logits(self) -> list[float]:
+        """Returns those found so far."""
+        return [match.logit for match in self.matches.values()]
+
+    def outcome(self) -> RerankOutcome:
+        """Returns what counts."""
+        assert self.stop is not None
+        counted = [hit.item_id for hit in self.hits[: self.depth]]
+        matches = {item_id: self.matches[item_id] for item_id in counted if item_id in self.matches}
+        return RerankOutcome(self.stop, self.depth, matches, len(counted) - len(matches), self.cost)
+
+
+def _before(ids: Iterable[str], ends: set[str]) -> Iterable[str]:
+    """Yields the ids before the first that is among the ends."""
+    for item_id in ids:
+        if item_id in ends:
+            return
+        yield item_id
+
+
+async def _all_answers(
+    tasks: Mapping[int, asyncio.Task[ShardScores]],
+) -> Mapping[int, ShardScores | TandemError]:
+    """Returns every shard's scores, or why it has none; raises what the caller has to mend."""
+    number_of_task = {task: number for number, task in tasks.items()}
+    answers: dict[int, ShardScores | TandemError] = {}
+    pending = set(tasks.values())
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                try:
+                    answers[number_of_task[task]] = task.result()
+                except tuple(_STOP_OF_ERROR) as error:
+                    answers[number_of_task[task]] = error
+    finally:
+        for task in pending:
+            task.cancel()
+        # Their ends are nobody's business, but asyncio logs those that no one looks at.
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    return answers

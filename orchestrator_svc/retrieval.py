@@ -2,21 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.clients import ShardClient, ShardHits
+from orchestrator_svc.behind import Shard
+from orchestrator_svc.clients import ShardHits
 from orchestrator_svc.coverage import (
     MISSING_ERRORS,
     Coverage,
     CoverageDemand,
     LastItemCounts,
 )
+from orchestrator_svc.hit import Hit, merge_hits
 from orchestrator_svc.metrics import note_coverage
-from orchestrator_svc.ranking import Hit, merge_hits
 from tandem.content import Modality
 from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
 from tandem.filters import Filter
@@ -27,7 +28,8 @@ class Retrieval:
     """What to retrieve, and when it is enough."""
 
     index_id: str
-    embedding: NDArray[np.float32]
+    embeddings: Sequence[NDArray[np.float32]]
+    """An item is as near as to the nearest of them."""
     fingerprint: str
     modality: Modality
     """What to find."""
@@ -37,19 +39,28 @@ class Retrieval:
     """By shard number: what its change log must have reached. Such a shard may not be missing."""
     is_full_coverage_required: bool
     where: Filter | None = None
+    are_embeddings_included: bool = False
 
 
 class Retriever:
     """Asks every shard, and waits no longer for the last than leaves time for what comes after."""
 
     def __init__(
-        self, shards: Sequence[ShardClient], *, minimum_coverage: float, time_share: float
+        self,
+        shards: Sequence[Shard],
+        *,
+        minimum_coverage: float,
+        time_share: float,
+        counts: LastItemCounts | None = None,
     ) -> None:
-        """Where the others are enough, a shard is waited for `time_share` of the time left."""
+        """Where the others are enough, a shard is waited for `time_share` of the time left.
+
+        `counts` are of other retrievers over the same shards, which then know them together.
+        """
         self._shards = shards
         self._minimum_coverage = minimum_coverage
         self._time_share = time_share
-        self._counts = LastItemCounts()
+        self._counts = counts or LastItemCounts()
 
     async def retrieve(
         self, retrieval: Retrieval, deadline_time: float
@@ -127,6 +138,7 @@ class Retriever:
             len(self._shards),
             answers.item_counts(),
             missing,
+            answers.rebuilding_shards(),
         )
 
 
@@ -161,15 +173,19 @@ class _Answers:
         """Returns how many items each shard has that answered."""
         return {number: hits.item_count if hits else 0 for number, hits in self.hits.items()}
 
+    def rebuilding_shards(self) -> Collection[int]:
+        """Returns the shards that had to do without their index."""
+        return [number for number, hits in self.hits.items() if hits and hits.is_rebuilding]
+
 
 async def _ask_one(
-    shard: ShardClient, number: int, retrieval: Retrieval, deadline_time: float
+    shard: Shard, number: int, retrieval: Retrieval, deadline_time: float
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or why it is missing; raises what is more than that."""
     try:
         return await shard.search(
             retrieval.index_id,
-            retrieval.embedding,
+            retrieval.embeddings,
             retrieval.fingerprint,
             retrieval.modality,
             retrieval.retrieve_k,
@@ -177,6 +193,7 @@ async def _ask_one(
             query_modality=retrieval.query_modality,
             minimum_sequence=retrieval.minimum_sequences.get(number, 0),
             where=retrieval.where,
+            are_embeddings_included=retrieval.are_embeddings_included,
         )
     except IndexNotFound as error:
         return error

@@ -1,21 +1,29 @@
 """One query, straight through: encode, retrieve from every shard, rerank beside each shard."""
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+from orchestrator_svc.adaptive_depth import DepthRules
+from orchestrator_svc.behind import CandidateScorer, ContentEncoder, Shard
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.consistency_token import read_tokens
-from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
+from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.hit import Hit
+from orchestrator_svc.metrics import StageClock, note_degradations
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
-from orchestrator_svc.ranking import RankedHit, rank_hits
-from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop
+from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
+from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop, joined_outcome
+from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule, RerankPace
 from orchestrator_svc.retrieval import Retrieval, Retriever
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.time_budget import TIME_SHARES, TimeBudget, TimeShares
+from tandem.errors import RankingInvalid
 from tandem.identifiers import check_index_id
 
 
@@ -29,28 +37,59 @@ class SearchAnswer:
     encoded: EncodedQuery
     coverage: Coverage
     rerank: RerankOutcome
+    query: SearchQuery
+    remaining: Sequence[RankedHit] = ()
+    """What follows the items, for further pages."""
+    degradations: Sequence[Degradation] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SearchServices:
+    """What searches call, how they divide their time, and what they remember of one another."""
+
+    encoder: ContentEncoder
+    shards: Sequence[Shard]
+    """By number, as many as the map has; so are the scorers."""
+    scorers: Sequence[CandidateScorer]
+    shard_map: ShardMap
+    clock: StageClock
+    minimum_coverage: float = 0.5
+    shares: TimeShares = TIME_SHARES
+    counts: LastItemCounts = field(default_factory=LastItemCounts)
+    pace: RerankPace = field(default_factory=RerankPace)
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """One search that has got as far as its hits."""
+
+    query: SearchQuery
+    budget: TimeBudget
+    start_time: float
+    seconds: dict[str, float]
+    encoded: EncodedQuery
+    hits: Sequence[Hit]
+    """Of each modality in retrieval order, the target's first."""
+    coverage: Coverage
+    contents: dict[str, FetchedItem] = field(default_factory=dict)
 
 
 class Searcher:
     """Answers queries over all shards of an index."""
 
-    def __init__(
-        self,
-        query_encoder: QueryEncoder,
-        retriever: Retriever,
-        reranker: Reranker,
-        shards: Sequence[ShardClient],
-        shard_map: ShardMap,
-        clock: StageClock,
-    ) -> None:
-        """`shards` by number, as many as the map has."""
-        self._query_encoder = query_encoder
-        self._retriever = retriever
-        self._reranker = reranker
-        self._shards = shards
-        self._shard_map = shard_map
-        self._clock = clock
+    def __init__(self, services: SearchServices, depth_rules: DepthRules) -> None:
+        self.services = services
+        self.depth_rules = depth_rules
+        self._query_encoder = QueryEncoder(services.encoder, services.shards, services.shard_map)
+        self._retriever = Retriever(
+            services.shards,
+            minimum_coverage=services.minimum_coverage,
+            time_share=services.shares.retrieval,
+            counts=services.counts,
+        )
+        self._reranker = Reranker(services.scorers, services.shard_map, services.pace, depth_rules)
+        self._clock = services.clock
 
     @classmethod
     def over(
@@ -61,73 +100,182 @@ class Searcher:
         clock: StageClock,
         *,
         minimum_coverage: float = 0.5,
-        retrieval_time_share: float = 0.5,
+        shares: TimeShares = TIME_SHARES,
+        chunk_rule: ChunkRule = CHUNK_RULE,
     ) -> Self:
-        """Returns a searcher over these services; the shares are of 1."""
-        return cls(
-            QueryEncoder(encoder),
-            Retriever(shards, minimum_coverage=minimum_coverage, time_share=retrieval_time_share),
-            Reranker(shards, shard_map),
-            shards,
-            shard_map,
-            clock,
+        """Returns a searcher over these services, shards by number; the minimum is a share of 1."""
+        scorers = [shard.reranker for shard in shards]
+        services = SearchServices(
+            encoder=encoder,
+            shards=shards,
+            scorers=scorers,
+            shard_map=shard_map,
+            clock=clock,
+            minimum_coverage=minimum_coverage,
+            shares=shares,
+            pace=RerankPace(chunk_rule),
         )
+        return cls(services, DepthRules(scorers))
 
     async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
         """Returns the answer, or raises the named error of whichever stage failed.
 
-        Only retrieval may do without a shard, and says so in the answer's coverage. What it found
-        is reranked and fetched wholly: an item without content was deleted since.
+        Retrieval may do without a shard, and the cross-encoder may be left out in part or wholly;
+        the answer's degradations say so. What was found is fetched wholly: an item without content
+        was deleted since.
 
-        `deadline_time` is on the monotonic clock; no stage gets more than what is left of it.
+        `deadline_time` is on the monotonic clock; no stage gets more than its part of what is left
+        of it.
         """
-        check_index_id(query.index_id)
-        minimum_sequences = read_tokens(query.consistency_tokens, self._shard_map)
+        search = await self._begin(query, deadline_time)
+        outcome = await self._rerank(search)
+        return await self._final_answer(search, outcome)
+
+    async def stream(
+        self, query: SearchQuery, deadline_time: float
+    ) -> AsyncGenerator[SearchAnswer, None]:
+        """Yields the answer in the bi-encoder's order, then the one that `search` would give.
+
+        The cross-encoder is at work while the first is handed over.
+        """
+        search = await self._begin(query, deadline_time)
+        reranking = asyncio.create_task(self._rerank(search))
+        try:
+            with self._clock.stage("rank", search.seconds):
+                order = retrieved_order(query, search.hits)
+            retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
+            # Pages are of the final order.
+            yield replace(retrieved, remaining=())
+            yield await self._final_answer(search, await reranking)
+        finally:
+            reranking.cancel()
+            await asyncio.gather(reranking, return_exceptions=True)
+
+    async def _begin(self, query: SearchQuery, deadline_time: float) -> _Search:
+        """Encodes and retrieves."""
         start_time = time.perf_counter()
+        check_index_id(query.index_id)
+        if query.is_rerank_required and not query.is_reranked:
+            raise RankingInvalid(
+                why="rerank_required needs the rerank that rerank_disabled leaves out"
+            )
+        minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
+        budget = TimeBudget.until(deadline_time, self.services.shares)
         seconds: dict[str, float] = {}
         with self._clock.stage("encode", seconds):
-            encoded = await self._query_encoder.encode(query, deadline_time)
+            encoded = await self._query_encoder.encode(query, budget.encode_end)
         with self._clock.stage("retrieve", seconds):
-            hits, coverage = await self._retriever.retrieve(
-                Retrieval(
-                    query.index_id,
-                    encoded.embeddings[0],
-                    encoded.fingerprint,
-                    query.target_modality,
-                    encoded.modality,
-                    query.depth.retrieve_k,
-                    minimum_sequences,
-                    query.is_full_coverage_required,
-                    query.where,
-                ),
-                deadline_time,
+            hits, coverage = await self._retrieve(
+                query, encoded, minimum_sequences, budget.retrieval_end
             )
-        if not query.is_reranked:
-            outcome = RerankOutcome(RerankStop.DISABLED)
-        elif encoded.tokens is None:
-            outcome = RerankOutcome(RerankStop.NOT_APPLICABLE)
-        else:
-            with self._clock.stage("rerank", seconds):
-                outcome = await self._reranker.rerank(
-                    query, encoded.tokens, encoded.fingerprint, hits, deadline_time
-                )
-        with self._clock.stage("rank", seconds):
-            ranked = rank_hits(hits, outcome.matches)[: query.depth.return_n]
-        contents: Mapping[str, FetchedItem] = {}
-        if query.is_content_included:
-            with self._clock.stage("fetch", seconds):
-                contents = await self._fetch(query.index_id, ranked, deadline_time)
-        seconds["total"] = time.perf_counter() - start_time
-        return SearchAnswer(ranked, contents, encoded, coverage, outcome, seconds)
+        return _Search(query, budget, start_time, seconds, encoded, hits, coverage)
 
-    async def _fetch(
+    async def _retrieve(
+        self,
+        query: SearchQuery,
+        encoded: EncodedQuery,
+        minimum_sequences: Mapping[int, int],
+        deadline_time: float,
+    ) -> tuple[list[Hit], Coverage]:
+        """Returns the hits of each modality in retrieval order, the target's first."""
+        retrieved = await fan_out(
+            *(
+                self._retriever.retrieve(
+                    Retrieval(
+                        query.index_id,
+                        encoded.embeddings,
+                        encoded.fingerprint,
+                        modality,
+                        encoded.modality,
+                        query.depth.retrieve_k,
+                        minimum_sequences,
+                        query.is_full_coverage_required,
+                        query.where,
+                        query.ranking.are_embeddings_needed,
+                    ),
+                    deadline_time,
+                )
+                for modality in query.modalities
+            )
+        )
+        hits = [hit for found, _ in retrieved for hit in found]
+        return hits, joined_coverage([coverage for _, coverage in retrieved])
+
+    async def _rerank(self, search: _Search) -> RerankOutcome:
+        """Reranks the modalities that the cross-encoder can, the target first.
+
+        Raises where the query demands more than it came to.
+        """
+        query, encoded = search.query, search.encoded
+        if not query.is_reranked:
+            return RerankOutcome(RerankStop.DISABLED)
+        outcomes = []
+        for modality in query.modalities:
+            candidates = [hit for hit in search.hits if hit.modality is modality]
+            tokens = encoded.tokens_for(modality, candidates)
+            if tokens is None:
+                outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
+                continue
+            with self._clock.stage("rerank", search.seconds):
+                outcomes.append(
+                    await self._reranker.rerank(
+                        query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
+                    )
+                )
+        outcome = joined_outcome(outcomes)
+        if query.is_rerank_required:
+            outcome.check_complete(query.depth.rerank_k)
+        return outcome
+
+    async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
+        with self._clock.stage("rank", search.seconds):
+            order = rank_answer(search.query, search.hits, outcome.matches)
+        answer = await self._answer(search, order, outcome)
+        note_degradations(each.value for each in answer.degradations)
+        return answer
+
+    async def _answer(
+        self, search: _Search, order: Sequence[RankedHit], outcome: RerankOutcome
+    ) -> SearchAnswer:
+        """Returns the first of the order, with their contents where they are asked for."""
+        return_n = search.query.depth.return_n
+        ranked, remaining = order[:return_n], order[return_n:]
+        contents: Mapping[str, FetchedItem] = {}
+        if search.query.is_content_included:
+            with self._clock.stage("fetch", search.seconds):
+                contents = await self._fetch_new(search, ranked)
+        total_seconds = time.perf_counter() - search.start_time
+        return SearchAnswer(
+            ranked,
+            contents,
+            search.encoded,
+            search.coverage,
+            outcome,
+            search.query,
+            remaining,
+            degradations_of(search.encoded, search.coverage, outcome),
+            search.seconds | {"total": total_seconds},
+        )
+
+    async def _fetch_new(
+        self, search: _Search, ranked: Sequence[RankedHit]
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the contents, of which those that an earlier answer had are not read again."""
+        known = search.contents
+        unread = [entry for entry in ranked if entry.hit.item_id not in known]
+        known |= await self.fetch(search.query.index_id, unread, search.budget.end)
+        wanted = [entry.hit.item_id for entry in ranked]
+        return {item_id: known[item_id] for item_id in wanted if item_id in known}
+
+    async def fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
     ) -> Mapping[str, FetchedItem]:
+        """Returns the contents and attributes of those that are still there, by item id."""
         item_ids = [entry.hit.item_id for entry in ranked]
         fetched = await fan_out(
             *(
-                self._shards[number].get(index_id, owned, deadline_time)
-                for number, owned in self._shard_map.group(index_id, item_ids).items()
+                self.services.shards[number].get(index_id, owned, deadline_time)
+                for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )
         return {item_id: content for contents in fetched for item_id, content in contents.items()}

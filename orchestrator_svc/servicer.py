@@ -3,20 +3,27 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 
 import grpc
 
+from orchestrator_svc.batch_search import BatchSearcher
+from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
+from orchestrator_svc.cursor_wire import page_from_proto
 from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
+from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.removal import Remover
-from orchestrator_svc.search import Searcher
-from orchestrator_svc.search_wire import answer_to_proto, query_from_proto
+from orchestrator_svc.search import SearchAnswer, Searcher
+from orchestrator_svc.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from orchestrator_svc.shard_map import ShardMap
 from tandem.attribute_wire import attributes_from_proto
 from tandem.chassis.channels import deadline_seconds
-from tandem.errors import TandemError
+from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
 from tandem.wire import content_from_proto, item_error_to_proto
+
+MAX_SEARCH_COUNT = 64
 
 _AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
 """A batch's answer but for its token, and the sequences to make that of."""
@@ -28,27 +35,84 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     def __init__(
         self,
         searcher: Searcher,
+        batch_searcher: BatchSearcher,
         ingester: Ingester,
         remover: Remover,
         shard_map: ShardMap,
         *,
         default_timeout_seconds: float,
+        max_timeout_seconds: float,
         ingest_pending_batch_count: int,
     ) -> None:
         self._searcher = searcher
+        self._batch_searcher = batch_searcher
         self._ingester = ingester
         self._remover = remover
         self._shard_map = shard_map
         self._default_timeout_seconds = default_timeout_seconds
+        self._max_timeout_seconds = max_timeout_seconds
         self._ingest_pending_batch_count = ingest_pending_batch_count
 
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
-        """Answers one query."""
+        """Answers one query, or gives another page of an answer."""
+        if request.cursor:
+            return await self._turn_page(request, self._search_deadline_time(context))
         query = query_from_proto(request)
-        answer = await self._searcher.search(query, self._deadline_time(context))
+        answer = await self._searcher.search(query, self._search_deadline_time(context))
         return answer_to_proto(answer)
+
+    async def StreamSearchItems(
+        self,
+        request: search_service_pb2.StreamSearchItemsRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
+        """Answers one query twice: as retrieved, then for good. Of a cursor there is one page."""
+        deadline_time = self._search_deadline_time(context)
+        if request.search.cursor:
+            page = await self._turn_page(request.search, deadline_time)
+            yield _phase(search_service_pb2.SEARCH_PHASE_FINAL, page)
+            return
+        answers = self._searcher.stream(query_from_proto(request.search), deadline_time)
+        async with aclosing(answers):
+            yield _phase(
+                search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(await anext(answers))
+            )
+            yield _phase(
+                search_service_pb2.SEARCH_PHASE_FINAL, answer_to_proto(await anext(answers))
+            )
+
+    async def BatchSearchItems(
+        self,
+        request: search_service_pb2.BatchSearchItemsRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> search_service_pb2.BatchSearchItemsResponse:
+        """Answers several queries, each by its answer or its own error."""
+        count = len(request.searches)
+        if not 1 <= count <= MAX_SEARCH_COUNT:
+            raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)
+        outcomes = await self._batch_searcher.search_each(
+            [_batched_query(search) for search in request.searches],
+            self._search_deadline_time(context),
+        )
+        return search_service_pb2.BatchSearchItemsResponse(
+            results=[_batch_result(outcome) for outcome in outcomes]
+        )
+
+    async def _turn_page(
+        self, request: search_service_pb2.SearchItemsRequest, deadline_time: float
+    ) -> search_service_pb2.SearchItemsResponse:
+        """Encodes, searches and scores nothing: the cursor has it all but the contents."""
+        start_time = time.perf_counter()
+        page = page_from_proto(request)
+        seconds = {"rank": time.perf_counter() - start_time}
+        contents: Mapping[str, FetchedItem] = {}
+        if page.is_content_included:
+            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
+        seconds["total"] = time.perf_counter() - start_time
+        seconds["fetch"] = seconds["total"] - seconds["rank"]
+        return page_to_proto(page, contents, seconds)
 
     async def IngestItems(
         self,
@@ -131,6 +195,31 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
     def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
         return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
+
+    def _search_deadline_time(self, context: grpc.aio.ServicerContext) -> float:
+        seconds = deadline_seconds(context, self._default_timeout_seconds)
+        return time.monotonic() + min(seconds, self._max_timeout_seconds)
+
+
+def _phase(
+    phase: search_service_pb2.SearchPhase, answer: search_service_pb2.SearchItemsResponse
+) -> search_service_pb2.StreamSearchItemsResponse:
+    return search_service_pb2.StreamSearchItemsResponse(phase=phase, answer=answer)
+
+
+def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery | TandemError:
+    if request.cursor:
+        return CursorInvalid(why="a search of a batch goes on by none")
+    try:
+        return query_from_proto(request)
+    except TandemError as error:
+        return error
+
+
+def _batch_result(outcome: SearchAnswer | TandemError) -> search_service_pb2.BatchSearchResult:
+    if isinstance(outcome, TandemError):
+        return search_service_pb2.BatchSearchResult(error=item_error_to_proto(outcome))
+    return search_service_pb2.BatchSearchResult(response=answer_to_proto(outcome))
 
 
 def _incoming(item: index_service_pb2.Item) -> IncomingItem:

@@ -24,13 +24,50 @@ class OrchestratorSettings:
     minimum_coverage: float = setting(
         "share of an index's items, 0 to 1, that a search must see to be answered", default=0.5
     )
+    encode_time_share: float = setting(
+        "share of a search's time, over 0 to 1, by which its query is encoded, or it fails",
+        default=0.7,
+    )
     retrieval_time_share: float = setting(
         "share of a search's time left, over 0 to 1, that a shard is waited for where the others "
         "are enough; the rest is for what comes after",
         default=0.5,
     )
+    reserve_time_share: float = setting(
+        "share of a search's time, 0 to under 1, that the rerank leaves to what comes after it",
+        default=0.1,
+    )
+    rerank_chunk_seconds: float = setting(
+        "what the cross-encoder is given at once takes about this long, where time is short",
+        default=0.05,
+    )
+    rerank_chunk_pair_count: int = setting(
+        "most pairs that the cross-encoder is given at once, where time is plenty", default=64
+    )
+    breaker_consecutive_count: int = setting(
+        "failures in a row after which a service behind is spared", default=5
+    )
+    breaker_failure_share: float = setting(
+        "share of failures, over 0 to 1, among the last 20 calls, from which it is spared",
+        default=0.5,
+    )
+    breaker_probe_seconds: float = setting(
+        "between two tries of a service that is spared", default=1.0
+    )
+    retry_share: float = setting(
+        "share of calls, 0 to 1, that may be made a second time where nobody was there",
+        default=0.1,
+    )
+    start_wait_seconds: float = setting(
+        "at start, for every service behind to serve; from then on those that searches need are "
+        "enough",
+        default=10.0,
+    )
     max_inflight_count: int = setting("calls served at once; more are refused", default=256)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    max_timeout_seconds: float = setting(
+        "most that a search takes, whatever deadline its caller set", default=60.0
+    )
     ingest_batch_timeout_seconds: float = setting(
         "for a batch to be encoded, and again to be stored", default=60.0
     )

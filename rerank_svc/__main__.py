@@ -5,6 +5,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
+
 from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
@@ -12,24 +14,35 @@ from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.corpus.store_refused import StoreRefused
+from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import rerank_service_pb2
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 
 
 async def main(settings: RerankSettings) -> None:
     """Serves until told to stop."""
-    manifest = read_manifest(Path(settings.model_repository))
+    repository = Path(settings.model_repository)
+    manifest = read_manifest(repository)
+    model = describe_model(repository, manifest)
     triton = TritonClient(settings.triton_address)
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
             lambda: open_shard_items(settings),
             threads,
+            cache_bytes=settings.score_cache_bytes,
+            calibration=model.probability_calibration,
         )
         servicer = RerankServicer(reranker, settings.default_timeout_seconds)
+
+        def register(server: grpc.aio.Server) -> None:
+            add_RerankServiceServicer_to_server(servicer, server)
+            add_ModelServiceServicer_to_server(ModelServicer(model), server)
 
         async def close() -> None:
             await triton.close()
@@ -41,9 +54,10 @@ async def main(settings: RerankSettings) -> None:
             name="rerank",
             address=settings.address,
             metrics_port=settings.metrics_port,
-            register=lambda server: add_RerankServiceServicer_to_server(servicer, server),
+            register=register,
             service_names=[
-                rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name
+                rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
+                MODEL_SERVICE_NAME,
             ],
             warm=reranker.check,
             ready=reranker.check,

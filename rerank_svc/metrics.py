@@ -3,8 +3,10 @@
 from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.cost_metrics import count_inference
+from tandem.inference_cost import InferenceCost
 
-PAIRS_SCORED = Counter(
+_PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
     "Pairs of query and candidate that the cross-encoder read.",
     registry=REGISTRY,
@@ -14,3 +16,9 @@ PAIRS_SCORED = Counter(
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "read" or "inference" took for one call."""
     stage_histogram("rerank").labels(stage).observe(seconds)
+
+
+def count_cost(cost: InferenceCost) -> None:
+    """Notes what one call of the cross-encoder took."""
+    _PAIRS_SCORED.inc(cost.pair_count)
+    count_inference("rerank", cost)

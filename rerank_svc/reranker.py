@@ -1,20 +1,33 @@
-"""A query and the ids of candidates into match scores."""
+"""Queries and the ids of candidates into match scores."""
 
-import asyncio
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tandem.content import ImageTokens, TextTokens, Tokens
+from rerank_svc.candidate_reader import CandidateReader
+from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
+from rerank_svc.metrics import count_cost
+from rerank_svc.pair import Pair, checked_pair
+from tandem.chassis.single_flight_cache import Computation
+from tandem.content import Tokens
 from tandem.corpus.item_store import ItemStore
-from tandem.errors import ModelMismatch, ServiceUnavailable, TokensInvalid
+from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
+from tandem.inference_cost import InferenceCost
+from tandem.model_description import ProbabilityCalibration
 from tandem.model_io.served_joint_model import ServedJointModel
 
 _CANARY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryCandidates:
+    """One query, and the items to score against it."""
+
+    query: Tokens
+    item_ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,120 +38,188 @@ class MatchScore:
     probability: float
 
 
+Scores = Sequence[MatchScore | None]
+"""Of one query, in the order of its item ids; None for items that are gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScoredBatch:
-    """Scores in the order of the ids, None for items that are gone; and where the time went."""
+    """Each query's scores, or its error; where the time went, and what it took."""
 
-    scores: Sequence[MatchScore | None]
+    outcomes: Sequence[Scores | TandemError]
     read_seconds: float
     inference_seconds: float
+    cost: InferenceCost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A query, and a hash of it."""
+
+    digest: bytes
+    query: Tokens
+    item_ids: Sequence[str]
+
+
+_PairName = tuple[bytes, str]  # within one call: a query's digest and an item's id
 
 
 class Reranker:
     """Scores candidates whose tokens lie in one shard's item store."""
 
     def __init__(
-        self, model: ServedJointModel, open_store: Callable[[], ItemStore], threads: Executor
+        self,
+        model: ServedJointModel,
+        open_store: Callable[[], ItemStore],
+        threads: Executor,
+        *,
+        cache_bytes: int = 0,
+        calibration: ProbabilityCalibration | None = None,
     ) -> None:
-        """`open_store` is called until it succeeds: index_svc makes the store, and may be later."""
+        """`open_store` is called until it succeeds: index_svc makes the store, and may be later.
+
+        Match logits are kept in up to `cache_bytes`. Without a calibration a probability is the
+        sigmoid of its logit.
+        """
         self._model = model
-        self._open_store = open_store
-        self._threads = threads
-        self._store: ItemStore | None = None
+        self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
+        self._cache = make_cache(cache_bytes)
+        self._calibration = calibration or ProbabilityCalibration()
 
     def close(self) -> None:
         """Closes the store; no call may be under way."""
-        if self._store is not None:
-            self._store.close()
-
-    async def score(
-        self,
-        index_id: str,
-        query: Tokens,
-        fingerprint: str,
-        item_ids: Sequence[str],
-        timeout_seconds: float,
-    ) -> ScoredBatch:
-        """Returns a score for each id.
-
-        Raises IndexNotFound, ModelMismatch where query or served model are not the index's,
-        TokensInvalid unless the query is a text and the candidates images or the other way round.
-        """
-        start_time = time.monotonic()
-        loop = asyncio.get_running_loop()
-        candidates = await loop.run_in_executor(
-            self._threads, self._read, index_id, fingerprint, item_ids
-        )
-        present = [(row, tokens) for row, tokens in enumerate(candidates) if tokens is not None]
-        read_time = time.monotonic()
-        scores: list[MatchScore | None] = [None] * len(item_ids)
-        if present:
-            pairs = [self._pair(query, tokens) for _, tokens in present]
-            logits = await self._model.match_logits(
-                [text.ids for text, _ in pairs],
-                [image.values for _, image in pairs],
-                timeout_seconds - (read_time - start_time),
-            )
-            for (row, _), logit in zip(present, logits, strict=True):
-                scores[row] = MatchScore(float(logit), _probability(float(logit)))
-        return ScoredBatch(scores, read_time - start_time, time.monotonic() - read_time)
+        self._reader.close()
 
     async def check(self) -> None:
         """Opens the store and scores one made-up pair; raises a TandemError where either fails."""
-        if self._store is None:
-            self._store = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._open_store
-            )
+        await self._reader.open()
         manifest = self._model.manifest
         ids = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
         tokens = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
         await self._model.match_logits([ids], [tokens], _CANARY_SECONDS)
 
-    def _read(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> list[Tokens | None]:
-        if self._store is None:
-            raise ServiceUnavailable(service="rerank", why="its item store is not open yet")
-        stored = self._store.index_fingerprint(index_id)
-        for other in (fingerprint, self._model.manifest.fingerprint):
-            if other != stored:
-                raise ModelMismatch(request=other, index=stored)
-        return self._store.read_tokens(index_id, item_ids)
+    async def score(
+        self,
+        index_id: str,
+        fingerprint: str,
+        queries: Sequence[QueryCandidates | TandemError],
+        timeout_seconds: float,
+    ) -> ScoredBatch:
+        """Scores each query's candidates; what is already an error stays one.
 
-    def _pair(self, query: Tokens, candidate: Tokens) -> tuple[TextTokens, ImageTokens]:
-        match query, candidate:
-            case (TextTokens() as text, ImageTokens() as image) | (
-                ImageTokens() as image,
-                TextTokens() as text,
-            ):
-                self._check_text(text)
-                self._check_image(image)
-                return text, image
-            case _:
-                raise TokensInvalid(why="query and candidate are of one modality")
+        A query fails alone with TokensInvalid unless it is a text and its candidates images or the
+        other way round. Raises what concerns them all: IndexNotFound, ModelMismatch where queries
+        or served model are not the index's, and what is wrong with the store or with the model.
+        """
+        start_time = time.monotonic()
+        asked = {
+            number: _Asked(query_digest(each.query, fingerprint), each.query, each.item_ids)
+            for number, each in enumerate(queries)
+            if isinstance(each, QueryCandidates)
+        }
+        kept = await self._kept(index_id, fingerprint, asked.values())
+        pairs, errors = await self._pairs(index_id, fingerprint, asked, kept)
+        read_time = time.monotonic()
+        computed, cost = await self._computed(pairs, start_time + timeout_seconds)
+        logits = kept | computed
+        return ScoredBatch(
+            [
+                each
+                if isinstance(each, TandemError)
+                else errors.get(number) or self._scores(asked[number], logits)
+                for number, each in enumerate(queries)
+            ],
+            read_time - start_time,
+            time.monotonic() - read_time,
+            replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
+        )
 
-    def _check_text(self, text: TextTokens) -> None:
-        manifest = self._model.manifest
-        if len(text.ids) > manifest.max_text_tokens:
-            raise TokensInvalid(
-                why=f"a text has {len(text.ids)} token ids, the limit is {manifest.max_text_tokens}"
+    async def _kept(
+        self, index_id: str, fingerprint: str, asked: Collection[_Asked]
+    ) -> dict[_PairName, float]:
+        """Returns the logits that are kept of the items as they stand now."""
+        if not (asked and self._cache.is_on):
+            return {}
+        item_ids = list(dict.fromkeys(item_id for each in asked for item_id in each.item_ids))
+        versions = await self._reader.versions(index_id, fingerprint, item_ids)
+        keys = {
+            PairKey(each.digest, index_id, item_id, versions[item_id])
+            for each in asked
+            for item_id in each.item_ids
+            if item_id in versions
+        }
+        return _by_name(self._cache.find(list(keys)))
+
+    async def _pairs(
+        self,
+        index_id: str,
+        fingerprint: str,
+        asked: Mapping[int, _Asked],
+        kept: Mapping[_PairName, float],
+    ) -> tuple[dict[PairKey, Pair], dict[int, TandemError]]:
+        """Returns the pairs that have no logit yet, of items that are there; and what is wrong."""
+        lacking = {
+            number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
+            for number, each in asked.items()
+        }
+        item_ids = list(dict.fromkeys(item_id for each in lacking.values() for item_id in each))
+        if not item_ids:
+            return {}, {}
+        stored = await self._reader.tokens(index_id, fingerprint, item_ids)
+        pairs: dict[PairKey, Pair] = {}
+        errors: dict[int, TandemError] = {}
+        for number, each in asked.items():
+            try:
+                pairs |= {
+                    # With the version that these tokens are of: the item may have been written
+                    # since the kept logits were looked for.
+                    PairKey(each.digest, index_id, item_id, candidate.version): checked_pair(
+                        each.query, candidate.tokens, self._model.manifest
+                    )
+                    for item_id in lacking[number]
+                    if (candidate := stored.get(item_id)) is not None
+                }
+            except TokensInvalid as error:
+                errors[number] = error
+        return pairs, errors
+
+    async def _computed(
+        self, pairs: Mapping[PairKey, Pair], deadline_time: float
+    ) -> tuple[dict[_PairName, float], InferenceCost]:
+        """Returns the pairs' logits, asking the model for those that nobody is asking it for."""
+        if not pairs:
+            return {}, InferenceCost()
+
+        async def compute(keys: Sequence[PairKey]) -> Computation[float, InferenceCost]:
+            inferred = await self._model.match_logits(
+                [pairs[key].text.ids for key in keys],
+                [pairs[key].image.values for key in keys],
+                _left(deadline_time),
             )
-        if text.ids.max() >= manifest.vocabulary_size:
-            raise TokensInvalid(
-                why=f"token id {text.ids.max()} is not among the model's {manifest.vocabulary_size}"
-            )
+            count_cost(inferred.cost)
+            return Computation([float(logit) for logit in inferred.values], inferred.cost)
 
-    def _check_image(self, image: ImageTokens) -> None:
-        manifest = self._model.manifest
-        expected = (manifest.image_token_count, manifest.token_width)
-        if image.values.shape != expected:
-            raise TokensInvalid(
-                why=f"an image has tokens of shape {image.values.shape} instead of {expected}"
-            )
+        lookup = await self._cache.get(list(pairs), compute, _left(deadline_time))
+        cost = sum(lookup.reports, InferenceCost())
+        return _by_name(dict(zip(pairs, lookup.values, strict=True))), replace(
+            cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count
+        )
+
+    def _scores(self, asked: _Asked, logits: Mapping[_PairName, float]) -> Scores:
+        found = (logits.get((asked.digest, item_id)) for item_id in asked.item_ids)
+        return [
+            None if logit is None else MatchScore(logit, self._calibration.probability(logit))
+            for logit in found
+        ]
 
 
-def _probability(logit: float) -> float:
-    """Returns the sigmoid, without overflow for any finite logit."""
-    if logit >= 0:
-        return 1.0 / (1.0 + math.exp(-logit))
-    return math.exp(logit) / (1.0 + math.exp(logit))
+def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:
+    return {(key.query_digest, key.item_id): logit for key, logit in logits.items()}
+
+
+def _left(deadline_time: float) -> float:
+    """Returns the seconds until `deadline_time`; raises DeadlineExceeded where there are none."""
+    seconds = deadline_time - time.monotonic()
+    if seconds <= 0:
+        raise DeadlineExceeded(what="the reading of the candidates")
+    return seconds

@@ -1,16 +1,21 @@
 """RerankService: messages in, Reranker, messages out."""
 
+from collections.abc import Sequence
+
 import grpc
 
-from rerank_svc.metrics import PAIRS_SCORED, observe_stage
-from rerank_svc.reranker import MatchScore, Reranker
+from rerank_svc.metrics import observe_stage
+from rerank_svc.reranker import MatchScore, QueryCandidates, Reranker, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
-from tandem.errors import BatchSizeOutOfRange
+from tandem.errors import BatchSizeOutOfRange, TandemError
 from tandem.identifiers import check_index_id, check_item_id
-from tandem.v1 import rerank_service_pb2, rerank_service_pb2_grpc
-from tandem.wire import duration_to_proto, tokens_from_proto
+from tandem.inference_cost import cost_to_proto
+from tandem.v1 import content_pb2, rerank_service_pb2, rerank_service_pb2_grpc
+from tandem.wire import duration_to_proto, item_error_to_proto, tokens_from_proto
 
 MAX_CANDIDATE_COUNT = 200
+MAX_QUERY_COUNT = 64
+MAX_PAIR_COUNT = 1_024
 
 
 class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
@@ -26,25 +31,81 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> rerank_service_pb2.ScoreCandidatesResponse:
         """Scores one query's candidates."""
-        if not 1 <= len(request.item_ids) <= MAX_CANDIDATE_COUNT:
-            raise BatchSizeOutOfRange(
-                name="item_ids", got=len(request.item_ids), low=1, high=MAX_CANDIDATE_COUNT
-            )
-        scored = await self._reranker.score(
-            check_index_id(request.index_id),
-            tokens_from_proto(request.query),
-            request.model_fingerprint,
-            [check_item_id(item_id) for item_id in request.item_ids],
-            deadline_seconds(context, self._default_timeout_seconds),
-        )
-        observe_stage("read", scored.read_seconds)
-        observe_stage("inference", scored.inference_seconds)
-        PAIRS_SCORED.inc(sum(score is not None for score in scored.scores))
+        index_id = check_index_id(request.index_id)
+        query = _query(request.query, request.item_ids)
+        scored = await self._score(index_id, request.model_fingerprint, [query], context)
+        [outcome] = scored.outcomes
+        if isinstance(outcome, TandemError):
+            raise outcome
         return rerank_service_pb2.ScoreCandidatesResponse(
-            scores=[_score(score) for score in scored.scores],
+            scores=[_score(score) for score in outcome],
             read_duration=duration_to_proto(scored.read_seconds),
             inference_duration=duration_to_proto(scored.inference_seconds),
+            cost=cost_to_proto(scored.cost),
         )
+
+    async def ScoreBatch(
+        self,
+        request: rerank_service_pb2.ScoreBatchRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> rerank_service_pb2.ScoreBatchResponse:
+        """Scores the candidates of several queries; a query that cannot be scored fails alone."""
+        _check("queries", len(request.queries), MAX_QUERY_COUNT)
+        pair_count = sum(len(each.item_ids) for each in request.queries)
+        if pair_count > MAX_PAIR_COUNT:
+            _check("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
+        scored = await self._score(
+            check_index_id(request.index_id),
+            request.model_fingerprint,
+            [_query_or_error(each) for each in request.queries],
+            context,
+        )
+        return rerank_service_pb2.ScoreBatchResponse(
+            results=[_result(outcome) for outcome in scored.outcomes],
+            read_duration=duration_to_proto(scored.read_seconds),
+            inference_duration=duration_to_proto(scored.inference_seconds),
+            cost=cost_to_proto(scored.cost),
+        )
+
+    async def _score(
+        self,
+        index_id: str,
+        fingerprint: str,
+        queries: Sequence[QueryCandidates | TandemError],
+        context: grpc.aio.ServicerContext,
+    ) -> ScoredBatch:
+        timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
+        scored = await self._reranker.score(index_id, fingerprint, queries, timeout_seconds)
+        observe_stage("read", scored.read_seconds)
+        observe_stage("inference", scored.inference_seconds)
+        return scored
+
+
+def _query(query: content_pb2.ContentTokens, item_ids: Sequence[str]) -> QueryCandidates:
+    _check("item_ids", len(item_ids), MAX_CANDIDATE_COUNT)
+    return QueryCandidates(
+        tokens_from_proto(query), [check_item_id(item_id) for item_id in item_ids]
+    )
+
+
+def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> QueryCandidates | TandemError:
+    try:
+        return _query(message.query, message.item_ids)
+    except TandemError as error:
+        return error
+
+
+def _check(name: str, count: int, high: int) -> None:
+    if not 1 <= count <= high:
+        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
+
+
+def _result(
+    outcome: Sequence[MatchScore | None] | TandemError,
+) -> rerank_service_pb2.ScoreBatchResult:
+    if isinstance(outcome, TandemError):
+        return rerank_service_pb2.ScoreBatchResult(error=item_error_to_proto(outcome))
+    return rerank_service_pb2.ScoreBatchResult(scores=[_score(score) for score in outcome])
 
 
 def _score(score: MatchScore | None) -> rerank_service_pb2.CandidateScore:

@@ -25,6 +25,10 @@ class RerankSettings:
         "open a store on a network file system, where acknowledged writes can be lost",
         default=False,
     )
+    score_cache_bytes: int = setting(
+        "bytes of match logits that are kept for the next equal query; 0 for none",
+        default=64 << 20,
+    )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
     thread_count: int = setting("reads of the item store at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)

@@ -26,7 +26,13 @@ from tandem.content import (
     Tokens,
     TruncationPolicy,
 )
-from tandem.errors import ContentMissing, EmbeddingInvalid, TandemError, TokensInvalid
+from tandem.errors import (
+    ContentMissing,
+    EmbeddingInvalid,
+    TandemError,
+    TokensInvalid,
+    error_from_reason,
+)
 from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
 
 # Rounding to float32 moves a length by about 1e-7; float16 on the way would move it by 1e-3.
@@ -175,6 +181,15 @@ def item_error_to_proto(error: TandemError) -> error_reason_pb2.ItemError:
     """Returns the message that tells a caller why one item of a batch failed."""
     reason = f"ERROR_REASON_{error.reason}"
     return error_reason_pb2.ItemError(reason=reason, message=error.message)
+
+
+def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
+    """Returns the error, in its sender's words; one that this version does not know too."""
+    try:
+        reason = error_reason_pb2.ErrorReason.Name(message.reason)
+    except ValueError:
+        reason = str(message.reason)
+    return error_from_reason(reason.removeprefix("ERROR_REASON_"), message.message, {})
 
 
 def duration_to_proto(seconds: float) -> Duration:

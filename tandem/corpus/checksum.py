@@ -8,6 +8,7 @@ import struct
 import zlib
 
 _CRC = struct.Struct("<I")
+CHECKSUM_BYTES = _CRC.size
 
 
 class ChecksumMismatch(Exception):
@@ -22,13 +23,18 @@ def seal(key: bytes, payload: bytes) -> bytes:
 def unseal(key: bytes, value: bytes | memoryview) -> memoryview:
     """Returns the payload stored under the key, without a copy; raises ChecksumMismatch."""
     view = memoryview(value)
-    if len(view) < _CRC.size:
-        raise ChecksumMismatch(f"{len(view)} bytes are too few to hold a checksum")
-    (written,) = _CRC.unpack_from(view)
+    written = stored_checksum(view)
     payload = view[_CRC.size :]
     if (computed := _crc(key, payload)) != written:
         raise ChecksumMismatch(f"CRC32 is {computed:08x}, was {written:08x} when written")
     return payload
+
+
+def stored_checksum(value: bytes | memoryview) -> int:
+    """Returns the CRC32 in front of the value, unverified; raises ChecksumMismatch without one."""
+    if len(value) < _CRC.size:
+        raise ChecksumMismatch(f"{len(value)} bytes are too few to hold a checksum")
+    return int(_CRC.unpack_from(value)[0])
 
 
 def _crc(key: bytes, payload: bytes | memoryview) -> int:

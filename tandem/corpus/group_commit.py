@@ -26,6 +26,10 @@ class Countable(Protocol):
     def record_count(self) -> int: ...
 
 
+def _unavailable(why: str) -> TandemError:
+    return ServiceUnavailable(service="index", why=why)
+
+
 _W = TypeVar("_W", bound=Countable)
 _R = TypeVar("_R")
 
@@ -45,6 +49,7 @@ class GroupCommit(Generic[_W, _R]):
         recover: Callable[[], object] | None = None,
         recoverable: tuple[type[Exception], ...] = (),
         recovery_seconds: float = 0.5,
+        refusal: Callable[[str], TandemError] = _unavailable,
     ) -> None:
         """Starts the thread.
 
@@ -56,7 +61,9 @@ class GroupCommit(Generic[_W, _R]):
         Where `commit` raises one of the `recoverable` exceptions, its writes are refused as perhaps
         stored, and nothing is committed before `recover`, called from the same thread, has
         returned; while it raises one of them or a TandemError it is called again, before each batch
-        and every recovery_seconds. Any other exception stops the writer for good.
+        and every recovery_seconds. `refusal` names the error of all that is refused from the fault
+        to the recovery; it is called with what to say. Any other exception stops the writer for
+        good.
         """
         self._commit = commit
         self._max_wait_seconds = max_wait_seconds
@@ -67,6 +74,7 @@ class GroupCommit(Generic[_W, _R]):
         self._recoverable = recoverable
         self._not_recovered: tuple[type[Exception], ...] = (TandemError, *recoverable)
         self._recovery_seconds = recovery_seconds
+        self._refusal = refusal
         self._fault: str | None = None
         self._queue: queue.Queue[tuple[_W, Future[_R]] | None] = queue.Queue(max_queued_count)
         self._stopped: str | None = None
@@ -93,13 +101,13 @@ class GroupCommit(Generic[_W, _R]):
     def check(self) -> None:
         """Raises where no write can be taken.
 
-        InternalFault once the thread stopped, by close() or by a fault for good; ServiceUnavailable
-        from a fault until the recovery from it.
+        InternalFault once the thread stopped, by close() or by a fault for good; what `refusal`
+        names from a fault until the recovery from it.
         """
         if self._stopped is not None:
             raise InternalFault(why=self._stopped)
         if self._fault is not None:
-            raise ServiceUnavailable(service="index", why=self._fault)
+            raise self._refusal(self._fault)
 
     def close(self) -> None:
         """Commits what was submitted and ends the thread."""
@@ -128,7 +136,7 @@ class GroupCommit(Generic[_W, _R]):
             if self._is_recovered():
                 self._commit_batch(batch)
             else:
-                _refuse(batch, f"{self._fault}; the write was not stored")
+                self._refuse(batch, f"{self._fault}; the write was not stored")
             if self._fault is None and time.monotonic() >= idle_time:
                 self._do_idle_work()
                 idle_time = time.monotonic() + self._idle_seconds
@@ -186,9 +194,7 @@ class GroupCommit(Generic[_W, _R]):
         except self._recoverable as error:
             self._interrupt(error)
             for _, future in batch:
-                future.set_exception(
-                    ServiceUnavailable(service="index", why=f"{self._fault}; {_PERHAPS_STORED}")
-                )
+                future.set_exception(self._refusal(f"{self._fault}; {_PERHAPS_STORED}"))
             return
         except BaseException:
             for _, future in batch:
@@ -200,6 +206,11 @@ class GroupCommit(Generic[_W, _R]):
             else:
                 future.set_result(outcome)
 
+    def _refuse(self, batch: Sequence[tuple[_W, Future[_R]]], why: str) -> None:
+        for _, future in batch:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(self._refusal(why))
+
     def _refuse_queued(self) -> None:
         while True:
             try:
@@ -210,9 +221,3 @@ class GroupCommit(Generic[_W, _R]):
                 entry[1].set_exception(
                     InternalFault(why="the writer stopped; the write was not stored")
                 )
-
-
-def _refuse(batch: Sequence[tuple[_W, Future[_R]]], why: str) -> None:
-    for _, future in batch:
-        if future.set_running_or_notify_cancel():
-            future.set_exception(ServiceUnavailable(service="index", why=why))

@@ -28,7 +28,13 @@ from tandem.content import (
     TextTokens,
     Tokens,
 )
-from tandem.corpus.checksum import ChecksumMismatch, seal, unseal
+from tandem.corpus.checksum import (
+    CHECKSUM_BYTES,
+    ChecksumMismatch,
+    seal,
+    stored_checksum,
+    unseal,
+)
 from tandem.errors import ItemCorrupt
 
 _MAGIC = b"TDMI"
@@ -98,6 +104,23 @@ def attributes_json(attributes: Attributes) -> bytes:
     return json.dumps(dict(attributes), separators=(",", ":"), sort_keys=True).encode()
 
 
+def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
+    """Returns a number that no other write of the item has.
+
+    It is the write's sequence and, below that, the record's checksum: a sequence by itself may be
+    given out anew where a fault of the disk undid a write. Both stand in the value's first bytes,
+    and no more is read or verified: damage there makes another version. Raises ItemCorrupt where
+    there is no such header.
+    """
+    try:
+        start = _HEADER.unpack_from(value, CHECKSUM_BYTES)
+        if start[:2] == (_MAGIC, _RECORD_VERSION):
+            return _version(start[4], value)
+    except (ChecksumMismatch, struct.error) as error:
+        raise ItemCorrupt(item_id=item_id, why=str(error)) from error
+    return RecordView(item_id, key, value).version
+
+
 class RecordView:
     """A stored item whose checksum holds, read part by part.
 
@@ -107,6 +130,8 @@ class RecordView:
     modality: Modality
     sequence: int
     """Where the change log stood when the item was written."""
+    version: int
+    """As `item_version` gives it."""
 
     def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
         """Raises ItemCorrupt if the value is not what was written under the key."""
@@ -121,6 +146,7 @@ class RecordView:
             raise ItemCorrupt(item_id=item_id, why=str(error)) from error
         except (ValueError, LookupError, TypeError) as error:
             raise ItemCorrupt(item_id=item_id, why=f"its header is no header: {error!r}") from error
+        self.version = _version(self.sequence, value)
         start, end = self._start, self._start + sum(lengths)
         if end != len(payload):
             raise ItemCorrupt(item_id=item_id, why=f"it has {len(payload)} bytes, not {end}")
@@ -188,3 +214,7 @@ class RecordView:
             Encoding(self.embedding(), self.tokens()),
             self.attributes(),
         )
+
+
+def _version(sequence: int, value: bytes | memoryview) -> int:
+    return sequence << 32 | stored_checksum(value)

@@ -35,7 +35,13 @@ from tandem.corpus.change_log import (
     first_sequence,
     read_changes,
 )
-from tandem.corpus.item_record import RecordView, StoredItem, item_key, pack_item
+from tandem.corpus.item_record import (
+    RecordView,
+    StoredItem,
+    item_key,
+    item_version,
+    pack_item,
+)
 from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.corpus.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.corpus.store_environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
@@ -81,6 +87,14 @@ class StoredEmbedding:
     modality: Modality
     embedding: npt.NDArray[np.float32]
     attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTokens:
+    """What a rerank needs of one item, and which write of it that is."""
+
+    tokens: Tokens
+    version: int
 
 
 class ItemStore:
@@ -159,6 +173,21 @@ class ItemStore:
         """
         return self._read(index_id, item_ids, RecordView.tokens)
 
+    def read_stored_tokens(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredTokens | None]:
+        """Returns the same with each item's version; errors as read_tokens."""
+        return self._read(index_id, item_ids, _stored_tokens)
+
+    def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
+        """Returns the items' versions in the order asked for, None where there is no item.
+
+        Reads the first bytes of each record and no tokens. Raises IndexNotFound, ItemCorrupt.
+        """
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            return [self._read_version(txn, index_id, item_id) for item_id in item_ids]
+
     def read_embeddings(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredEmbedding | ItemCorrupt | None]:
@@ -202,6 +231,10 @@ class ItemStore:
     def map_bytes(self) -> int:
         """Returns how large the store may become, in bytes."""
         return self._files.env.map_bytes()
+
+    def had_little_room(self) -> bool:
+        """Says whether the disk had little room at the last commit, so that a fault means that."""
+        return self._files.env.had_little_room()
 
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
@@ -363,6 +396,11 @@ class ItemStore:
         value = txn.get(key, db=self._files.items)
         return None if value is None else part(RecordView(item_id, key, value))
 
+    def _read_version(self, txn: lmdb.Transaction, index_id: str, item_id: str) -> int | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else item_version(item_id, key, value)
+
     def _read_embedding(
         self, txn: lmdb.Transaction, index_id: str, item_id: str
     ) -> StoredEmbedding | ItemCorrupt | None:
@@ -378,6 +416,10 @@ class ItemStore:
 
     def _sequence(self, txn: lmdb.Transaction) -> int:
         return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
+
+
+def _stored_tokens(record: RecordView) -> StoredTokens:
+    return StoredTokens(record.tokens(), record.version)
 
 
 def _stored_embedding(

@@ -5,6 +5,7 @@ corrupted acknowledged writes in crash tests.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ _LIMIT_NAME = "map_bytes"
 # Slots for read transactions under way at once, over all processes; LMDB's own default is 126.
 _MAX_READERS = 64
 _DISK_FULL_BYTES = 1 << 20
+# A commit, and what is written beside it meanwhile, may need as much.
+_LITTLE_ROOM_BYTES = 16 << 20
 
 
 class StoreEnvironment:
@@ -51,6 +54,7 @@ class StoreEnvironment:
         self._lock = lock
         self._gate = SharedLock()
         self._env: lmdb.Environment | None = None
+        self._room_bytes = sys.maxsize
 
     def open(self) -> None:
         """Opens it; raises StoreRefused, and what `use` raises."""
@@ -125,6 +129,7 @@ class StoreEnvironment:
         """Gives a write transaction, committed and synced unless an exception leaves it."""
         with self._gate.shared(), self._opened().begin(write=True) as txn:
             yield txn
+            self._room_bytes = self._free_bytes()
 
     @contextmanager
     def rehearse(self, txn: lmdb.Transaction) -> Iterator[lmdb.Transaction]:
@@ -186,8 +191,18 @@ class StoreEnvironment:
         if isinstance(error, lmdb.MapFullError):
             return True
         # LMDB reports a full disk as EIO, so ask the file system.
+        return self._free_bytes() < _DISK_FULL_BYTES
+
+    def had_little_room(self) -> bool:
+        """Says whether the disk had little room when the last write transaction was committed.
+
+        After a fault it may have more by now: whoever else filled it gave up too.
+        """
+        return self._room_bytes < _LITTLE_ROOM_BYTES
+
+    def _free_bytes(self) -> int:
         disk = os.statvfs(self._path)
-        return disk.f_bavail * disk.f_frsize < _DISK_FULL_BYTES
+        return disk.f_bavail * disk.f_frsize
 
     def _opened(self) -> lmdb.Environment:
         if self._env is None:

@@ -1,11 +1,20 @@
 """Padding to a few lengths: Triton batches only requests of equal shape."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandem.errors import TextTooLong
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a call that go to the model together, padded to one length."""
+
+    rows: list[int]
+    padded_length: int
 
 
 def bucket_of(length: int, buckets: Sequence[int]) -> int:
@@ -14,6 +23,24 @@ def bucket_of(length: int, buckets: Sequence[int]) -> int:
         if length <= bucket:
             return bucket
     raise TextTooLong(got=length, limit=buckets[-1], unit="tokens")
+
+
+def chunks_by_length(
+    lengths: Sequence[int], buckets: Sequence[int], chunk_size: int
+) -> list[Chunk]:
+    """Divides the rows of these lengths into chunks of one bucket each, at most `chunk_size` long.
+
+    A row never goes with longer ones, because all of them would be computed at that length: a call
+    of many texts must not become slower by one long one among them.
+    """
+    rows_of: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        rows_of.setdefault(bucket_of(length, buckets), []).append(row)
+    return [
+        Chunk(rows[start : start + chunk_size], bucket)
+        for bucket, rows in sorted(rows_of.items())
+        for start in range(0, len(rows), chunk_size)
+    ]
 
 
 def pad_texts(

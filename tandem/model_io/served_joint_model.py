@@ -5,18 +5,31 @@ Shapes: n rows of a call, H W pixels, T text tokens, R image tokens, D token wid
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.model_io.buckets import bucket_of, pad_texts
+from tandem.inference_cost import InferenceCost
+from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts
 from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, PAIR_BATCH_SIZE
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]
+Values = TypeVar("Values", bound=NDArray[Any])
+
+
+# eq=False: arrays compare element by element, so `==` on the whole would raise.
+@dataclass(frozen=True, slots=True, eq=False)
+class Inferred(Generic[Values]):
+    """What the model gave, a row for each of a call's, and what that took."""
+
+    values: Values
+    cost: InferenceCost
 
 
 class ServedJointModel:
@@ -32,102 +45,141 @@ class ServedJointModel:
         )
 
     async def embed_texts(
-        self, texts: Sequence[TokenIds], timeout_seconds: float
-    ) -> NDArray[np.float32]:
+        self,
+        texts: Sequence[TokenIds],
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
+    ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n, d], of unit length."""
 
-        async def run(rows: slice) -> NDArray[Any]:
-            ids, mask = self._padded(texts[rows])
+        async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
+            ids, mask = self._padded(texts, chunk)
             no_image = np.zeros((len(ids), 1, self.manifest.token_width), dtype=np.float16)
             absent = np.zeros((len(ids), 1), dtype=np.int64)
-            return await self._encode(ids, mask, no_image, absent, self._embedding, timeout_seconds)
+            return await self._encode(
+                (ids, mask, no_image, absent), self._embedding, timeout_seconds, priority
+            )
 
-        return await _in_chunks(len(texts), PAIR_BATCH_SIZE, run, self._embedding)
+        return await _in_chunks(self._text_chunks(texts), run, self._embedding)
 
     async def image_tokens(
-        self, pixels: NDArray[np.uint8], timeout_seconds: float
-    ) -> ImageTokenArray:
-        """Returns float16 [n, R, D] of uint8 [n, H, W, 3]."""
+        self,
+        pixels: NDArray[np.uint8],
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
+    ) -> Inferred[ImageTokenArray]:
+        """Returns float16 [n, R, D] of uint8 [n, H, W, 3].
 
-        async def run(rows: slice) -> NDArray[Any]:
-            [tokens] = await self._triton.infer(
-                IMAGE_BACKBONE, {"pixels": pixels[rows]}, [self._image_tokens], timeout_seconds
+        The image tokens are counted where the encoder reads them, not here.
+        """
+
+        async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
+            answer = await self._triton.infer(
+                IMAGE_BACKBONE,
+                {"pixels": pixels[chunk.rows]},
+                [self._image_tokens],
+                timeout_seconds,
+                priority,
             )
-            return tokens
+            cost = InferenceCost(
+                triton_queue_seconds=answer.queue_seconds,
+                triton_compute_seconds=answer.compute_seconds,
+            )
+            return Inferred(answer.arrays[0], cost)
 
-        return await _in_chunks(len(pixels), IMAGE_BATCH_SIZE, run, self._image_tokens)
+        chunks = chunks_by_length([1] * len(pixels), (1,), IMAGE_BATCH_SIZE)
+        return await _in_chunks(chunks, run, self._image_tokens)
 
     async def embed_images(
-        self, tokens: ImageTokenArray, timeout_seconds: float
-    ) -> NDArray[np.float32]:
+        self,
+        tokens: ImageTokenArray,
+        timeout_seconds: float,
+        priority: Priority = Priority.INGEST,
+    ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n, d], of unit length, for image tokens [n, R, D].
 
         The text side is [CLS] alone, without [SEP], as in training.
         """
 
-        async def run(rows: slice) -> NDArray[Any]:
-            chunk = tokens[rows]
-            ids = np.full((len(chunk), 1), self.manifest.cls_id, dtype=np.int64)
+        async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
+            images = tokens[chunk.rows]
+            ids = np.full((len(images), 1), self.manifest.cls_id, dtype=np.int64)
             mask = np.ones_like(ids)
-            present = np.ones(chunk.shape[:2], dtype=np.int64)
-            return await self._encode(ids, mask, chunk, present, self._embedding, timeout_seconds)
+            present = np.ones(images.shape[:2], dtype=np.int64)
+            return await self._encode(
+                (ids, mask, images, present), self._embedding, timeout_seconds, priority
+            )
 
-        return await _in_chunks(len(tokens), PAIR_BATCH_SIZE, run, self._embedding)
+        chunks = chunks_by_length([1] * len(tokens), (1,), PAIR_BATCH_SIZE)
+        return await _in_chunks(chunks, run, self._embedding)
 
     async def match_logits(
         self,
         texts: Sequence[TokenIds],
         images: Sequence[ImageTokenArray],
         timeout_seconds: float,
-    ) -> NDArray[np.float32]:
+    ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
-        async def run(rows: slice) -> NDArray[Any]:
-            ids, mask = self._padded(texts[rows])
-            tokens = np.stack(images[rows])
+        async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
+            ids, mask = self._padded(texts, chunk)
+            tokens = np.stack([images[row] for row in chunk.rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
-            return await self._encode(
-                ids, mask, tokens, present, self._match_logit, timeout_seconds
+            inferred = await self._encode(
+                (ids, mask, tokens, present), self._match_logit, timeout_seconds, Priority.RERANK
             )
+            return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
-        return (await _in_chunks(len(texts), PAIR_BATCH_SIZE, run, self._match_logit))[:, 0]
+        scored = await _in_chunks(self._text_chunks(texts), run, self._match_logit)
+        return Inferred(scored.values[:, 0], scored.cost)
 
     async def _encode(
         self,
-        ids: NDArray[np.int64],
-        text_mask: NDArray[np.int64],
-        tokens: ImageTokenArray,
-        image_mask: NDArray[np.int64],
+        arrays: tuple[NDArray[np.int64], NDArray[np.int64], ImageTokenArray, NDArray[np.int64]],
         output: OutputSpec,
         timeout_seconds: float,
-    ) -> NDArray[Any]:
+        priority: Priority,
+    ) -> Inferred[NDArray[Any]]:
+        ids, text_mask, tokens, image_mask = arrays
         inputs: dict[str, NDArray[Any]] = {
             "input_ids": ids,
             "text_mask": text_mask,
             "image_tokens": tokens,
             "image_mask": image_mask,
         }
-        [array] = await self._triton.infer(JOINT_ENCODER, inputs, [output], timeout_seconds)
-        return array
+        answer = await self._triton.infer(
+            JOINT_ENCODER, inputs, [output], timeout_seconds, priority
+        )
+        cost = InferenceCost(
+            token_count=int(text_mask.sum() + image_mask.sum()),
+            padded_token_count=text_mask.size + image_mask.size,
+            triton_queue_seconds=answer.queue_seconds,
+            triton_compute_seconds=answer.compute_seconds,
+        )
+        return Inferred(answer.arrays[0], cost)
 
-    def _padded(self, texts: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns ids and mask of all texts in the bucket of the longest.
+    def _text_chunks(self, texts: Sequence[TokenIds]) -> list[Chunk]:
+        lengths = [len(text) for text in texts]
+        return chunks_by_length(lengths, self.manifest.text_length_buckets, PAIR_BATCH_SIZE)
 
-        In one bucket, though the short ones would fit a smaller: one request that batches with
-        those of other users, not several small ones that do not batch with each other.
-        """
-        longest = max(len(text) for text in texts)
-        length = bucket_of(longest, self.manifest.text_length_buckets)
-        return pad_texts(texts, length, self.manifest.pad_id)
+    def _padded(
+        self, texts: Sequence[TokenIds], chunk: Chunk
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns ids and mask of the chunk's texts."""
+        return pad_texts(
+            (texts[row] for row in chunk.rows), chunk.padded_length, self.manifest.pad_id
+        )
 
 
 async def _in_chunks(
-    count: int,
-    chunk_size: int,
-    run: Callable[[slice], Coroutine[Any, Any, NDArray[Any]]],
+    chunks: Sequence[Chunk],
+    run: Callable[[Chunk], Coroutine[Any, Any, Inferred[NDArray[Any]]]],
     output: OutputSpec,
-) -> NDArray[Any]:
-    """Runs all chunks at once and joins what they give; of nothing, an array of no rows."""
-    starts = range(0, count, chunk_size)
-    parts = await asyncio.gather(*(run(slice(start, start + chunk_size)) for start in starts))
-    return np.concatenate([np.empty((0, *output.dims), dtype=output.dtype), *parts])
+) -> Inferred[NDArray[Any]]:
+    """Runs all chunks at once and puts what they give in order; of nothing, no rows."""
+    parts = await asyncio.gather(*map(run, chunks))
+    row_count = sum(len(chunk.rows) for chunk in chunks)
+    values: NDArray[Any] = np.empty((row_count, *output.dims), dtype=output.dtype)
+    for chunk, part in zip(chunks, parts, strict=True):
+        values[chunk.rows] = part.values
+    return Inferred(values, sum((part.cost for part in parts), InferenceCost()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.model_io.priority import Priority
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
 _CHANNEL_ARGUMENTS = [
@@ -37,6 +39,18 @@ class OutputSpec:
     dims: tuple[int, ...]
 
 
+# eq=False: arrays compare element by element, so `==` on the whole would raise.
+@dataclass(frozen=True, slots=True, eq=False)
+class TritonAnswer:
+    """One request's outputs as asked for, and where its time went."""
+
+    arrays: Sequence[NDArray[Any]]
+    compute_seconds: float | None = None
+    """In the model, for the whole batch it went with; None where Triton does not tell."""
+    queue_seconds: float | None = None
+    """The rest, from sending to answer; None where Triton does not tell."""
+
+
 class TritonClient:
     """Runs inferences. One a process, made where the event loop runs."""
 
@@ -50,7 +64,8 @@ class TritonClient:
         inputs: Mapping[str, NDArray[np.generic]],
         outputs: Sequence[OutputSpec],
         timeout_seconds: float,
-    ) -> list[NDArray[np.generic]]:
+        priority: Priority = Priority.INGEST,
+    ) -> TritonAnswer:
         """Returns the outputs, each [B, *dims], as asked for.
 
         Raises ModelUnavailable, Overloaded or DeadlineExceeded where Triton does not answer,
@@ -63,6 +78,7 @@ class TritonClient:
                 model,
                 [_input(name, values) for name, values in inputs.items()],
                 outputs=[InferRequestedOutput(spec.name) for spec in outputs],
+                priority=priority,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds,
@@ -74,7 +90,7 @@ class TritonClient:
             raise ModelOutputInvalid(model=model, why=str(error)) from error
         for spec, array in zip(outputs, arrays, strict=True):
             _check(model, spec, array, batch)
-        return arrays
+        return TritonAnswer(arrays)
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -299,11 +299,14 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
     assert reader.store_id == ""
     assert [item.item_id for item in scanned(reader, "scenes")] == ["a", "b"]
+    versions = reader.read_versions("scenes", ["a", "b"])
     reader.close()
     assert verify_in_child(path).is_sound
 
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
+    assert store.read_versions("scenes", ["a", "b"]) == versions
+    assert None not in versions
     a, b = store.read_items("scenes", ["a", "b"])
     assert a is not None
     assert b is not None

@@ -126,15 +126,15 @@ async def test_mixed_batch_comes_back_in_order(
     encodings = [encoding_from_proto(result.encoding) for result in response.results]
     for encoding, picture in zip(encodings[::2], pictures, strict=True):
         pixels = decode_image(picture, tiny_manifest.image_size)[None]
-        tokens = await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)
-        expected = await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)
+        tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
+        expected = (await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, ImageTokens)
         # Batches of other sizes add in another order, and float16 rounds that up to 1e-3.
         np.testing.assert_allclose(encoding.tokens.values, tokens[0], atol=2e-3)
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-3)
     for encoding, text in zip(encodings[1::2], texts, strict=True):
         ids = preprocessor.token_ids(text)
-        expected = await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)
+        expected = (await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, TextTokens)
         np.testing.assert_array_equal(encoding.tokens.ids, ids)
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-5)

@@ -20,6 +20,7 @@ from tandem.errors import (
     ItemCorrupt,
     ModelMismatch,
     ServiceUnavailable,
+    StoreFull,
     TandemError,
 )
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
@@ -145,6 +146,13 @@ class FailingStore(ItemStore):
         raise fault
 
 
+class CrampedStore(FailingStore):
+    """Had little room at its last commit."""
+
+    def had_little_room(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize("fault", [OSError("fsync failed"), lmdb.PanicError("meta page")])
 def test_a_fault_of_the_disk_is_recovered_from(
@@ -169,6 +177,23 @@ def test_a_fault_of_the_disk_is_recovered_from(
     assert isinstance(shard.write(Delete("scenes", ["d"])).exception(10), ServiceUnavailable)
     until_taken(shard, upsert("c"))
     assert found(shard) == (["a", "b", "c"] if is_stored else ["a", "b", "c", "d"])
+    shard.close()
+
+
+def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path) -> None:
+    """LMDB says EIO of a full disk; a snapshot that gave up may have made room before one asks."""
+    store = CrampedStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
+    shard = Shard(store, tmp_path)
+    shard.load()
+    store.fault = OSError("Input/output error")
+    write = replace(upsert("b"), request_id="r")
+
+    refusal = shard.write(write).exception(10)
+
+    assert isinstance(refusal, StoreFull)
+    assert "may be stored or not" in refusal.message
+    until_taken(shard, write)
+    assert found(shard) == ["b"]
     shard.close()
 
 
@@ -197,6 +222,6 @@ def until_taken(shard: Shard, write: ItemWrite) -> Committed:
     while time.monotonic() < end_time:
         try:
             return shard.write(write).result(10)
-        except ServiceUnavailable:
+        except (ServiceUnavailable, StoreFull):
             time.sleep(0.02)
     raise AssertionError("the shard did not recover")

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.errors import InternalFault, TextTooLong
+from tandem.inference_cost import InferenceCost
+from tandem.model_io.buckets import bucket_of
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
@@ -69,7 +71,7 @@ async def test_texts(
     """More texts than a batch holds, of mixed lengths, in their order, each as if it were alone."""
     texts = made_texts(random, tiny_served.manifest, 300)
 
-    served = await tiny_served.embed_texts(texts, TIMEOUT_SECONDS)
+    served = (await tiny_served.embed_texts(texts, TIMEOUT_SECONDS)).values
 
     rows = [torch.from_numpy(text)[None].long() for text in texts]
     with torch.inference_mode():
@@ -87,9 +89,9 @@ async def test_images(
     cls_id = tiny_served.manifest.cls_id
     pixels = made_pixels(random, tiny_served.manifest, 70)
 
-    tokens = await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)
+    tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
     many = np.concatenate([tokens, tokens[::-1]])
-    served = await tiny_served.embed_images(many, TIMEOUT_SECONDS)
+    served = (await tiny_served.embed_images(many, TIMEOUT_SECONDS)).values
 
     with torch.inference_mode():
         expected_tokens = eager.image_backbone(torch.from_numpy(pixels))
@@ -109,7 +111,7 @@ async def test_pairs(
     texts = made_texts(random, tiny_served.manifest, 200)
     images = made_tokens(random, tiny_served.manifest, 200)
 
-    served = await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)
+    served = (await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)).values
 
     rows = [torch.from_numpy(text)[None].long() for text in texts]
     with torch.inference_mode():
@@ -143,7 +145,7 @@ async def test_all_at_once_is_as_one_after_another(
     alone = [await call for part in parts for call in calls(part)]
 
     for got, expected in zip(together, alone, strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-5)
+        np.testing.assert_allclose(got.values, expected.values, atol=1e-5)
 
 
 async def test_nothing_asked_is_nothing_given(tiny_served: ServedJointModel) -> None:
@@ -153,10 +155,35 @@ async def test_nothing_asked_is_nothing_given(tiny_served: ServedJointModel) -> 
     no_pixels = np.zeros((0, size, size, 3), dtype=np.uint8)
     no_tokens = np.zeros((0, rows, width), dtype=np.float16)
 
-    assert (await tiny_served.embed_texts([], 1.0)).shape == (0, manifest.embedding_dim)
-    assert (await tiny_served.image_tokens(no_pixels, 1.0)).shape == (0, rows, width)
-    assert (await tiny_served.embed_images(no_tokens, 1.0)).shape == (0, manifest.embedding_dim)
-    assert (await tiny_served.match_logits([], [], 1.0)).shape == (0,)
+    assert (await tiny_served.embed_texts([], 1.0)).values.shape == (0, manifest.embedding_dim)
+    assert (await tiny_served.image_tokens(no_pixels, 1.0)).values.shape == (0, rows, width)
+    no_images = await tiny_served.embed_images(no_tokens, 1.0)
+    assert no_images.values.shape == (0, manifest.embedding_dim)
+    assert (await tiny_served.match_logits([], [], 1.0)).values.shape == (0,)
+    assert no_images.cost == InferenceCost()
+
+
+async def test_a_call_says_what_it_cost(
+    tiny_served: ServedJointModel, random: np.random.Generator
+) -> None:
+    """Tokens as they are, tokens as they were computed, and pairs."""
+    manifest = tiny_served.manifest
+    texts = made_texts(random, manifest, 40)
+    images = made_tokens(random, manifest, 40)
+    lengths = [len(text) for text in texts]
+    padded = [bucket_of(length, manifest.text_length_buckets) for length in lengths]
+    rows = manifest.image_token_count
+
+    alone = (await tiny_served.embed_texts(texts, TIMEOUT_SECONDS)).cost
+    pictures = (await tiny_served.embed_images(images, TIMEOUT_SECONDS)).cost
+    pairs = (await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)).cost
+
+    # A text alone is computed beside one masked row, where an image would be.
+    assert (alone.token_count, alone.padded_token_count) == (sum(lengths), sum(padded) + 40)
+    assert pictures.token_count == pictures.padded_token_count == 40 * (rows + 1)
+    assert pairs.token_count == sum(lengths) + 40 * rows
+    assert pairs.padded_token_count == sum(padded) + 40 * rows
+    assert (alone.pair_count, pictures.pair_count, pairs.pair_count) == (0, 0, 40)
 
 
 async def test_a_text_that_no_bucket_holds_is_refused(tiny_served: ServedJointModel) -> None:
@@ -206,4 +233,4 @@ async def _call(client: TritonClient, manifest: Manifest) -> None:
     model = ServedJointModel(client, manifest)
     text = np.array([manifest.cls_id, 7, 8, manifest.sep_id], dtype=np.int32)
     for _ in range(CALL_COUNT):
-        assert (await model.embed_texts([text], TIMEOUT_SECONDS)).shape[0] == 1
+        assert len((await model.embed_texts([text], TIMEOUT_SECONDS)).values) == 1

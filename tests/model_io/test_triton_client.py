@@ -41,7 +41,8 @@ async def moody(
 ) -> NDArray[np.generic]:
     """Returns what the model makes of the values; never hangs."""
     async with asyncio.timeout(60):
-        [array] = await client.infer(MOODY, {name: values}, [output], timeout_seconds)
+        answer = await client.infer(MOODY, {name: values}, [output], timeout_seconds)
+    [array] = answer.arrays
     return array
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import grpc
 import numpy as np
 
+from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
@@ -22,6 +23,7 @@ from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.time_budget import TimeShares
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
@@ -147,21 +149,28 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         await self.asked("SearchEmbeddings", request)
         if request.minimum_sequence > self.sequence:
             raise SequenceNotReached(minimum=request.minimum_sequence, applied=self.sequence)
-        [query] = map(embedding_from_proto, request.queries)
         tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
         kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
-        hits = [
-            index_pb.Hit(
-                item_id=item_id, similarity=float(query @ embedding_from_proto(item.embedding))
-            )
+        items = {
+            item_id: item
             for item_id, item in self._index(request.index_id).items()
             if item.content.WhichOneof("data") == kind
             and holds(tree, attributes_from_proto(item.attributes))
-        ]
-        hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
-        hit_list = index_pb.HitList(hits=hits[: request.retrieve_k])
+        }
+        hit_lists = []
+        for query in map(embedding_from_proto, request.queries):
+            hits = [
+                index_pb.Hit(
+                    item_id=item_id,
+                    similarity=float(query @ embedding_from_proto(item.embedding)),
+                    embedding=item.embedding if request.embeddings_included else None,
+                )
+                for item_id, item in items.items()
+            ]
+            hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
+            hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
         return index_pb.SearchEmbeddingsResponse(
-            hit_lists=[hit_list], applied_sequence=self.sequence, item_count=len(hits)
+            hit_lists=hit_lists, applied_sequence=self.sequence, item_count=len(items)
         )
 
     async def DeleteItems(
@@ -184,6 +193,11 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
         """Returns what is there."""
         await self.asked("GetItems", request)
         index = self._index(request.index_id)
+        if request.encodings_included:
+            return index_pb.GetItemsResponse(
+                encoded_items=[index[each] for each in request.item_ids if each in index],
+                model_fingerprint=FINGERPRINT,
+            )
         return index_pb.GetItemsResponse(
             items=[
                 index_pb.Item(
@@ -290,7 +304,7 @@ async def stack(
                 shard_map,
                 clock,
                 minimum_coverage=minimum_coverage,
-                retrieval_time_share=retrieval_time_share,
+                shares=TimeShares(retrieval=retrieval_time_share),
             ),
             Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
             Remover(clients, shard_map),
@@ -305,10 +319,17 @@ async def door(
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
     servicer = SearchServicer(
         behind.searcher,
+        BatchSearcher(
+            behind.encoder_client,
+            behind.shard_clients,
+            behind.searcher.services,
+            behind.searcher.depth_rules,
+        ),
         behind.ingester,
         behind.remover,
         behind.shard_map,
         default_timeout_seconds=timeout_seconds,
+        max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
     )
     async with _served(

@@ -30,9 +30,10 @@ async def test_contents_are_encoded_in_their_order() -> None:
         behind.encoder.refused["0 bad"] = TextEmpty()
         contents = [TextContent("90"), TextContent("0 bad"), ImageContent(b"0")]
 
-        (text, refused, image), fingerprint = await behind.encoder_client.encode(contents, soon())
+        encoded = await behind.encoder_client.encode(contents, soon())
 
-    assert fingerprint == FINGERPRINT
+    text, refused, image = encoded.outcomes
+    assert encoded.fingerprint == FINGERPRINT
     assert isinstance(refused, TextEmpty)
     assert not isinstance(text, errors.TandemError)
     assert not isinstance(image, errors.TandemError)
@@ -60,7 +61,8 @@ async def encode_with(response: pb.EncodeContentsResponse) -> object:
     await server.start()
     try:
         async with open_channel(f"127.0.0.1:{port}") as channel:
-            [result], _ = await EncoderClient(channel).encode([TextContent("0")], soon())
+            encoded = await EncoderClient(channel).encode([TextContent("0")], soon())
+            [result] = encoded.outcomes
             return result
     finally:
         await server.stop(None)

@@ -1,14 +1,16 @@
-"""Readiness: the orchestrator starts once every service behind says that it serves."""
+"""Readiness: all services behind are waited for a while, then those that searches need."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
-from orchestrator_svc.dependencies import check_dependencies
+from orchestrator_svc.dependencies import Dependencies
 from tandem.chassis.channels import open_channel
 from tandem.errors import ServiceUnavailable
 
@@ -34,21 +36,95 @@ async def service(
         await server.stop(None)
 
 
+@dataclass
+class Clock:
+    """Time that passes when told to."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        """Returns now."""
+        return self.seconds
+
+
+@asynccontextmanager
+async def behind(
+    *,
+    encoder: bool = True,
+    indexes: Sequence[bool] = (True, True),
+    rerankers: Sequence[bool] = (True, True),
+    minimum_coverage: float = 0.5,
+) -> AsyncIterator[tuple[Dependencies, Clock]]:
+    """Yields a start over services of which those serve that are said to."""
+    clock = Clock()
+    async with AsyncExitStack() as opened:
+
+        async def channel(is_serving: bool) -> grpc.aio.Channel:
+            if is_serving:
+                return await opened.enter_async_context(service(SERVING))
+            # Nobody listens on port 1.
+            return await opened.enter_async_context(open_channel("127.0.0.1:1"))
+
+        yield (
+            Dependencies(
+                await channel(encoder),
+                [await channel(each) for each in indexes],
+                [await channel(each) for each in rerankers],
+                minimum_coverage=minimum_coverage,
+                wait_seconds=10.0,
+                clock=clock,
+            ),
+            clock,
+        )
+
+
 async def test_all_serving_is_ready() -> None:
-    """Nothing is raised."""
-    async with service(SERVING) as encoder, service(SERVING) as index:
-        await check_dependencies({"encoder": encoder, "index-0": index})
+    """At once."""
+    async with behind() as (dependencies, _):
+        await dependencies.check()
 
 
 async def test_one_that_is_not_serving_yet_is_named() -> None:
     """So the log of a start that takes long says what it waits for."""
-    async with service(SERVING) as encoder, service(NOT_SERVING) as index:
-        with pytest.raises(ServiceUnavailable, match="index-0"):
-            await check_dependencies({"encoder": encoder, "index-0": index})
+    async with service(SERVING) as serving, service(NOT_SERVING) as starting:
+        dependencies = Dependencies(
+            serving, [starting], [serving], minimum_coverage=0.5, wait_seconds=10.0
+        )
+
+        with pytest.raises(ServiceUnavailable, match="index-0.*not serving yet"):
+            await dependencies.check()
 
 
-async def test_one_that_is_not_there_is_named() -> None:
-    """Nobody listens on port 1."""
-    async with service(SERVING) as encoder, open_channel("127.0.0.1:1") as gone:
-        with pytest.raises(ServiceUnavailable, match="rerank-1"):
-            await check_dependencies({"encoder": encoder, "rerank-1": gone})
+async def test_at_first_all_of_them_are_waited_for() -> None:
+    """Or the first searches after a fresh start would be partial for nothing."""
+    async with behind(rerankers=(True, False)) as (dependencies, clock):
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailable, match="rerank-1"):
+                await dependencies.check()
+            clock.seconds += 9.0
+
+
+@pytest.mark.parametrize(
+    ("serving", "named"),
+    [
+        ({"rerankers": (False, False)}, None),
+        ({"indexes": (True, False), "rerankers": (True, False)}, None),
+        ({"indexes": (True, False), "minimum_coverage": 0.6}, "index-1"),
+        ({"indexes": (False, False), "minimum_coverage": 0.0}, "index-0"),
+        ({"encoder": False}, "encoder"),
+    ],
+)
+async def test_after_the_wait_what_searches_need_is_enough(
+    serving: dict[str, Any], named: str | None
+) -> None:
+    """The encoder, and as many shards as the coverage demands; no cross-encoder."""
+    async with behind(**serving) as (dependencies, clock):
+        with pytest.raises(ServiceUnavailable):
+            await dependencies.check()
+        clock.seconds += 10.0
+
+        if named is None:
+            await dependencies.check()
+        else:
+            with pytest.raises(ServiceUnavailable, match=named):
+                await dependencies.check()

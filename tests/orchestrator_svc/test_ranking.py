@@ -1,15 +1,31 @@
-"""Orders: merging equals sorting everything, and the cross-encoder's order stands first."""
+"""The final order: the cross-encoder's stands first, and what else a search may ask of it."""
 
 from itertools import groupby
-from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.ranking import Hit, MatchScore, merge_hits, rank_hits
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.ranking import RankedHit, rank_answer
+from tandem.content import Modality, TextContent
 
 # Few different values, so that ties are common.
 values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
+
+
+QUERY = SearchQuery(
+    parts=(QueryPart(TextContent("1")),),
+    index_id="scenes",
+    target_modality=Modality.IMAGE,
+    depth=Depth.of(None, None, None),
+)
+
+
+def rank_hits(hits: list[Hit], matches: dict[str, MatchScore]) -> list[RankedHit]:
+    """Returns the order of a search that asks for nothing else."""
+    return rank_answer(QUERY, hits, matches)
 
 
 def in_order(hits: list[Hit]) -> list[Hit]:
@@ -30,43 +46,6 @@ def scored(draw: st.DrawFn) -> tuple[list[Hit], dict[str, MatchScore]]:
     hits = draw(retrieved())
     matches = {hit.item_id: MatchScore(draw(values), 0.5) for hit in hits if draw(st.booleans())}
     return hits, matches
-
-
-@given(retrieved(), st.integers(1, 5), st.integers(0, 15), st.randoms(use_true_random=False))
-def test_merging_shards_is_sorting_all_of_them(
-    hits: list[Hit], shard_count: int, count: int, random: Random
-) -> None:
-    """However the items are spread, the answer is that of one shard that has them all."""
-    shards: list[list[Hit]] = [[] for _ in range(shard_count)]
-    for hit in hits:
-        random.choice(shards).append(hit)
-
-    assert merge_hits(shards, count) == hits[:count]
-
-
-@given(retrieved(), st.integers(1, 5), st.integers(0, 5), st.randoms(use_true_random=False))
-def test_merging_only_the_best_of_each_shard_loses_nothing(
-    hits: list[Hit], shard_count: int, count: int, random: Random
-) -> None:
-    """Each shard sends as many as are wanted in all, ties cut by id: that is enough."""
-    shards: list[list[Hit]] = [[] for _ in range(shard_count)]
-    for hit in hits:
-        random.choice(shards).append(hit)
-
-    assert merge_hits([each[:count] for each in shards], count) == hits[:count]
-
-
-def test_ties_between_shards_go_to_the_smaller_id() -> None:
-    """Not to the shard that is asked first: "10" stands before "9", as ids compare."""
-    first, second = [Hit("9", 0.5)], [Hit("8", 0.75), Hit("10", 0.5)]
-
-    assert [hit.item_id for hit in merge_hits([first, second], 3)] == ["8", "10", "9"]
-
-
-def test_no_hits_merge_to_none() -> None:
-    """Neither no shards nor empty ones are an error."""
-    assert merge_hits([], 5) == []
-    assert merge_hits([[], []], 5) == []
 
 
 @given(scored())

@@ -228,7 +228,8 @@ async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
     [
         ("SearchEmbeddings", errors.ModelMismatch(request="a", index="b")),
         ("SearchEmbeddings", errors.Overloaded(what="searches")),
-        ("ScoreCandidates", errors.ModelUnavailable(model="joint_encoder", why="gone")),
+        ("ScoreCandidates", errors.TokensInvalid(why="they are of another model")),
+        ("ScoreCandidates", errors.ModelMismatch(request="a", index="b")),
         ("GetItems", errors.ItemCorrupt(item_id="a", why="its checksum is wrong")),
     ],
 )
@@ -279,7 +280,7 @@ async def test_a_bad_index_id_is_refused_before_anything_is_encoded(filled: Stac
     assert len(filled.encoder.calls) == encoded
 
 
-@pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings", "ScoreCandidates"])
+@pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings"])
 async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) -> None:
     """Whichever stalls, the search ends by the caller's deadline and says so."""
 

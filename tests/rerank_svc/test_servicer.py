@@ -2,9 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -12,18 +11,11 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from rerank_svc.reranker import Reranker
-from rerank_svc.servicer import RerankServicer
+from rerank_svc.reranker import QueryCandidates, Reranker
 from tandem import errors
-from tandem.chassis.channels import open_channel
-from tandem.chassis.health import Health
 from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.server import make_server
 from tandem.chassis.status import STATUS_CODES, error_from_rpc
-from tandem.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens, Tokens
-from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
 from tandem.corpus.store_files import StoreRefused
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -32,94 +24,29 @@ from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
-    add_RerankServiceServicer_to_server,
 )
-from tandem.wire import tokens_to_proto
-from tests.corpus.made_items import unit_vector
 from tests.model_io.tiny_triton import free_ports
+from tests.rerank_svc.served_reranker import (
+    IMAGE_COUNT,
+    INDEX_ID,
+    MAP_BYTES,
+    OTHER_MODEL_INDEX_ID,
+    QUERY,
+    TEXTS,
+    TIMEOUT_SECONDS,
+    image_tokens,
+    request,
+    served,
+    text_tokens,
+    write_store,
+)
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
-
-MAP_BYTES = 64 << 20
-TIMEOUT_SECONDS = 20
-INDEX_ID = "scenes"
-OTHER_MODEL_INDEX_ID = "older"
-IMAGE_COUNT = 24
-
-
-def text_tokens(*ids: int) -> TextTokens:
-    return TextTokens(np.array(ids, dtype=np.int32))
-
-
-def image_tokens(seed: int, manifest: Manifest) -> ImageTokens:
-    shape = (manifest.image_token_count, manifest.token_width)
-    return ImageTokens(np.random.default_rng(seed).standard_normal(shape).astype(np.float16))
-
-
-def item(item_id: str, tokens: Tokens) -> StoredItem:
-    content = TextContent("words") if isinstance(tokens, TextTokens) else ImageContent(b"picture")
-    return StoredItem(item_id, content, Encoding(unit_vector(1), tokens))
-
-
-QUERY = text_tokens(2, 10, 11, 12, 3)
-TEXTS = {"t-short": text_tokens(2, 20, 3), "t-long": text_tokens(2, *range(20, 50), 3)}
 
 
 @pytest.fixture(scope="module")
 def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest) -> Path:
     return write_store(tmp_path_factory.mktemp("rerank") / "shard", tiny_manifest)
-
-
-def write_store(path: Path, tiny_manifest: Manifest) -> Path:
-    """Writes a shard as index_svc would: images, texts, and what should not be there."""
-    items = [
-        *(item(f"i-{seed}", image_tokens(seed, tiny_manifest)) for seed in range(IMAGE_COUNT)),
-        *(item(item_id, tokens) for item_id, tokens in TEXTS.items()),
-        item("i-narrow", ImageTokens(np.zeros((49, 4), dtype=np.float16))),
-        item("t-foreign", text_tokens(2, tiny_manifest.vocabulary_size, 3)),
-        item("t-endless", text_tokens(*[5] * (tiny_manifest.max_text_tokens + 1))),
-    ]
-    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
-    store.apply(
-        [
-            Upsert(INDEX_ID, tiny_manifest.fingerprint, items),
-            Upsert(OTHER_MODEL_INDEX_ID, "model-of-last-year", items[:1]),
-        ]
-    )
-    store.close()
-    return path
-
-
-@asynccontextmanager
-async def served(
-    model: ServedJointModel, store_path: Path, *, warm: bool = True
-) -> AsyncIterator[RerankServiceStub]:
-    """Serves a reranker and yields a stub that calls it."""
-    with ThreadPoolExecutor(2) as threads:
-        reranker = Reranker(
-            model,
-            lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            threads,
-        )
-        if warm:
-            await reranker.check()
-        servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
-        server = await make_server(
-            "rerank",
-            Health("rerank", []),
-            lambda server: add_RerankServiceServicer_to_server(servicer, server),
-            [],
-            max_inflight_count=64,
-        )
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        try:
-            async with open_channel(f"127.0.0.1:{port}") as channel:
-                yield RerankServiceStub(channel)
-        finally:
-            await server.stop(None)
-            threads.shutdown()
-            reranker.close()
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -131,20 +58,6 @@ async def stub(tiny_served: ServedJointModel, store_path: Path) -> AsyncIterator
 @pytest.fixture
 def fingerprint(tiny_manifest: Manifest) -> str:
     return tiny_manifest.fingerprint
-
-
-def request(
-    item_ids: Sequence[str],
-    fingerprint: str,
-    query: Tokens | None = QUERY,
-    index_id: str = INDEX_ID,
-) -> pb.ScoreCandidatesRequest:
-    return pb.ScoreCandidatesRequest(
-        index_id=index_id,
-        query=tokens_to_proto(query) if query else None,
-        model_fingerprint=fingerprint,
-        item_ids=item_ids,
-    )
 
 
 async def refusal(
@@ -161,12 +74,13 @@ async def test_text_scores_stored_images(
 ) -> None:
     """Each score is the model's for that pair alone, in the order asked for."""
     seeds = [7, 3, 19, 0]
-    expected = [
+    alone = [
         await tiny_served.match_logits(
             [QUERY.ids], [image_tokens(seed, tiny_manifest).values], TIMEOUT_SECONDS
         )
         for seed in seeds
     ]
+    expected = [inferred.values for inferred in alone]
 
     response = await stub.ScoreCandidates(
         request([f"i-{seed}" for seed in seeds], tiny_manifest.fingerprint)
@@ -184,10 +98,11 @@ async def test_image_scores_stored_texts_of_different_lengths(
 ) -> None:
     """The other direction: texts are padded to different lengths and still come back in order."""
     picture = image_tokens(5, tiny_manifest)
-    expected = [
+    alone = [
         await tiny_served.match_logits([TEXTS[item_id].ids], [picture.values], TIMEOUT_SECONDS)
         for item_id in ("t-long", "t-short")
     ]
+    expected = [inferred.values for inferred in alone]
 
     response = await stub.ScoreCandidates(
         request(["t-long", "t-short"], tiny_manifest.fingerprint, picture)
@@ -217,13 +132,30 @@ async def test_items_that_are_all_gone_need_no_model(
 
 async def test_largest_request_is_scored(stub: RerankServiceStub, fingerprint: str) -> None:
     """200 candidates are over the model's batch of 128 and come back in order."""
-    item_ids = [f"i-{number % IMAGE_COUNT}" for number in range(200)]
+    item_ids = [f"i-{number}" for number in range(IMAGE_COUNT)]
+    assert len(item_ids) == 200
+    halves = [
+        await stub.ScoreCandidates(request(half, fingerprint))
+        for half in (item_ids[:100], item_ids[100:])
+    ]
 
     response = await stub.ScoreCandidates(request(item_ids, fingerprint))
 
-    logits = np.array([score.match_logit for score in response.scores])
-    assert len(logits) == 200
-    np.testing.assert_allclose(logits[IMAGE_COUNT:], logits[:-IMAGE_COUNT], atol=1e-4)
+    expected = [score.match_logit for half in halves for score in half.scores]
+    logits = [score.match_logit for score in response.scores]
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+    assert len({round(logit, 3) for logit in logits}) > 20
+
+
+async def test_an_item_asked_for_twice_is_scored_once(
+    stub: RerankServiceStub, fingerprint: str
+) -> None:
+    """And has its score in both places."""
+    response = await stub.ScoreCandidates(request(["i-0", "i-1", "i-0"], fingerprint))
+
+    first, other, again = response.scores
+    assert first == again != other
+    assert response.cost.pair_count == 2
 
 
 async def test_response_tells_where_the_time_went(
@@ -373,7 +305,10 @@ async def test_without_triton_the_model_is_unavailable(
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(reranker.check(), 5)
             scoring = reranker.score(
-                INDEX_ID, QUERY, tiny_manifest.fingerprint, ["i-0"], TIMEOUT_SECONDS
+                INDEX_ID,
+                tiny_manifest.fingerprint,
+                [QueryCandidates(QUERY, ["i-0"])],
+                TIMEOUT_SECONDS,
             )
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(scoring, 5)

@@ -37,7 +37,8 @@ async def test_positions_count_not_the_order_in_the_config(odd_client: TritonCli
         OutputSpec("OUTPUT__1", np.float32, (1,)),
     ]
 
-    everything, difference = await odd_client.infer(REVERSED, inputs, outputs, TIMEOUT_SECONDS)
+    answer = await odd_client.infer(REVERSED, inputs, outputs, TIMEOUT_SECONDS)
+    everything, difference = answer.arrays
 
     assert everything.tolist() == [list(range(REVERSED_INPUT_COUNT))] * 2
     assert difference.tolist() == [[-11], [-11]]
@@ -49,7 +50,8 @@ async def test_a_model_without_batches_gets_what_was_sent(odd_client: TritonClie
     async def double(size: int) -> list[float]:
         values = np.arange(size, dtype=np.float32)
         output = OutputSpec("OUTPUT__0", np.float32, ())
-        [array] = await odd_client.infer(UNBATCHED, {"x": values}, [output], TIMEOUT_SECONDS)
+        answer = await odd_client.infer(UNBATCHED, {"x": values}, [output], TIMEOUT_SECONDS)
+        [array] = answer.arrays
         return array.tolist()
 
     answers = await asyncio.gather(*(double(size) for size in (1, 2, 3, 4)))
@@ -95,7 +97,8 @@ async def test_a_request_that_fails_fails_alone(
 async def _plus_one(client: TritonClient, numbers: list[int]) -> list[float]:
     values = np.repeat(np.array(numbers, dtype=np.float32)[:, None], 3, axis=1)
     output = OutputSpec("OUTPUT__0", np.float32, (3,))
-    [array] = await client.infer(MOODY, {"x": values}, [output], TIMEOUT_SECONDS)
+    answer = await client.infer(MOODY, {"x": values}, [output], TIMEOUT_SECONDS)
+    [array] = answer.arrays
     return array[:, 0].tolist()
 
 

@@ -1,0 +1,88 @@
+"""What a search needs of the services behind it.
+
+`clients.py` asks them search by search, `joint_calls.py` for several searches at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.clients import EncodedContents, EncodePurpose, FetchedItem, ShardHits
+from orchestrator_svc.rerank_client import ShardScores
+from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
+from tandem.filters import Filter
+from tandem.model_description import ModelDescription
+
+
+class ContentEncoder(Protocol):
+    """encoder_svc; see `clients.EncoderClient` for what is raised."""
+
+    async def encode(
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns what became of each content."""
+        ...
+
+
+class Shard(Protocol):
+    """A shard as searches use it; see `clients.ShardClient` for what is raised."""
+
+    async def search(
+        self,
+        index_id: str,
+        embeddings: Sequence[NDArray[np.float32]],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
+        where: Filter | None = None,
+        are_embeddings_included: bool = False,
+    ) -> ShardHits:
+        """Returns the items nearest to any of the embeddings, best first."""
+        ...
+
+    async def get(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> Mapping[str, FetchedItem]:
+        """Returns items by their ids."""
+        ...
+
+    async def get_encodings(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> tuple[Mapping[str, Encoding], str]:
+        """Returns stored encodings by item id, and the fingerprint."""
+        ...
+
+
+class CandidateScorer(Protocol):
+    """A shard's rerank_svc; see `rerank_client.RerankClient` for what is raised."""
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether `score` would be refused at once."""
+        ...
+
+    async def score(
+        self,
+        index_id: str,
+        query: Tokens,
+        fingerprint: str,
+        item_ids: Sequence[str],
+        deadline_time: float,
+    ) -> ShardScores:
+        """Returns the scores of items that are there."""
+        ...
+
+    async def describe_model(self, deadline_time: float) -> ModelDescription:
+        """Returns what it serves."""
+        ...

@@ -1,0 +1,112 @@
+"""Stops asking a service that keeps failing, and finds out when it is well again."""
+
+import enum
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class BreakerState(enum.Enum):
+    """Whether calls go through; values are the metric's."""
+
+    CLOSED = 0
+    """All of them do."""
+    PROBING = 1
+    """One does, to find out."""
+    OPEN = 2
+    """None does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRule:
+    """When it opens, and how often it then tries."""
+
+    consecutive_count: int = 5
+    """Failures in a row that open it."""
+    window_count: int = 20
+    """Last calls among which the share is taken, once there are as many."""
+    failure_share: float = 0.5
+    """Of them, failures that open it."""
+    probe_seconds: float = 1.0
+    """Between two probes while it is open."""
+
+
+BREAKER_RULE = BreakerRule()
+"""The rule where nothing else is set."""
+
+
+class Breaker:
+    """One service's. A call that says nothing of the service's health is not to be noted."""
+
+    def __init__(
+        self,
+        rule: BreakerRule = BREAKER_RULE,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_change: Callable[[BreakerState], object] | None = None,
+    ) -> None:
+        """`clock` gives seconds that never go back; `on_change` is told each new state."""
+        self._rule = rule
+        self._clock = clock
+        self._on_change = on_change or (lambda _: None)
+        self._state = BreakerState.CLOSED
+        self._last: deque[bool] = deque(maxlen=rule.window_count)
+        """Whether each of the last calls failed."""
+        self._consecutive_count = 0
+        self._probe_time = 0.0
+        """When the next probe is due, while not closed."""
+        self._on_change(self._state)
+
+    @property
+    def state(self) -> BreakerState:
+        """Its state."""
+        return self._state
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether a call now would be refused; asking takes no probe."""
+        return self._state is not BreakerState.CLOSED and self._clock() < self._probe_time
+
+    def admit(self) -> bool:
+        """Returns whether a call may go through; one that may while it is open is the probe."""
+        if self._state is BreakerState.CLOSED:
+            return True
+        if self.is_refusing:
+            return False
+        # A probe whose outcome is never noted is followed by another, for the same wait.
+        self._probe_time = self._clock() + self._rule.probe_seconds
+        self._become(BreakerState.PROBING)
+        return True
+
+    def succeeded(self) -> None:
+        """Notes that the service answered."""
+        self._consecutive_count = 0
+        if self._state is BreakerState.CLOSED:
+            self._last.append(False)
+            return
+        self._last.clear()
+        self._become(BreakerState.CLOSED)
+
+    def failed(self) -> None:
+        """Notes that it did not."""
+        if self._state is not BreakerState.CLOSED:
+            # Also of calls from before it opened: they tell what is known already.
+            self._become(BreakerState.OPEN)
+            return
+        self._consecutive_count += 1
+        self._last.append(True)
+        is_window_full = len(self._last) == self._rule.window_count
+        share = sum(self._last) / len(self._last)
+        if self._consecutive_count >= self._rule.consecutive_count or (
+            is_window_full and share >= self._rule.failure_share
+        ):
+            self._consecutive_count = 0
+            self._last.clear()
+            self._probe_time = self._clock() + self._rule.probe_seconds
+            self._become(BreakerState.OPEN)
+
+    def _become(self, state: BreakerState) -> None:
+        if state is not self._state:
+            self._state = state
+            self._on_change(state)

@@ -1,0 +1,207 @@
+"""The rest of an answer, as a cursor, and the pages that are taken from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.depth import MAX_RETRIEVE_K
+from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.ranking import RankedHit
+from tandem.content import Modality
+from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
+from tandem.identifiers import check_index_id, check_item_id
+from tandem.v1 import search_cursor_pb2, search_service_pb2
+from tandem.wire import modality_from_proto, modality_to_proto
+
+# Of both modalities.
+_MAX_ITEM_COUNT = 2 * MAX_RETRIEVE_K
+# What a request may have beside a cursor.
+_PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page of an answer that was given before: taken from the cursor alone."""
+
+    ranked: Sequence[RankedHit]
+    is_content_included: bool
+    held: search_cursor_pb2.SearchCursor
+    """What holds for the whole answer; its columns are of no use any more."""
+    next_cursor: bytes
+
+    @property
+    def index_id(self) -> str:
+        """The index that was searched."""
+        return self.held.index_id
+
+
+def make_cursor(
+    remaining: Sequence[RankedHit],
+    answer: search_service_pb2.SearchItemsResponse,
+    *,
+    index_id: str,
+    return_n: int,
+) -> bytes:
+    """Returns the cursor for the items that come after those of the answer; empty for none."""
+    if not remaining:
+        return b""
+    held = search_cursor_pb2.SearchCursor(
+        index_id=index_id,
+        model_fingerprint=answer.model_fingerprint,
+        return_n=return_n,
+        given_count=remaining[0].final_rank - 1,
+        coverage=answer.coverage,
+        rerank=answer.rerank,
+        degradations=answer.degradations,
+    )
+    return _sealed(held, remaining)
+
+
+def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
+    """Returns the page asked for; raises CursorInvalid, KOutOfRange, IndexIdInvalid."""
+    index_id = check_index_id(request.index_id)
+    beside = [field.name for field, _ in request.ListFields() if field.name not in _PAGE_FIELDS]
+    if beside:
+        raise CursorInvalid(why=f"{beside[0]} cannot be set beside it")
+    held, ranked = _opened(request.cursor)
+    if held.index_id != index_id:
+        raise CursorInvalid(why="it is of a search of another index")
+    return_n = request.return_n if request.HasField("return_n") else held.return_n
+    if not 1 <= return_n <= MAX_RETRIEVE_K:
+        raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
+    for column in _COLUMNS:
+        held.ClearField(column)
+    held.given_count += min(return_n, len(ranked))
+    return Page(
+        ranked[:return_n],
+        request.content_included,
+        held,
+        _sealed(held, ranked[return_n:]) if len(ranked) > return_n else b"",
+    )
+
+
+def explanation_to_proto(explanation: Explanation) -> search_service_pb2.Explanation:
+    """Returns the message that tells how an item came to its place."""
+    return search_service_pb2.Explanation(
+        terms=[
+            search_service_pb2.ScoreTerm(name=term.name, value=term.value, weight=term.weight)
+            for term in explanation.terms
+        ],
+        ranks=[
+            search_service_pb2.StageRank(stage=each.stage, rank=each.rank)
+            for each in explanation.ranks
+        ],
+    )
+
+
+_COLUMNS = (
+    "item_ids",
+    "similarities",
+    "match_logits",
+    "match_probabilities",
+    "retrieve_ranks",
+    "modalities",
+    "scores",
+    "explanations",
+)
+
+
+def _sealed(head: search_cursor_pb2.SearchCursor, rest: Sequence[RankedHit]) -> bytes:
+    explanations = [entry.explanation for entry in rest if entry.explanation is not None]
+    held = search_cursor_pb2.SearchCursor(
+        item_ids=[entry.hit.item_id for entry in rest],
+        similarities=[entry.hit.similarity for entry in rest],
+        match_logits=[entry.match.logit if entry.match else math.nan for entry in rest],
+        match_probabilities=[entry.match.probability if entry.match else 0.0 for entry in rest],
+        retrieve_ranks=[entry.retrieve_rank for entry in rest],
+        modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in rest],
+        scores=[entry.score for entry in rest],
+        explanations=map(explanation_to_proto, explanations),
+    )
+    held.MergeFrom(head)
+    cursor = seal_cursor(held.SerializeToString())
+    if len(cursor) > MAX_CURSOR_BYTES:
+        raise InternalFault(why=f"a cursor would have {len(cursor):,} bytes")
+    return cursor
+
+
+def _opened(cursor: bytes) -> tuple[search_cursor_pb2.SearchCursor, list[RankedHit]]:
+    """Returns what the cursor holds, and of that the items."""
+    held = search_cursor_pb2.SearchCursor()
+    try:
+        held.ParseFromString(unseal_cursor(cursor))
+        return held, _ranked(held)
+    except (DecodeError, ValueError):
+        raise CursorInvalid(why="what it holds cannot be read") from None
+    except CursorInvalid:
+        raise
+    except TandemError as error:
+        raise CursorInvalid(why=error.message) from None
+
+
+def _ranked(held: search_cursor_pb2.SearchCursor) -> list[RankedHit]:
+    """Returns the items; raises ValueError, or any TandemError, where they cannot be ours."""
+    if not 1 <= len(held.item_ids) <= _MAX_ITEM_COUNT or held.given_count < 1:
+        raise ValueError("no orchestrator gives so many items")
+    explanations: Sequence[search_service_pb2.Explanation | None]
+    explanations = held.explanations or [None] * len(held.item_ids)
+    rows = zip(
+        held.item_ids,
+        held.similarities,
+        held.match_logits,
+        held.match_probabilities,
+        held.retrieve_ranks,
+        held.modalities,
+        held.scores,
+        explanations,
+        strict=True,
+    )
+    return [
+        RankedHit(
+            Hit(
+                check_item_id(item_id),
+                _finite(similarity),
+                _known(modality_from_proto(modality)),
+            ),
+            None if math.isnan(logit) else MatchScore(_finite(logit), _finite(probability)),
+            retrieve_rank,
+            final_rank,
+            _finite(score),
+            _explanation(explanation) if explanation is not None else None,
+        )
+        for final_rank, (
+            item_id,
+            similarity,
+            logit,
+            probability,
+            retrieve_rank,
+            modality,
+            score,
+            explanation,
+        ) in enumerate(rows, start=held.given_count + 1)
+    ]
+
+
+def _explanation(message: search_service_pb2.Explanation) -> Explanation:
+    return Explanation(
+        [ScoreTerm(term.name, term.value, term.weight) for term in message.terms],
+        [StageRank(each.stage, each.rank) for each in message.ranks],
+    )
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a score is not finite")
+    return value
+
+
+def _known(modality: Modality | None) -> Modality:
+    if modality is None:
+        raise ValueError("a modality is not known")
+    return modality

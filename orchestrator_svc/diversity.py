@@ -1,0 +1,56 @@
+"""Variety among candidates that stand in order, by their embeddings.
+
+Shapes: N candidates, d dimensions.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def distinct_places(embeddings_ND: NDArray[np.float32], similarity: float) -> list[int]:
+    """Returns the places, from 0, of the candidates to keep, in their order.
+
+    One goes where a candidate that stays, and stands before it, is at least this similar.
+    """
+    is_near_NN = embeddings_ND @ embeddings_ND.T >= similarity
+    is_gone = np.zeros(len(embeddings_ND), dtype=np.bool_)
+    kept = []
+    for place in range(len(embeddings_ND)):
+        if not is_gone[place]:
+            kept.append(place)
+            is_gone |= is_near_NN[place]
+    return kept
+
+
+def marginal_order(
+    relevances: Sequence[float],
+    embeddings_ND: NDArray[np.float32],
+    relevance_weight: float,
+    block_sizes: Sequence[int],
+) -> list[tuple[int, float]]:
+    """Returns places, from 0, by maximal marginal relevance, each with its redundancy.
+
+    The next is always the one with the highest
+
+        relevance_weight * relevance - (1 - relevance_weight) * redundancy
+
+    where redundancy is its highest similarity to those before, 0 where none is above; of equals,
+    the one that stood first. Each of the blocks, which together have N, is ordered by itself, but
+    against those before it too.
+    """
+    similarity_NN = embeddings_ND @ embeddings_ND.T
+    gain_N = relevance_weight * np.asarray(relevances, dtype=np.float64)
+    redundancy_N = np.zeros(len(gain_N), dtype=np.float64)
+    order: list[tuple[int, float]] = []
+    stop = 0
+    for size in block_sizes:
+        start, stop = stop, stop + size
+        for _ in range(size):
+            value = gain_N[start:stop] - (1 - relevance_weight) * redundancy_N[start:stop]
+            place = start + int(value.argmax())
+            order.append((place, float(redundancy_N[place])))
+            gain_N[place] = -np.inf
+            np.maximum(redundancy_N, similarity_NN[place], out=redundancy_N)
+    return order

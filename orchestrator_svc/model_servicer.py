@@ -1,0 +1,51 @@
+"""ModelService: what the services behind serve, in one description."""
+
+import time
+from dataclasses import replace
+
+import grpc
+
+from orchestrator_svc.adaptive_depth import DepthRules
+from orchestrator_svc.clients import EncoderClient
+from tandem.chassis.channels import deadline_seconds
+from tandem.errors import TandemError
+from tandem.model_description import ModelDescription, model_to_proto
+from tandem.v1 import model_service_pb2, model_service_pb2_grpc
+
+
+class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
+    """Answers for the encoder, and for the cross-encoder where that says what it is."""
+
+    def __init__(
+        self, encoder: EncoderClient, depth_rules: DepthRules, default_timeout_seconds: float
+    ) -> None:
+        self._encoder = encoder
+        self._depth_rules = depth_rules
+        self._default_timeout_seconds = default_timeout_seconds
+
+    async def DescribeModel(
+        self,
+        request: model_service_pb2.DescribeModelRequest,
+        context: grpc.aio.ServicerContext,
+    ) -> model_service_pb2.DescribeModelResponse:
+        """Asks the encoder, and the rerank_svc that answers first for what the CE's scores mean."""
+        deadline_time = time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
+        model = await self._encoder.describe_model(deadline_time)
+        try:
+            cross_encoder = await self._depth_rules.describe(deadline_time)
+        except TandemError:
+            # Searches go on without a cross-encoder, and so does this.
+            return model_service_pb2.DescribeModelResponse(model=model_to_proto(model))
+        return model_service_pb2.DescribeModelResponse(
+            model=model_to_proto(_with_rules(model, cross_encoder))
+        )
+
+
+def _with_rules(model: ModelDescription, cross_encoder: ModelDescription) -> ModelDescription:
+    if model.fingerprint != cross_encoder.fingerprint:
+        return model
+    return replace(
+        model,
+        probability_calibration=cross_encoder.probability_calibration,
+        adaptive_depth_rule=cross_encoder.adaptive_depth_rule,
+    )

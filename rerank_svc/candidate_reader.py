@@ -1,0 +1,84 @@
+"""What one shard's item store knows of candidates, read in threads."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from tandem.corpus.item_store import ItemStore, StoredTokens
+from tandem.errors import ModelMismatch, ServiceUnavailable
+
+T = TypeVar("T")
+
+
+class CandidateReader:
+    """Reads items of indexes that one model made."""
+
+    def __init__(
+        self, open_store: Callable[[], ItemStore], threads: Executor, fingerprint: str
+    ) -> None:
+        """`open_store` is called until it succeeds: index_svc makes the store, and may be later."""
+        self._open_store = open_store
+        self._threads = threads
+        self._fingerprint = fingerprint
+        self._store: ItemStore | None = None
+
+    async def open(self) -> None:
+        """Opens the store unless it is open; raises what `open_store` raises."""
+        if self._store is None:
+            loop = asyncio.get_running_loop()
+            self._store = await loop.run_in_executor(self._threads, self._open_store)
+
+    def close(self) -> None:
+        """Closes the store; no call may be under way."""
+        if self._store is not None:
+            self._store.close()
+
+    async def versions(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, int]:
+        """Returns the versions of those items that are there.
+
+        Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch where caller or
+        served model are not the index's; so does `tokens`.
+        """
+        return await self._read(
+            lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
+        )
+
+    async def tokens(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, StoredTokens]:
+        """Returns tokens and versions, of one moment, of those items that are there."""
+        return await self._read(
+            lambda store: store.read_stored_tokens(index_id, item_ids),
+            index_id,
+            fingerprint,
+            item_ids,
+        )
+
+    async def _read(
+        self,
+        read: Callable[[ItemStore], Sequence[T | None]],
+        index_id: str,
+        fingerprint: str,
+        item_ids: Sequence[str],
+    ) -> dict[str, T]:
+        def read_checked() -> dict[str, T]:
+            found = read(self._checked(index_id, fingerprint))
+            return {
+                item_id: each
+                for item_id, each in zip(item_ids, found, strict=True)
+                if each is not None
+            }
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read_checked)
+
+    def _checked(self, index_id: str, fingerprint: str) -> ItemStore:
+        if self._store is None:
+            raise ServiceUnavailable(service="rerank", why="its item store is not open yet")
+        stored = self._store.index_fingerprint(index_id)
+        for other in (fingerprint, self._fingerprint):
+            if other != stored:
+                raise ModelMismatch(request=other, index=stored)
+        return self._store

@@ -1,0 +1,47 @@
+"""Match logits that were computed before, each for one query and one version of one item."""
+
+import hashlib
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.chassis.cache_metrics import cache_metrics
+from tandem.chassis.single_flight_cache import SingleFlightCache
+from tandem.content import TextTokens, Tokens
+from tandem.inference_cost import InferenceCost
+
+_NAME = "match_logits"
+# All but the id, as tracemalloc counts it (tests/rerank_svc/test_match_logit_cache.py).
+_ENTRY_BYTES = 230
+
+
+class PairKey(NamedTuple):
+    """A query and a candidate as it stood at one write: what a logit is of, for good."""
+
+    query_digest: bytes
+    index_id: str
+    item_id: str
+    item_version: int
+
+
+MatchLogitCache = SingleFlightCache[PairKey, float, InferenceCost]
+
+
+def make_cache(max_bytes: int) -> MatchLogitCache:
+    """Returns an empty cache; 0 bytes for none."""
+    return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME))
+
+
+def query_digest(query: Tokens, fingerprint: str) -> bytes:
+    """Returns a hash of what the model of the fingerprint reads of a query."""
+    digest = hashlib.blake2b(fingerprint.encode(), digest_size=16)
+    values = query.ids if isinstance(query, TextTokens) else query.values
+    # Between them, so that no two of other shapes give the same bytes.
+    digest.update(f"\0{values.dtype.str}{values.shape}\0".encode())
+    digest.update(np.ascontiguousarray(values).data)
+    return digest.digest()
+
+
+def _entry_bytes(key: PairKey, _: float) -> int:
+    return _ENTRY_BYTES + sys.getsizeof(key.item_id)

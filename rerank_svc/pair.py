@@ -1,0 +1,51 @@
+"""A text and an image that the cross-encoder is about to read."""
+
+from dataclasses import dataclass
+
+from tandem.content import ImageTokens, TextTokens, Tokens
+from tandem.errors import TokensInvalid
+from tandem.model_io.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Whichever of the two is the query."""
+
+    text: TextTokens
+    image: ImageTokens
+
+
+def checked_pair(query: Tokens, candidate: Tokens, manifest: Manifest) -> Pair:
+    """Returns the pair; raises TokensInvalid unless the manifest's model can read it.
+
+    It would fail for everyone in the batch otherwise.
+    """
+    match query, candidate:
+        case (TextTokens() as text, ImageTokens() as image) | (
+            ImageTokens() as image,
+            TextTokens() as text,
+        ):
+            _check_text(text, manifest)
+            _check_image(image, manifest)
+            return Pair(text, image)
+        case _:
+            raise TokensInvalid(why="query and candidate are of one modality")
+
+
+def _check_text(text: TextTokens, manifest: Manifest) -> None:
+    if len(text.ids) > manifest.max_text_tokens:
+        raise TokensInvalid(
+            why=f"a text has {len(text.ids)} token ids, the limit is {manifest.max_text_tokens}"
+        )
+    if text.ids.max() >= manifest.vocabulary_size:
+        raise TokensInvalid(
+            why=f"token id {text.ids.max()} is not among the model's {manifest.vocabulary_size}"
+        )
+
+
+def _check_image(image: ImageTokens, manifest: Manifest) -> None:
+    expected = (manifest.image_token_count, manifest.token_width)
+    if image.values.shape != expected:
+        raise TokensInvalid(
+            why=f"an image has tokens of shape {image.values.shape} instead of {expected}"
+        )

@@ -1,0 +1,79 @@
+"""What Prometheus is told of one cache."""
+
+from __future__ import annotations
+
+import functools
+
+from prometheus_client import Counter, Gauge
+
+from tandem.chassis.metrics import REGISTRY
+
+_HITS = Counter(
+    "tandem_cache_hits_total",
+    "Values that were kept, or being computed for another call.",
+    ["cache"],
+    registry=REGISTRY,
+)
+_MISSES = Counter(
+    "tandem_cache_misses_total",
+    "Values that a call had to compute.",
+    ["cache"],
+    registry=REGISTRY,
+)
+_EVICTIONS = Counter(
+    "tandem_cache_evictions_total",
+    "Values that made room for others.",
+    ["cache"],
+    registry=REGISTRY,
+)
+_BYTES = Gauge(
+    "tandem_cache_bytes",
+    "What the kept values take.",
+    ["cache"],
+    registry=REGISTRY,
+)
+_LIMIT = Gauge(
+    "tandem_cache_limit_bytes",
+    "What they may take; 0 where the cache is off.",
+    ["cache"],
+    registry=REGISTRY,
+)
+_ENTRIES = Gauge(
+    "tandem_cache_entry_count",
+    "Values that are kept.",
+    ["cache"],
+    registry=REGISTRY,
+)
+
+
+class CacheMetrics:
+    """One cache's counters and gauges."""
+
+    def __init__(self, cache: str) -> None:
+        self._hits = _HITS.labels(cache)
+        self._misses = _MISSES.labels(cache)
+        self._evictions = _EVICTIONS.labels(cache)
+        self._bytes = _BYTES.labels(cache)
+        self._limit = _LIMIT.labels(cache)
+        self._entries = _ENTRIES.labels(cache)
+
+    def looked_up(self, hit_count: int, miss_count: int) -> None:
+        """Notes how many values were there and how many had to be computed."""
+        self._hits.inc(hit_count)
+        self._misses.inc(miss_count)
+
+    def changed(self, used_bytes: int, entry_count: int, evicted_count: int) -> None:
+        """Notes what the cache holds now, and how many values it let go."""
+        self._bytes.set(used_bytes)
+        self._entries.set(entry_count)
+        self._evictions.inc(evicted_count)
+
+    def limited(self, max_bytes: int) -> None:
+        """Notes the limit."""
+        self._limit.set(max_bytes)
+
+
+@functools.cache
+def cache_metrics(cache: str) -> CacheMetrics:
+    """Returns the metrics of the cache of that name; the same ones on every call."""
+    return CacheMetrics(cache)

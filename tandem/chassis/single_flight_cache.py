@@ -1,0 +1,236 @@
+"""A cache within a byte limit that computes what it lacks once, however many ask for it at once.
+
+It knows nothing of staleness: a key must name its value for good, version and all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tandem.chassis.cache_metrics import CacheMetrics
+from tandem.errors import DeadlineExceeded
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+Report = TypeVar("Report")
+
+
+@dataclass(frozen=True, slots=True)
+class Computation(Generic[Value, Report]):
+    """Values in the order of the keys they were asked for, and what it took to compute them."""
+
+    values: Sequence[Value]
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Generic[Value, Report]):
+    """Values in the order of the keys, and how many of these this lookup had to compute.
+
+    `reports` are those of computations it waited for, each told to one lookup alone, so that they
+    add up over all lookups to what was computed.
+    """
+
+    values: Sequence[Value]
+    hit_count: int
+    miss_count: int
+    reports: Sequence[Report]
+
+
+class _Flight(Generic[Key, Value, Report]):
+    """One computation under way, and how many lookups wait for it."""
+
+    __slots__ = ("keys", "report", "task", "waiter_count")
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self.keys = keys
+        self.waiter_count = 0
+        self.report: Report | None = None
+        self.task: asyncio.Task[Mapping[Key, Value]]
+
+    def take_report(self) -> Iterable[Report]:
+        """Yields the report, the first time it is asked for after the computation's end."""
+        report, self.report = self.report, None
+        if report is not None:
+            yield report
+
+
+class SingleFlightCache(Generic[Key, Value, Report]):
+    """Keeps the values used last. For one event loop; not for threads."""
+
+    def __init__(
+        self,
+        max_bytes: int,
+        byte_count: Callable[[Key, Value], int],
+        metrics: CacheMetrics,
+        is_kept: Callable[[Value], bool] = lambda _: True,
+    ) -> None:
+        """With `max_bytes` 0 it is off: nothing is kept, and each lookup computes all by itself.
+
+        `byte_count` says what an entry takes, `is_kept` which values are worth keeping.
+        """
+        self._max_bytes = max_bytes
+        self._byte_count = byte_count
+        self._metrics = metrics
+        self._is_kept = is_kept
+        self._entries: OrderedDict[Key, Value] = OrderedDict()
+        self._flights: dict[Key, _Flight[Key, Value, Report]] = {}
+        self._used_bytes = 0
+        metrics.limited(max_bytes)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it keeps anything."""
+        return self._max_bytes > 0
+
+    @property
+    def used_bytes(self) -> int:
+        """What the entries take."""
+        return self._used_bytes
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, keys: Sequence[Key]) -> dict[Key, Value]:
+        """Returns what is kept of them, and counts those as hits; the others are not counted."""
+        found = {key: self._use(key) for key in keys if key in self._entries}
+        self._metrics.looked_up(sum(key in found for key in keys), 0)
+        return found
+
+    async def get(
+        self,
+        keys: Sequence[Key],
+        compute: Callable[[Sequence[Key]], Awaitable[Computation[Value, Report]]],
+        timeout_seconds: float,
+    ) -> Lookup[Value, Report]:
+        """Returns a value for each key; those that nobody has or makes are computed in one call.
+
+        `compute` gets each key once, and raises DeadlineExceeded by itself after the timeout. What
+        it raises is raised here, and in the lookups that wait for the same keys; but where it is
+        DeadlineExceeded, which was this lookup's deadline, the others look anew. A computation that
+        nobody waits for any more is cancelled, and nothing of it kept.
+        """
+        if not self.is_on:
+            computation = await compute(keys)
+            lookup = Lookup(computation.values, 0, len(keys), [computation.report])
+        else:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    lookup = await self._get(keys, compute)
+            except TimeoutError as error:
+                raise DeadlineExceeded(what="what is being computed for the cache") from error
+        self._metrics.looked_up(lookup.hit_count, lookup.miss_count)
+        return lookup
+
+    async def _get(
+        self,
+        keys: Sequence[Key],
+        compute: Callable[[Sequence[Key]], Awaitable[Computation[Value, Report]]],
+    ) -> Lookup[Value, Report]:
+        values: dict[Key, Value] = {}
+        own: set[_Flight[Key, Value, Report]] = set()
+        held: set[_Flight[Key, Value, Report]] = set()
+        try:
+            while lacking := [key for key in dict.fromkeys(keys) if key not in values]:
+                values.update((key, self._use(key)) for key in lacking if key in self._entries)
+                waited = {self._flights[key] for key in lacking if key in self._flights}
+                fresh = [k for k in lacking if k not in values and k not in self._flights]
+                if fresh:
+                    own.add(flight := self._start(fresh, compute))
+                    waited.add(flight)
+                for flight in waited - held:
+                    flight.waiter_count += 1
+                held |= waited
+                if waited:
+                    await asyncio.wait(
+                        {flight.task for flight in waited}, return_when=asyncio.FIRST_EXCEPTION
+                    )
+                for flight in waited:
+                    values.update(_landed(flight, is_own=flight in own))
+            reports = [report for flight in held for report in flight.take_report()]
+        finally:
+            for flight in held:
+                self._leave(flight)
+        miss_count = sum(len(flight.keys) for flight in own)
+        return Lookup([values[key] for key in keys], len(keys) - miss_count, miss_count, reports)
+
+    def _start(
+        self,
+        keys: Sequence[Key],
+        compute: Callable[[Sequence[Key]], Awaitable[Computation[Value, Report]]],
+    ) -> _Flight[Key, Value, Report]:
+        flight: _Flight[Key, Value, Report] = _Flight(keys)
+        self._flights.update(dict.fromkeys(keys, flight))
+        flight.task = asyncio.create_task(self._run(flight, compute))
+        flight.task.add_done_callback(_note_outcome)
+        return flight
+
+    async def _run(
+        self,
+        flight: _Flight[Key, Value, Report],
+        compute: Callable[[Sequence[Key]], Awaitable[Computation[Value, Report]]],
+    ) -> Mapping[Key, Value]:
+        try:
+            computation = await compute(flight.keys)
+            values = dict(zip(flight.keys, computation.values, strict=True))
+            flight.report = computation.report
+            self._keep(values)
+            return values
+        finally:
+            self._forget(flight)
+
+    def _leave(self, flight: _Flight[Key, Value, Report]) -> None:
+        flight.waiter_count -= 1
+        if flight.waiter_count == 0 and not flight.task.done():
+            # At once, not when the task has ended: nobody may join what is being cancelled.
+            self._forget(flight)
+            flight.task.cancel()
+
+    def _forget(self, flight: _Flight[Key, Value, Report]) -> None:
+        for key in flight.keys:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
+    def _use(self, key: Key) -> Value:
+        self._entries.move_to_end(key)
+        return self._entries[key]
+
+    def _keep(self, values: Mapping[Key, Value]) -> None:
+        evicted_count = 0
+        for key, value in values.items():
+            size = self._byte_count(key, value)
+            if size > self._max_bytes or not self._is_kept(value):
+                continue
+            if key in self._entries:
+                self._drop(key)
+            while self._used_bytes + size > self._max_bytes:
+                self._drop(next(iter(self._entries)))
+                evicted_count += 1
+            self._entries[key] = value
+            self._used_bytes += size
+        self._metrics.changed(self._used_bytes, len(self._entries), evicted_count)
+
+    def _drop(self, key: Key) -> None:
+        self._used_bytes -= self._byte_count(key, self._entries.pop(key))
+
+
+def _landed(flight: _Flight[Key, Value, Report], *, is_own: bool) -> Mapping[Key, Value]:
+    """Returns what a flight brought, nothing where it is to be waited for or begun anew."""
+    if not flight.task.done() or flight.task.cancelled():
+        return {}
+    error = flight.task.exception()
+    if error is None:
+        return flight.task.result()
+    if isinstance(error, DeadlineExceeded) and not is_own:
+        return {}
+    raise error
+
+
+def _note_outcome(task: asyncio.Task[Mapping[Key, Value]]) -> None:
+    # Where every lookup left just before it failed, asyncio would log that nobody asked.
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,111 @@
+"""Embeddings with hits, and encodings with items: only where asked for, and those of the items."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from tandem import errors
+from tandem.content import ImageTokens, TextTokens
+from tandem.v1 import content_pb2
+from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
+from tandem.wire import embedding_from_proto, tokens_from_proto
+from tests.corpus.made_items import FINGERPRINT, image_item, text_item, unit_vector
+from tests.index_svc.encoded_items import encoded_item, search_request, upsert_request
+from tests.index_svc.test_servicer import TIMEOUT_SECONDS, channel, refusal, stub
+
+__all__ = ["channel", "stub"]  # fixtures
+
+
+async def test_each_hit_comes_with_its_own_embedding(stub: IndexServiceStub) -> None:
+    """After replacements and deletions too, for several queries at once."""
+    items = [text_item(f"item-{n}", n) for n in range(40)]
+    await stub.UpsertItems(upsert_request(items))
+    await stub.UpsertItems(upsert_request([text_item(f"item-{n}", 100 + n) for n in range(5)]))
+    await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["item-7"]))
+    request = search_request([2, 104], k=30)
+    request.embeddings_included = True
+
+    response = await stub.SearchEmbeddings(request, timeout=TIMEOUT_SECONDS)
+
+    for seed, hit_list in zip([2, 104], response.hit_lists, strict=True):
+        assert len(hit_list.hits) == 30
+        for hit in hit_list.hits:
+            number = int(hit.item_id.removeprefix("item-"))
+            embedding = embedding_from_proto(hit.embedding)
+            assert np.array_equal(embedding, unit_vector(number + (100 if number < 5 else 0)))
+            assert float(embedding @ unit_vector(seed)) == pytest.approx(hit.similarity, abs=1e-6)
+
+
+async def test_hits_come_without_embeddings_otherwise(stub: IndexServiceStub) -> None:
+    """They are most of an answer's bytes."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+
+    response = await stub.SearchEmbeddings(search_request([1]), timeout=TIMEOUT_SECONDS)
+
+    assert not response.hit_lists[0].hits[0].HasField("embedding")
+
+
+async def test_no_hits_come_with_no_embeddings(stub: IndexServiceStub) -> None:
+    """Of a modality that the index has nothing of."""
+    await stub.UpsertItems(upsert_request([text_item("a", 1)]))
+    request = search_request([1], modality=content_pb2.MODALITY_IMAGE)
+    request.embeddings_included = True
+
+    response = await stub.SearchEmbeddings(request, timeout=TIMEOUT_SECONDS)
+
+    assert list(response.hit_lists[0].hits) == []
+
+
+async def test_embeddings_are_those_that_were_compared(stub: IndexServiceStub) -> None:
+    """While an item is replaced over and over, the similarity is of the embedding beside it."""
+    await stub.UpsertItems(upsert_request([text_item("a", 0)]))
+    request = search_request([1])
+    request.embeddings_included = True
+    is_done = False
+
+    async def replace_it() -> None:
+        nonlocal is_done
+        for seed in range(60):
+            await stub.UpsertItems(upsert_request([text_item("a", seed)]))
+        is_done = True
+
+    writing = asyncio.create_task(replace_it())
+    count = 0
+    while not is_done:
+        response = await stub.SearchEmbeddings(request, timeout=TIMEOUT_SECONDS)
+        [hit] = response.hit_lists[0].hits
+        embedding = embedding_from_proto(hit.embedding)
+        assert float(embedding @ unit_vector(1)) == pytest.approx(hit.similarity, abs=1e-6)
+        count += 1
+    await writing
+    assert count > 5
+
+
+async def test_items_are_read_with_their_encodings(stub: IndexServiceStub) -> None:
+    """In place of those without, in the order asked for, with the model that made them."""
+    items = [text_item("a", 1), image_item("b", 2)]
+    await stub.UpsertItems(upsert_request(items))
+
+    got = await stub.GetItems(
+        pb.GetItemsRequest(index_id="scenes", item_ids=["b", "gone", "a"], encodings_included=True),
+        timeout=TIMEOUT_SECONDS,
+    )
+
+    assert list(got.items) == []
+    assert list(got.encoded_items) == [encoded_item(items[1]), encoded_item(items[0])]
+    assert got.model_fingerprint == FINGERPRINT
+    assert isinstance(tokens_from_proto(got.encoded_items[0].tokens), ImageTokens)
+    assert isinstance(tokens_from_proto(got.encoded_items[1].tokens), TextTokens)
+
+
+async def test_encodings_of_an_unknown_index_are_refused(stub: IndexServiceStub) -> None:
+    """By name, as contents are."""
+    request = pb.GetItemsRequest(index_id="nowhere", item_ids=["a"], encodings_included=True)
+
+    _, error = await refusal(stub.GetItems(request, timeout=TIMEOUT_SECONDS))
+
+    assert isinstance(error, errors.IndexNotFound)

@@ -1,0 +1,131 @@
+"""When a breaker opens, what it lets through then, and when it closes."""
+
+import pytest
+
+from orchestrator_svc.breaker import Breaker, BreakerRule, BreakerState
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        """Returns now."""
+        return self.seconds
+
+
+def opened(clock: Clock) -> Breaker:
+    """Returns a breaker that just opened."""
+    breaker = Breaker(clock=clock)
+    for _ in range(5):
+        breaker.failed()
+    assert breaker.state is BreakerState.OPEN
+    return breaker
+
+
+def test_five_failures_in_a_row_open_it() -> None:
+    """And four do not, however often they come, where the rest is under a half."""
+    breaker = Breaker()
+    for _ in range(4):
+        for _ in range(4):
+            breaker.failed()
+        for _ in range(5):
+            breaker.succeeded()
+    assert breaker.state is BreakerState.CLOSED
+
+    for _ in range(5):
+        breaker.failed()
+
+    assert breaker.state is BreakerState.OPEN
+    assert not breaker.admit()
+
+
+@pytest.mark.parametrize(("failures", "state"), [(9, "CLOSED"), (10, "OPEN")])
+def test_half_of_the_last_twenty_open_it(failures: int, state: str) -> None:
+    """Spread, so that they are never five in a row; the twentieth call decides."""
+    breaker = Breaker()
+    for number in range(20):
+        assert breaker.state is BreakerState.CLOSED
+        if number % 2 and number // 2 < failures:
+            breaker.failed()
+        else:
+            breaker.succeeded()
+
+    assert breaker.state is BreakerState[state]
+
+
+def test_open_it_lets_one_probe_through_each_second() -> None:
+    """The others are refused meanwhile, whether or not the probe has ended."""
+    clock = Clock()
+    breaker = opened(clock)
+
+    admitted = []
+    for _ in range(40):
+        clock.seconds += 0.1
+        admitted.append(breaker.admit())
+
+    assert sum(admitted) in (3, 4)
+    assert not any(admitted[:9])
+
+
+def test_a_probe_that_succeeds_closes_it() -> None:
+    """What failed before is forgotten with it: the next failure alone does not open it again."""
+    clock = Clock()
+    breaker = opened(clock)
+    clock.seconds += 1.0
+    assert breaker.admit()
+    assert breaker.state is BreakerState.PROBING
+
+    breaker.succeeded()
+    breaker.failed()
+
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.admit()
+
+
+def test_a_probe_that_fails_leaves_it_open_for_another_second() -> None:
+    """Not a moment less."""
+    clock = Clock()
+    breaker = opened(clock)
+    clock.seconds += 1.0
+    assert breaker.admit()
+
+    breaker.failed()
+
+    assert breaker.state is BreakerState.OPEN
+    clock.seconds += 0.99
+    assert breaker.is_refusing
+    assert not breaker.admit()
+    clock.seconds += 0.01
+    assert not breaker.is_refusing
+    assert breaker.admit()
+
+
+def test_to_ask_whether_it_refuses_takes_no_probe() -> None:
+    """So that who only wants to know leaves it to who really calls."""
+    clock = Clock()
+    breaker = opened(clock)
+    clock.seconds += 1.0
+
+    assert not any(breaker.is_refusing for _ in range(3))
+    assert breaker.admit()
+
+
+def test_each_change_is_told() -> None:
+    """From the start, for the metric."""
+    clock = Clock()
+    told: list[BreakerState] = []
+    breaker = Breaker(BreakerRule(consecutive_count=2), clock=clock, on_change=told.append)
+    breaker.failed()
+    breaker.failed()
+    clock.seconds += 1
+    breaker.admit()
+    breaker.failed()
+    clock.seconds += 1
+    breaker.admit()
+    breaker.succeeded()
+
+    names = [state.name for state in told]
+    assert names == ["CLOSED", "OPEN", "PROBING", "OPEN", "PROBING", "CLOSED"]

@@ -1,0 +1,90 @@
+"""Sizes of chunks: all at once where time is plenty, what fits where it is short."""
+
+import pytest
+
+from orchestrator_svc.rerank_pace import ChunkRule, RerankPace
+
+
+def paced(pair_seconds: float) -> RerankPace:
+    """Returns a pace that measured this often enough to be sure."""
+    pace = RerankPace()
+    for _ in range(40):
+        pace.note(20, 20 * pair_seconds)
+    return pace
+
+
+def test_an_ordinary_search_with_time_is_one_chunk() -> None:
+    """However slow the model: no round trip is added where nothing is gained by it."""
+    assert paced(0.002).chunk_size(20, 9.0) == 20
+    assert paced(0.025).chunk_size(20, 9.0) == 20
+
+
+def test_what_takes_long_is_cut_to_fifty_milliseconds_where_time_is_short() -> None:
+    """At 10 ms a pair five; at 100 ms a pair one, for less than one there is not."""
+    assert paced(0.010).chunk_size(20, 0.3) == 5
+    assert paced(0.100).chunk_size(20, 1.0) == 1
+
+
+def test_a_chunk_is_no_larger_than_what_likely_fits() -> None:
+    """At 10 ms a pair and no spread, 30 ms are three."""
+    assert paced(0.010).chunk_size(20, 0.0301) == 3
+
+
+def test_a_deep_rerank_is_cut_by_count() -> None:
+    """So that what is in memory and what is lost by a failure are bounded."""
+    assert paced(0.0001).chunk_size(200, 60.0) == 64
+
+
+def test_a_spread_makes_it_careful() -> None:
+    """Of the same mean, the one that varies starts less."""
+    steady, varying = paced(0.010), paced(0.010)
+    for _ in range(20):
+        varying.note(10, 0.06)
+        varying.note(10, 0.14)
+
+    assert varying.chunk_size(20, 0.05) < steady.chunk_size(20, 0.05)
+
+
+def test_before_anything_is_known_a_few_are_tried() -> None:
+    """Unless there is no time at all."""
+    assert RerankPace().chunk_size(20, 0.2) == 8
+    assert RerankPace().chunk_size(5, 0.2) == 5
+    assert RerankPace().chunk_size(5, 0.0) == 0
+
+
+@pytest.mark.parametrize("seconds", [0.3, 3.0])
+def test_what_is_too_slow_is_not_started_but_for_a_try_a_second(seconds: float) -> None:
+    """Or the first bad minute would be believed for ever."""
+    clock = [0.0]
+    pace = RerankPace(ChunkRule(trial_seconds=1.0), clock=lambda: clock[0])
+    for _ in range(20):
+        pace.note_late(4, 4 * seconds)
+
+    sizes = []
+    for _ in range(25):
+        sizes.append(pace.chunk_size(20, 0.2))
+        clock[0] += 0.125
+
+    assert set(sizes) == {0, 1}
+    assert sum(sizes) == 4
+
+
+def test_a_recovery_is_believed_at_once() -> None:
+    """One chunk at the old pace, after an outage that was a hundred times slower."""
+    pace = paced(0.002)
+    for _ in range(30):
+        pace.note_late(2, 0.4)
+    assert pace.chunk_size(20, 0.2) <= 1
+
+    pace.note(1, 0.006)
+
+    assert pace.chunk_size(20, 0.4) == 20
+
+
+def test_being_late_says_nothing_where_it_was_likely() -> None:
+    """A chunk that was cut short below its usual time is no sign of slowness."""
+    pace = paced(0.010)
+    for _ in range(20):
+        pace.note_late(10, 0.02)
+
+    assert pace.chunk_size(20, 0.0301) == 3

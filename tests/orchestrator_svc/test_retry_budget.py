@@ -1,0 +1,31 @@
+"""A tenth of the calls may be made twice, and a few more after a quiet time."""
+
+from orchestrator_svc.retry_budget import RetryBudget
+
+
+def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:
+    """Ten saved up, then one for each ten calls."""
+    budget = RetryBudget()
+    retries = 0
+    for _ in range(2_000):
+        budget.earn()
+        retries += budget.spend()
+
+    assert 200 <= retries <= 210
+
+
+def test_what_is_saved_is_bounded() -> None:
+    """Or a quiet night would pay for a storm in the morning."""
+    budget = RetryBudget()
+    for _ in range(10_000):
+        budget.earn()
+
+    assert sum(budget.spend() for _ in range(100)) == 10
+
+
+def test_without_a_share_nothing_is_retried() -> None:
+    """An operator's switch."""
+    budget = RetryBudget(share=0.0)
+    budget.earn()
+
+    assert not budget.spend()

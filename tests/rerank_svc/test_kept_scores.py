@@ -1,0 +1,188 @@
+"""Match logits that are kept: equal to computed ones, computed once, and accounted for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from rerank_svc.reranker import Reranker
+from tandem.chassis.metrics import REGISTRY
+from tandem.corpus.item_store import ItemStore
+from tandem.inference_cost import InferenceCost, cost_from_proto
+from tandem.model_description import ProbabilityCalibration
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.v1 import rerank_service_pb2 as pb
+from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
+from tests.model_io.tiny_triton import Serving
+from tests.model_io.triton_metrics import Counts, counted
+from tests.rerank_svc.served_reranker import (
+    MAP_BYTES,
+    TIMEOUT_SECONDS,
+    request,
+    served,
+    serving,
+    text_tokens,
+    write_store,
+)
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+COUNTERS = {
+    "pair_count": "tandem_rerank_pairs_scored_total",
+    "token_count": "tandem_inference_tokens_total",
+    "padded_token_count": "tandem_inference_padded_tokens_total",
+    "cache_hit_count": "tandem_cache_hits_total",
+    "cache_miss_count": "tandem_cache_misses_total",
+    "triton_queue_seconds": "tandem_inference_triton_queue_seconds_total",
+    "triton_compute_seconds": "tandem_inference_triton_compute_seconds_total",
+}
+LABELS: dict[str, dict[str, str]] = {"pair": {}, "cache": {"cache": "match_logits"}}
+
+
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest) -> Path:
+    return write_store(tmp_path_factory.mktemp("kept") / "shard", tiny_manifest)
+
+
+@pytest_asyncio.fixture
+async def stub(tiny_served: ServedJointModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
+    """Of a service whose cache is empty."""
+    async with served(tiny_served, store_path, cache_bytes=1 << 20) as stub:
+        yield stub
+
+
+async def score(
+    stub: RerankServiceStub, manifest: Manifest, item_ids: Sequence[str], query: int = 10
+) -> pb.ScoreCandidatesResponse:
+    message = request(item_ids, manifest.fingerprint, text_tokens(2, query, 3))
+    response: pb.ScoreCandidatesResponse = await stub.ScoreCandidates(
+        message, timeout=TIMEOUT_SECONDS
+    )
+    return response
+
+
+def counters() -> dict[str, float]:
+    """Returns the server's counters, by the names of a cost's fields."""
+    return {
+        field: REGISTRY.get_sample_value(
+            name, LABELS.get(field.partition("_")[0], {"service": "rerank"})
+        )
+        or 0.0
+        for field, name in COUNTERS.items()
+    }
+
+
+async def test_a_repeated_search_reads_nothing_again(
+    stub: RerankServiceStub, tiny_manifest: Manifest
+) -> None:
+    """Bit for bit the same scores, out of the cache; what is new in it is computed alone."""
+    cold = await score(stub, tiny_manifest, ["i-0", "i-1", "gone"])
+
+    warm = await score(stub, tiny_manifest, ["i-1", "gone", "i-0"])
+    wider = await score(stub, tiny_manifest, ["i-0", "i-2"])
+
+    assert [warm.scores[place] for place in (2, 0, 1)] == list(cold.scores)
+    assert cost_from_proto(cold.cost).cache_miss_count == 2
+    assert cost_from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
+    assert wider.scores[0] == cold.scores[0]
+    assert (wider.cost.pair_count, wider.cost.cache_hit_count) == (1, 1)
+
+
+async def test_another_query_has_scores_of_its_own(
+    stub: RerankServiceStub, tiny_manifest: Manifest
+) -> None:
+    """The cache tells queries apart by their tokens."""
+    one = await score(stub, tiny_manifest, ["i-0"], query=10)
+    other = await score(stub, tiny_manifest, ["i-0"], query=11)
+
+    assert other.cost.pair_count == 1
+    assert one.scores[0] != other.scores[0]
+
+
+async def test_fifty_searches_at_once_cost_one_batch(
+    stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
+) -> None:
+    """By Triton's own count: one execution, of as many rows as there are candidates."""
+    item_ids = [f"i-{number}" for number in range(20)]
+    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+
+    responses = await asyncio.gather(*(score(stub, tiny_manifest, item_ids) for _ in range(50)))
+
+    await asyncio.to_thread(Counts.at_rest, tiny_serving.metrics_url, JOINT_ENCODER)
+    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 20)
+    assert (added.inferences, added.executions) == (20, 1)
+    assert all(response.scores == responses[0].scores for response in responses)
+    assert sum(response.cost.pair_count for response in responses) == 20
+
+
+async def test_without_a_cache_each_costs_its_own(
+    tiny_served: ServedJointModel,
+    tiny_manifest: Manifest,
+    tiny_serving: Serving,
+    store_path: Path,
+) -> None:
+    """Positive control: Triton's count tells sharing from its absence."""
+    item_ids = [f"i-{number}" for number in range(20)]
+    async with served(tiny_served, store_path) as stub:
+        before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+
+        responses = await asyncio.gather(*(score(stub, tiny_manifest, item_ids) for _ in range(5)))
+
+    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 100)
+    assert added.inferences == 100
+    assert sum(response.cost.pair_count for response in responses) == 100
+
+
+async def test_costs_of_all_replies_add_up_to_the_counters(
+    stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
+) -> None:
+    """Exactly, with searches that overlap, repeat and run at once; and Triton counts the same."""
+    rows_before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    before = counters()
+
+    responses = await asyncio.gather(
+        *(
+            score(stub, tiny_manifest, [f"i-{start + n}" for n in range(10)], query=10 + query)
+            for query in range(4)
+            for start in (0, 5, 0, 20, 90)
+        )
+    )
+    responses.append(await score(stub, tiny_manifest, ["i-0", "i-150"], query=10))
+
+    added = {name: value - before[name] for name, value in counters().items()}
+    total = sum((cost_from_proto(response.cost) for response in responses), InferenceCost())
+    for name in COUNTERS:
+        # Seconds go through a protobuf in whole nanoseconds, one rounding a reply.
+        tolerance = 1e-9 * len(responses) if name.endswith("seconds") else 0
+        assert abs(added[name] - getattr(total, name)) <= tolerance, name
+    assert total.pair_count == total.cache_miss_count == 4 * 35 + 1
+    assert total.cache_hit_count == 4 * 15 + 1
+    assert total.token_count == total.pair_count * (3 + tiny_manifest.image_token_count)
+    assert total.padded_token_count > total.token_count
+    assert total.triton_compute_seconds is not None
+    assert total.triton_compute_seconds > 0
+    rows = counted(tiny_serving.metrics_url, JOINT_ENCODER, rows_before, total.pair_count)
+    assert rows.inferences == total.pair_count
+
+
+async def test_probabilities_go_by_the_calibration(
+    tiny_served: ServedJointModel, tiny_manifest: Manifest, store_path: Path
+) -> None:
+    """Of kept logits and computed ones alike; logits are as without it."""
+    calibration = ProbabilityCalibration(scale=0.5, bias=-2.0)
+    with ThreadPoolExecutor(1) as threads:
+        store = ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
+        reranker = Reranker(
+            tiny_served, lambda: store, threads, cache_bytes=1 << 20, calibration=calibration
+        )
+        async with serving(reranker) as stub:
+            for _ in range(2):
+                [found] = (await score(stub, tiny_manifest, ["i-0"])).scores
+                expected = calibration.probability(found.match_logit)
+                assert found.match_probability == pytest.approx(expected, abs=1e-6)
+                assert expected < 0.45
+        reranker.close()

@@ -1,0 +1,73 @@
+"""What a kept match logit is of, and what it takes."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
+from tandem.chassis.single_flight_cache import Computation
+from tandem.content import ImageTokens, TextTokens, Tokens
+from tandem.inference_cost import InferenceCost
+
+
+def text(*ids: int) -> TextTokens:
+    return TextTokens(np.array(ids, dtype=np.int32))
+
+
+def image(rows: int, width: int) -> ImageTokens:
+    return ImageTokens(np.zeros((rows, width), dtype=np.float16))
+
+
+QUERIES: dict[str, tuple[Tokens, str]] = {
+    "a text": (text(2, 10, 3), "m"),
+    "another": (text(2, 11, 3), "m"),
+    "one of more tokens": (text(2, 10, 3, 0), "m"),
+    "for another model": (text(2, 10, 3), "m2"),
+    "an image": (image(2, 3), "m"),
+    "one of the same bytes": (image(3, 2), "m"),
+    "a text of the same bytes": (text(0, 0, 0), "m"),
+}
+
+
+def test_queries_are_told_apart() -> None:
+    """By model, modality, shape and values; equal ones are not."""
+    digests = {name: query_digest(*query) for name, query in QUERIES.items()}
+
+    assert len(set(digests.values())) == len(QUERIES)
+    assert query_digest(text(2, 10, 3), "m") == digests["a text"]
+
+
+@pytest.mark.parametrize("entry_count", [5_000, 20_000, 50_000])
+def test_an_entry_takes_what_the_limit_counts(entry_count: int) -> None:
+    """To within a third, dictionary included, as tracemalloc counts it."""
+    cache = make_cache(1 << 30)
+
+    async def compute(keys: Sequence[PairKey]) -> Computation[float, InferenceCost]:
+        return Computation([number + 0.5 for number in range(len(keys))], InferenceCost())
+
+    async def fill() -> None:
+        # As they come out of messages: a search's own objects, 50 candidates each.
+        for search in range(entry_count // 50):
+            digest = search.to_bytes(16, "big")
+            index_id = f"scenes-{search % 3}"
+            keys = [
+                PairKey(digest, index_id, f"item-{search}-{number}", (search << 40) + number)
+                for number in range(50)
+            ]
+            await cache.get(keys, compute, 10.0)
+
+    asyncio.run(fill())
+    cache = make_cache(1 << 30)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        asyncio.run(fill())
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(cache) == entry_count
+    assert (after - before) == pytest.approx(cache.used_bytes, rel=0.3)
