@@ -138,9 +138,6 @@ def _pools(
     totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
     with query_progress(totals) as show:
         return {
-            name: HeldOutPools.of(
-                encoded.score(target, k, partial(show, name)),
-                gallery.answers(target),
-            )
+            name: HeldOutPools.of(encoded.score(target, k, partial(show, name)), gallery, target)
             for name, target in DIRECTIONS.items()
         }

@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.content import Modality
+from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.offline import ScoredPools
 
 Floats = NDArray[np.floating[Any]]
@@ -24,17 +26,20 @@ class HeldOutPools:
     match_logits: Floats
     """[Q, K]."""
     is_answer: NDArray[np.bool_]
-    """[Q, K]."""
+    """[Q, K], what a recall counts."""
+    is_match: NDArray[np.bool_]
+    """[Q, K], what a match probability is of: the answer, and whatever else the query is true of.
+    """
 
     @classmethod
-    def of(cls, pools: ScoredPools, answers: Sequence[Collection[int]]) -> Self:
-        """Returns the scored part of the pools; `answers` are numbers of items, for each query."""
+    def of(cls, pools: ScoredPools, gallery: Gallery, target: Modality) -> Self:
+        """Returns the scored part of the pools of the gallery's queries that look for `target`."""
         pool_QK = pools.retrieved[:, : pools.logits.shape[1]]
-        rows = zip(pool_QK, answers, strict=True)
         return cls(
             np.take_along_axis(pools.similarity, pool_QK, axis=1),
             pools.logits,
-            np.stack([np.isin(pool_K, list(wanted)) for pool_K, wanted in rows]),
+            _is_in(pool_QK, gallery.answers(target)),
+            _is_in(pool_QK, gallery.matches(target)),
         )
 
     @classmethod
@@ -44,6 +49,7 @@ class HeldOutPools:
             np.concatenate([part.similarity for part in parts]),
             np.concatenate([part.match_logits for part in parts]),
             np.concatenate([part.is_answer for part in parts]),
+            np.concatenate([part.is_match for part in parts]),
         )
 
     @property
@@ -55,3 +61,8 @@ class HeldOutPools:
     def pool_size(self) -> int:
         """K."""
         return self.match_logits.shape[1]
+
+
+def _is_in(pool_QK: NDArray[np.int64], wanted: Sequence[Collection[int]]) -> NDArray[np.bool_]:
+    rows = zip(pool_QK, wanted, strict=True)
+    return np.stack([np.isin(pool_K, list(numbers)) for pool_K, numbers in rows])

@@ -1,6 +1,6 @@
 """A model's calibration from searches whose answers are known: fitted on dev, told of test."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,10 +12,11 @@ from tandem.evaluation.adaptive_depth import (
     fit_rule,
     joined,
     outcome,
+    recalls,
     with_most_saved,
 )
 from tandem.evaluation.held_out_pools import HeldOutPools
-from tandem.evaluation.metrics import Recall
+from tandem.evaluation.metrics import RECALL_AT, Recall
 from tandem.evaluation.probability_fit import ProbabilityQuality, fit_probability
 from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
 
@@ -51,8 +52,8 @@ class DepthRow:
 
     direction: str
     way: str
-    recall: Recall
-    """R@1."""
+    recalls: Sequence[Recall]
+    """R@1, R@5 and R@10."""
     outcome: DepthOutcome
 
 
@@ -71,11 +72,14 @@ def depth_rows(rule: AdaptiveDepthRule, pools: Pools) -> Iterator[DepthRow]:
         }
     for way, depth in depths.items():
         outcomes = {name: outcome(depth[name], each) for name, each in pools.items()}
-        hits = {name: _whole_hit_count(each) for name, each in pools.items()}
-        outcomes[BOTH], hits[BOTH] = joined(outcomes.values()), sum(hits.values())
+        found = {name: recalls(depth[name], each) for name, each in pools.items()}
+        outcomes[BOTH] = joined(outcomes.values())
+        found[BOTH] = [
+            Recall(k, sum(each.hit_count for each in own), sum(each.query_count for each in own))
+            for k, *own in zip(RECALL_AT, *found.values(), strict=True)
+        ]
         for name, each in outcomes.items():
-            hit_count = hits[name] - each.lost_count + each.gained_count
-            yield DepthRow(name, way, Recall(1, hit_count, each.query_count), each)
+            yield DepthRow(name, way, found[name], each)
 
 
 def calibration_markdown(
@@ -88,10 +92,19 @@ def calibration_markdown(
         "\n".join(f"- {name}: {value}" for name, value in about.items() if name != "title"),
         "## Match probability",
         f"probability = sigmoid({probability.scale:.4f} x match logit {probability.bias:+.4f}). "
-        "Expected calibration error in 15 bins; below is better. All pairs: every candidate of "
-        "every pool. First: the candidate that a whole rerank puts first.",
+        "Expected calibration error in 15 bins of equal width: over every candidate of every pool, "
+        "over the ten that a whole rerank puts first, and over the first. A match is the answer "
+        "and whatever shares a caption with it.",
         _table(
-            ("pools", "direction", "probability", "error, all pairs", "error, first", "Brier"),
+            (
+                "pools",
+                "direction",
+                "probability",
+                "error, all pairs",
+                "error, first ten",
+                "error, first",
+                "Brier",
+            ),
             _probability_rows(probability, {"dev": dev, "test": test}),
         ),
         "## Adaptive depth",
@@ -112,6 +125,8 @@ def calibration_markdown(
                     "pairs a query",
                     "saved",
                     "R@1",
+                    "R@5",
+                    "R@10",
                     "points lost",
                     "lost / gained",
                     "another first",
@@ -136,6 +151,7 @@ def _probability_rows(
                     direction,
                     way,
                     f"{quality.pool_error:.4f}",
+                    f"{quality.returned_error:.4f}",
                     f"{quality.first_error:.4f}",
                     f"{quality.brier:.4f}",
                 )
@@ -148,16 +164,11 @@ def _depth_cells(row: DepthRow) -> tuple[str, ...]:
         row.way,
         f"{row.outcome.pair_count / row.outcome.query_count:.1f}",
         f"{row.outcome.saved_percent:.1f} %",
-        f"{row.recall.percent:.2f}",
+        *(f"{recall.percent:.2f}" for recall in row.recalls),
         f"{row.outcome.lost_points:.2f}  {low:.2f} to {high:.2f}",
         f"{row.outcome.lost_count} / {row.outcome.gained_count}",
         f"{100 * row.outcome.other_first_count / row.outcome.query_count:.2f} %",
     )
-
-
-def _whole_hit_count(pools: HeldOutPools) -> int:
-    first_Q = pools.match_logits.argmax(axis=1)
-    return int(pools.is_answer[np.arange(pools.query_count), first_Q].sum())
 
 
 def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:

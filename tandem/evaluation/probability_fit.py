@@ -11,16 +11,17 @@ from tandem.evaluation.logistic import fit_logistic, sigmoid_of
 from tandem.model_description import ProbabilityCalibration
 
 _BIN_COUNT = 15
+_RETURN_N = 10
 
 
 def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
-    """Returns the scaling under which the pools' answers are likeliest.
+    """Returns the scaling under which the pools' matches are likeliest.
 
-    Raises ValueError unless there are answers and others, and where higher logits do not mean more
-    answers: no scaling above 0 fits then.
+    Raises ValueError unless there are matches and others, and where higher logits do not mean more
+    matches: no scaling above 0 fits then.
     """
     logits_N = pools.match_logits.ravel()
-    scale, bias = fit_logistic(logits_N[:, None], pools.is_answer.ravel())
+    scale, bias = fit_logistic(logits_N[:, None], pools.is_match.ravel())
     if scale <= 0:
         raise ValueError(
             "higher match logits do not mean more matches here; train the model before calibrating"
@@ -34,24 +35,32 @@ class ProbabilityQuality:
 
     pool_error: float
     """Expected calibration error over all pairs of the pools, most of which are no match."""
+    returned_error: float
+    """The same over the ten that stand first in each query's order, which a search returns."""
     first_error: float
-    """The same over the pair that stands first in each query's order."""
+    """The same over the one that stands first."""
     brier: float
     """Mean squared error over all pairs."""
 
     @classmethod
     def of(cls, calibration: ProbabilityCalibration, pools: HeldOutPools) -> Self:
         """Returns the quality of the calibrated probabilities of these pools."""
-        logits_QK, is_answer_QK = pools.match_logits, pools.is_answer
+        logits_QK, is_match_QK = pools.match_logits, pools.is_match
         probability_QK = sigmoid_of(calibration.scale * logits_QK + calibration.bias)
-        first_Q1 = logits_QK.argmax(axis=1)[:, None]
+        order_QK = np.argsort(-logits_QK, axis=1, kind="stable")
+
+        def error_of_first(count: int) -> float:
+            first_QN = order_QK[:, :count]
+            return expected_calibration_error(
+                np.take_along_axis(probability_QK, first_QN, axis=1).ravel(),
+                np.take_along_axis(is_match_QK, first_QN, axis=1).ravel(),
+            )
+
         return cls(
-            expected_calibration_error(probability_QK.ravel(), is_answer_QK.ravel()),
-            expected_calibration_error(
-                np.take_along_axis(probability_QK, first_Q1, axis=1)[:, 0],
-                np.take_along_axis(is_answer_QK, first_Q1, axis=1)[:, 0],
-            ),
-            float(((probability_QK - is_answer_QK) ** 2).mean()),
+            error_of_first(pools.pool_size),
+            error_of_first(_RETURN_N),
+            error_of_first(1),
+            float(((probability_QK - is_match_QK) ** 2).mean()),
         )
 
 

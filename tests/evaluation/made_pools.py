@@ -21,8 +21,7 @@ def made_pools(
     best = np.minimum(rng.geometric(0.25, query_count) - 1, pool_size - 1)
     logits[np.arange(query_count), best] = rng.normal(4.0, 2.0, query_count)
     chance = 1 / (1 + np.exp(-(scale * logits - 1.0)))
+    is_match = rng.uniform(size=logits.shape) < chance
     return HeldOutPools(
-        similarity.astype(np.float32),
-        logits.astype(np.float32),
-        rng.uniform(size=logits.shape) < chance,
+        similarity.astype(np.float32), logits.astype(np.float32), is_match, is_match
     )

@@ -11,6 +11,7 @@ from tandem.evaluation.adaptive_depth import (
     fit_rule,
     joined,
     outcome,
+    recalls,
     with_most_saved,
 )
 from tandem.evaluation.held_out_pools import HeldOutPools
@@ -83,10 +84,12 @@ def test_without_room_nothing_is_saved() -> None:
 
 def test_what_a_depth_loses_is_counted_by_hand() -> None:
     """Three queries: the first one's answer is left unread, the second's is found only so."""
+    is_answer = np.array([[False, False, True], [True, False, False], [True, False, False]])
     pools = HeldOutPools(
         similarity=np.zeros((3, 3)),
         match_logits=np.array([[1.0, 0.0, 2.0], [1.0, 0.0, 2.0], [3.0, 0.0, 2.0]]),
-        is_answer=np.array([[False, False, True], [True, False, False], [True, False, False]]),
+        is_answer=is_answer,
+        is_match=is_answer,
     )
 
     found = outcome(np.array([2, 2, 2]), pools)
@@ -95,6 +98,24 @@ def test_what_a_depth_loses_is_counted_by_hand() -> None:
     assert found.saved_percent == pytest.approx(100 / 3)
     assert found.lost_points == 0
     assert outcome(np.array([3, 3, 3]), pools) == DepthOutcome(3, 9, 9, 0, 0, 0)
+
+
+def test_what_is_not_read_stands_behind_what_is_read() -> None:
+    """In the bi-encoder's order; an answer that the pool lacks is found at no rank."""
+    is_answer = np.zeros((3, 12), bool)
+    is_answer[0, 0] = is_answer[1, 6] = True
+    logits = np.tile(np.arange(12.0), (3, 1))
+    pools = HeldOutPools(np.zeros((3, 12)), logits, is_answer, is_answer)
+
+    # Of 8 read, the logits turn the first 8 round: rank 8 and rank 2.
+    shortened = [each.hit_count for each in recalls(np.array([8, 8, 8]), pools)]
+    # Of 2 read, rank 2 and, unread, still rank 7.
+    shorter = [each.hit_count for each in recalls(np.array([2, 2, 2]), pools)]
+
+    assert shortened == [0, 1, 2]
+    assert shorter == [0, 1, 2]
+    # Read whole: rank 12 and rank 6.
+    assert [each.hit_count for each in recalls(np.array([12, 12, 12]), pools)] == [0, 0, 1]
 
 
 def test_an_interval_knows_that_none_lost_of_few_says_little() -> None:

@@ -29,7 +29,8 @@ def test_a_rule_stands_beside_reading_all_and_fixed_depths(fitted: FittedCalibra
     whole, rule = rows[BOTH, "always 20"], rows[BOTH, "the rule"]
     assert whole.outcome.saved_percent == whole.outcome.lost_points == 0
     assert rule.outcome.saved_percent > 20
-    assert whole.recall.percent - rule.recall.percent == pytest.approx(rule.outcome.lost_points)
+    whole_r1, rule_r1 = whole.recalls[0], rule.recalls[0]
+    assert whole_r1.percent - rule_r1.percent == pytest.approx(rule.outcome.lost_points)
     parts = [rows[name, "the rule"].outcome for name in TEST]
     assert rule.outcome.pair_count == sum(each.pair_count for each in parts)
     assert rule.outcome.query_count == 8_000
