@@ -50,7 +50,7 @@ def calibrate(
     k: Annotated[int, typer.Option(help="candidates of a whole rerank", min=3)] = _POOL_SIZE,
     first_count: Annotated[
         int, typer.Option(help="candidates read before a rerank may stop", min=2)
-    ] = 8,
+    ] = 4,
     further_count: Annotated[
         int, typer.Option(help="candidates read before it is asked again", min=1)
     ] = 4,
