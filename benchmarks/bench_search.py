@@ -147,7 +147,8 @@ def run(scene_count: int, query_count: int) -> dict[str, object]:
         repository = Path(folder) / "model_repository"
         manifest = export_if_stale(default_checkpoint(), repository)
         local = InProcess(repository, manifest, records)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(2)) as stack:
+        # The other side keeps nothing of earlier searches either.
+        with LocalStack(Path(folder) / "data", repository, Ports.free(2), caches=False) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=60.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)
