@@ -10,6 +10,7 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -57,7 +58,10 @@ async def main(settings: EncoderSettings) -> None:
             close=triton.close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
-            max_inflight_count=settings.max_inflight_count,
+            limits=AdmissionLimits(
+                max_inflight_count=settings.max_inflight_count,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

@@ -18,6 +18,9 @@ class EncoderSettings:
         default=64 << 20,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
     thread_count: int = setting("images decoded at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     drain_notice_seconds: float = setting(

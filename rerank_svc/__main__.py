@@ -11,6 +11,7 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -67,7 +68,10 @@ async def main(settings: RerankSettings) -> None:
             close=close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
-            max_inflight_count=settings.max_inflight_count,
+            limits=AdmissionLimits(
+                max_inflight_count=settings.max_inflight_count,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

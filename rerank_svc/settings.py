@@ -30,6 +30,9 @@ class RerankSettings:
         default=64 << 20,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
     thread_count: int = setting("reads of the item store at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     drain_notice_seconds: float = setting(

@@ -269,8 +269,19 @@ class Overloaded(TandemError):
 
     reason = "OVERLOADED"
 
-    def __init__(self, *, what: str) -> None:
-        super().__init__(f"{what}; retry with backoff")
+    def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
+        super().__init__(
+            f"{what}; retry with backoff", {"retry_delay_seconds": f"{retry_delay_seconds:.3f}"}
+        )
+
+    @property
+    def retry_delay_seconds(self) -> float:
+        """When there may be room again, by the service that refused."""
+        try:
+            seconds = float(self.metadata["retry_delay_seconds"])
+        except (KeyError, ValueError):  # of a sender that does not say
+            return 0.1
+        return seconds if 0 < seconds < 3600 else 0.1
 
 
 class StoreFull(TandemError):
