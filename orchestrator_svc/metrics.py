@@ -78,6 +78,22 @@ def note_rerank(stop: str, depth: int) -> None:
     RERANK_DEPTH.observe(depth)
 
 
+class StageLaps:
+    """A search's stages, each with what went by before it, so that they add up to the whole."""
+
+    def __init__(self) -> None:
+        self._last_time = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+        """By stage, all its rounds together."""
+
+    def end(self, stage: str) -> float:
+        """Returns the seconds since the last stage ended, and counts them to this one."""
+        now = time.perf_counter()
+        elapsed, self._last_time = now - self._last_time, now
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
+        return elapsed
+
+
 class StageClock:
     """Times stages into `tandem_orchestrator_stage_duration_seconds{stage}`."""
 
@@ -85,14 +101,12 @@ class StageClock:
         self._histogram = _STAGE_DURATION
 
     @contextmanager
-    def stage(self, name: str, seconds: dict[str, float] | None = None) -> Iterator[None]:
-        """Times its body, failed or not, and adds the time to that of the name in `seconds`."""
+    def stage(self, name: str, laps: StageLaps | None = None) -> Iterator[None]:
+        """Times its body, failed or not; in `laps` from where the stage before it ended."""
         start_time = time.perf_counter()
         try:
             with tracing().stage(name):
                 yield
         finally:
-            elapsed = time.perf_counter() - start_time
+            elapsed = laps.end(name) if laps else time.perf_counter() - start_time
             self._histogram.labels(name).observe(elapsed, exemplar())
-            if seconds is not None:
-                seconds[name] = seconds.get(name, 0.0) + elapsed
