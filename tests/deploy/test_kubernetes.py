@@ -12,9 +12,9 @@ from tandem import __version__
 from tandem.chassis.metrics import REGISTRY
 from tests.deploy.pod_policies import beyond_pod_security, pod_security
 from tests.deploy.policies import POLICIES, faults
-from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, parsed, rendered
+from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, one, parsed, rendered
 from tests.deploy.schemas import EXTENSIONS, kind_of, latest_versions, schema_faults
-from tests.deploy.service_policies import SETTINGS
+from tests.deploy.service_policies import SETTINGS, settings_of
 from tests.deploy.workloads import service_containers, workloads
 
 # Of Triton 2.51 too (its library names it), though only its /metrics could say so of a release.
@@ -104,6 +104,18 @@ def test_autoscalers_go_by_metrics_that_are_there() -> None:
     assert named == {"tandem_rpc_inflight_count"} | TRITON_METRICS
     assert named - ours == TRITON_METRICS
     assert all(name in adapter for name in named)
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "encoder"])
+def test_a_service_grows_before_it_refuses(name: str) -> None:
+    """At a fourth of the calls that one pod admits; past all of them the metric stands still."""
+    resources = rendered("gpu")
+    (container, *_) = service_containers(resources, f"{name}_svc")
+    metric = one(resources, "HorizontalPodAutoscaler", name)["spec"]["metrics"][0]["pods"]
+
+    admitted = settings_of(container, resources).max_inflight_count
+
+    assert int(metric["target"]["averageValue"]) == admitted // 4
 
 
 @pytest.mark.parametrize(
