@@ -10,6 +10,7 @@ from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
 from tandem.chassis.metrics import REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar, tracing
 
+_STAGE_DURATION = stage_histogram("orchestrator")
 PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
     "Searches that some shard was missing from, once for each reason that one was.",
@@ -97,7 +98,7 @@ class StageClock:
     """Times stages into `tandem_orchestrator_stage_duration_seconds{stage}`."""
 
     def __init__(self) -> None:
-        self._histogram = stage_histogram("orchestrator")
+        self._histogram = _STAGE_DURATION
 
     @contextmanager
     def stage(self, name: str, laps: StageLaps | None = None) -> Iterator[None]:

@@ -14,6 +14,7 @@ from tandem.cli import (
     models,
     search,
     shard,
+    token,
     train,
     up,
 )
@@ -40,6 +41,7 @@ app.command("health")(health.health)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
 app.add_typer(shard.app, name="shard")
+app.add_typer(token.app, name="token")
 
 
 def main() -> None:
