@@ -166,7 +166,7 @@ async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
     assert len(filled.encoder.requests("EncodeContents")) == 1
     for shard in filled.shards:
         assert len(shard.requests("SearchEmbeddings")) == 1
-        assert len(shard.requests("ScoreBatch")) <= 2  # the first of all is scored in parts
+        assert len(shard.requests("ScoreBatch")) == 1
         assert not shard.requests("ScoreCandidates")
 
 
