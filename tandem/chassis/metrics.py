@@ -57,6 +57,18 @@ REFUSALS = Counter(
     ["service", "method", "reason"],
     registry=REGISTRY,
 )
+INFLIGHT_BYTES = Gauge(
+    "tandem_rpc_inflight_bytes",
+    "Bytes of the requests being served now, as they arrived.",
+    ["service"],
+    registry=REGISTRY,
+)
+ADMISSION_REFUSED = Counter(
+    "tandem_admission_refused_total",
+    "Calls refused for lack of room, by the limit that they met: count, bytes or streams.",
+    ["service", "limit"],
+    registry=REGISTRY,
+)
 SERVING = Gauge(
     "tandem_serving",
     "1 while the service's health says SERVING, else 0.",
