@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
+from tandem.cli.calibrate import calibrate
 from tandem.cli.console import out
 from tandem.client import Client
 from tandem.model_io.model_repository import (
@@ -21,6 +22,8 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 app = typer.Typer(
     help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
 )
+
+app.command("calibrate")(calibrate)
 
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")

@@ -165,7 +165,6 @@ async def search_server(
         Health("told", []),
         lambda server: _add(service, server),
         [],
-        max_inflight_count=64,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -401,7 +401,7 @@ async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[
 async def _serving(
     register: Callable[[grpc.aio.Server], None],
 ) -> AsyncIterator[tuple[grpc.aio.Server, grpc.aio.Channel]]:
-    server = await make_server("fake", Health("fake", []), register, [], max_inflight_count=64)
+    server = await make_server("fake", Health("fake", []), register, [])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
