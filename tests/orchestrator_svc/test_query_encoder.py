@@ -257,13 +257,12 @@ async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
 
     assert [degrees_of(each) for each in lone.embeddings] == pytest.approx([0, 90], abs=1e-3)
     assert len(images.embeddings) == 1
-    with pytest.raises(errors.TruncationPolicyInvalid):
-        await encode(
-            behind,
-            QueryPart(TextContent("0|90")),
-            QueryPart(StoredItem("image-10")),
-            policy=TruncationPolicy.BEST_WINDOW,
-        )
+    for parts in (
+        [QueryPart(TextContent("0|90")), QueryPart(StoredItem("image-10"))],
+        [QueryPart(TextContent("0|90"), -1.0)],
+    ):
+        with pytest.raises(errors.TruncationPolicyInvalid):
+            await encode(behind, *parts, policy=TruncationPolicy.BEST_WINDOW)
 
 
 async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> None:
