@@ -81,7 +81,7 @@ def pair_batch_size(manifest: Manifest) -> int:
     if _is_for_gpu(manifest):
         return _GPU_PAIR_BATCH_SIZE
     size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_TOKEN_WIDTH / manifest.token_width) ** 2)
-    return min(_GPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))
+    return min(_CPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))
 
 
 def timed(config_text: str) -> str:
