@@ -46,6 +46,10 @@ class ServedJointModel:
             "OUTPUT__0", np.float16, (manifest.image_token_count, manifest.token_width)
         )
 
+    def check_processes(self) -> None:
+        """Raises ModelUnavailable where an instance was found dead a short while ago."""
+        self._triton.check_processes()
+
     async def embed_texts(
         self,
         texts: Sequence[TokenIds],
@@ -120,6 +124,7 @@ class ServedJointModel:
         texts: Sequence[TokenIds],
         images: Sequence[ImageTokenArray],
         timeout_seconds: float,
+        priority: Priority = Priority.RERANK,
     ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
@@ -128,7 +133,7 @@ class ServedJointModel:
             tokens = np.stack([images[row] for row in chunk.rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
             inferred = await self._encode(
-                (ids, mask, tokens, present), self._match_logit, timeout_seconds, Priority.RERANK
+                (ids, mask, tokens, present), self._match_logit, timeout_seconds, priority
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
