@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -21,7 +21,10 @@ from tandem.content import (
     TextUse,
     TruncationPolicy,
 )
+from tandem.cost_metrics import count_inference
 from tandem.errors import DeadlineExceeded, TandemError
+from tandem.inference_cost import InferenceCost
+from tandem.model_io.canary import check_encoding
 from tandem.model_io.image import decode_image
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -31,16 +34,17 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_CANARY_SECONDS = 2.0
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Outcomes in the order of the contents, and where the time went."""
+    """Outcomes in the order of the contents, where the time went, and what it took."""
 
     outcomes: Sequence[Encoding | TandemError]
     preprocess_seconds: float
     inference_seconds: float
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """The model does not answer; the encodings were kept from earlier calls."""
 
 
 class Encoder:
@@ -87,25 +91,22 @@ class Encoder:
             else:
                 pictures[number] = result
         prepared_time = time.monotonic()
-        for encoded in await asyncio.gather(
+        (read, text_cost), (seen, image_cost) = await asyncio.gather(
             self._encode_texts(texts, deadline_time, priority),
             self._encode_images(pictures, deadline_time, priority),
-        ):
-            outcomes.update(encoded)
+        )
+        outcomes |= read | seen
+        count_inference("encoder", cost := text_cost + image_cost)
         return EncodedBatch(
             [outcomes[number] for number in range(len(contents))],
             prepared_time - start_time,
             time.monotonic() - prepared_time,
+            cost,
         )
 
     async def check(self) -> None:
         """Encodes one text and one black picture; raises a TandemError where the model cannot."""
-        size = self._model.manifest.image_size
-        pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
-        tokens = await self._model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
-        await self._model.embed_images(tokens.values, _CANARY_SECONDS, Priority.QUERY)
-        ids = np.array([self._model.manifest.cls_id, self._model.manifest.sep_id], dtype=np.int32)
-        await self._model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
+        await check_encoding(self._model)
 
     def _prepare(
         self,
@@ -132,9 +133,9 @@ class Encoder:
 
     async def _encode_texts(
         self, texts: Mapping[int, TextWindows], deadline_time: float, priority: Priority
-    ) -> Mapping[int, Encoding]:
+    ) -> tuple[dict[int, Encoding], InferenceCost]:
         if not texts:
-            return {}
+            return {}, InferenceCost()
         windows = [ids for text in texts.values() for ids in text.windows]
         embeddings = await self._model.embed_texts(windows, _left(deadline_time), priority)
         encodings = (
@@ -144,13 +145,13 @@ class Encoder:
         return {
             number: _of_windows(list(islice(encodings, len(text.windows))), text.text_use)
             for number, text in texts.items()
-        }
+        }, embeddings.cost
 
     async def _encode_images(
         self, pictures: Mapping[int, Pixels], deadline_time: float, priority: Priority
-    ) -> Mapping[int, Encoding]:
+    ) -> tuple[dict[int, Encoding], InferenceCost]:
         if not pictures:
-            return {}
+            return {}, InferenceCost()
         pixels = np.stack(list(pictures.values()))
         tokens = await self._model.image_tokens(pixels, _left(deadline_time), priority)
         embeddings = await self._model.embed_images(tokens.values, _left(deadline_time), priority)
@@ -159,7 +160,7 @@ class Encoder:
             for number, rows, embedding in zip(
                 pictures, tokens.values, embeddings.values, strict=True
             )
-        }
+        }, tokens.cost + embeddings.cost
 
 
 def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:

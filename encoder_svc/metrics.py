@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.tracing import exemplar
 from tandem.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 
+_STAGE_DURATION = stage_histogram("encoder")
 TRUNCATED_TEXTS = Counter(
     "tandem_encoder_truncated_texts_total",
     "Texts of which the model read only a part, by the policy that let it.",
@@ -18,7 +20,7 @@ TRUNCATED_TEXTS = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "preprocess" or "inference" took for one call."""
-    stage_histogram("encoder").labels(stage).observe(seconds)
+    _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
 
 
 def count_truncated_texts(

@@ -10,7 +10,7 @@ import grpc
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 
-_UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
+UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 
 
 class AroundInterceptor(grpc.aio.ServerInterceptor):
@@ -34,7 +34,7 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         method = path.rpartition("/")[2]
-        if path.startswith(_UNOBSERVED):
+        if path.startswith(UNOBSERVED):
             return self.wrap_probe(handler, method)
         return self.wrap(handler, method)
 
