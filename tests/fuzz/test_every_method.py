@@ -64,7 +64,7 @@ async def test_no_request_makes_a_service_fail(
         print(method_name, dict(tally.codes), f"slowest {tally.slowest_seconds:.1f} s")
     faults = [fault for tally in tallies.values() for fault in tally.faults]
     assert not faults, "\n".join(told_apart(faults)[:20])
-    assert fuzzed_stack.dead_process() is None
+    assert fuzzed_stack.dead_service() is None
     assert len(tallies) >= 5
     with Client(fuzzed_stack.address, timeout_seconds=30) as client:
         assert client.search(SENTENCES[0], index_id=INDEX_ID).items
