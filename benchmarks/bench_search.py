@@ -174,7 +174,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         manifest = _export(arguments.model, repository, precision)
         local = InProcess(repository, manifest, THREAD_COUNT)
         local.add(records)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(arguments.shards)) as stack:
+        ports = Ports.free(arguments.shards)
+        # The other side keeps nothing of earlier searches either.
+        with LocalStack(Path(folder) / "data", repository, ports, caches=False) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)
