@@ -13,8 +13,9 @@ FOUND_AMONG = 3
 
 
 def caption(record: Record) -> str:
-    """Returns the record's first English caption."""
-    return next(each.text for each in record.captions if each.language == "en")
+    """Returns the record's first English caption, often enough to fill most of a window."""
+    first = next(each.text for each in record.captions if each.language == "en")
+    return " ".join([first] * 12)
 
 
 def found_count(
@@ -40,7 +41,7 @@ def test_best_window_finds_what_truncation_misses(
     """The captions alone are the control: what they do not find, no window can."""
     asked = records[::4]
 
-    by_caption = found_count(client, asked, "", TruncationPolicy.ERROR)
+    by_caption = found_count(client, asked, "", TruncationPolicy.TRUNCATE)
     by_window = found_count(client, asked, BEFORE, TruncationPolicy.BEST_WINDOW)
     by_beginning = found_count(client, asked, BEFORE, TruncationPolicy.TRUNCATE)
 
