@@ -16,7 +16,7 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults check protos lock
+.PHONY: help install demo train-demo test test-faults test-fuzz check protos lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: .venv/.ok ## Runs the whole test suite
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
 	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults
+
+test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
+	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check
