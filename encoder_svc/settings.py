@@ -12,6 +12,10 @@ class EncoderSettings:
     address: str = setting("host:port to listen on", default="127.0.0.1:7410")
     metrics_port: int = setting("port of the Prometheus endpoint", default=7510)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
+    triton_tls: bool = setting(
+        "call Triton with the certificates of TLS_…, which it must be told to ask for",
+        default=False,
+    )
     model_repository: str = setting("folder with the exported model's manifest and tokenizer")
     query_cache_bytes: int = setting(
         "bytes of queries' encodings that are kept for the next equal query; 0 for none",

@@ -14,6 +14,7 @@ from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations
+from orchestrator_svc.pair_quota import PairQuota
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
@@ -213,12 +214,13 @@ class Searcher:
             if tokens is None:
                 outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
                 continue
-            with self._clock.stage("rerank", search.laps):
-                outcomes.append(
-                    await self._reranker.rerank(
-                        query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
-                    )
+            with self._clock.stage("rerank", search.laps), PairQuota() as quota:
+                quota.take(min(len(candidates), query.depth.rerank_k))
+                outcome = await self._reranker.rerank(
+                    query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
                 )
+                quota.note_read(outcome.cost.pair_count)
+                outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
         if query.is_rerank_required:
             outcome.check_complete(query.depth.rerank_k)

@@ -15,7 +15,8 @@ from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.chassis.tls import load_identity_or_exit
+from tandem.chassis.tls import load_identity_or_exit, triton_credentials
+from tandem.chassis.tracing import trace_headers
 from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest
@@ -33,7 +34,11 @@ async def main(settings: RerankSettings) -> None:
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     model = describe_model(repository, manifest)
-    triton = TritonClient(settings.triton_address)
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),

@@ -1,10 +1,11 @@
 """The way to Triton: one connection, every call with a deadline, every answer checked."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import InferInput, InferRequestedOutput
@@ -58,9 +59,21 @@ class TritonAnswer:
 class TritonClient:
     """Runs inferences. One a process, made where the event loop runs."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is host:port of Triton's gRPC endpoint; connects with the first call."""
-        self._client = InferenceServerClient(address, channel_args=_CHANNEL_ARGUMENTS)
+    def __init__(
+        self,
+        address: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        headers: Callable[[], dict[str, str] | None] = lambda: None,
+    ) -> None:
+        """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
+
+        Without `credentials` in plain text. `headers` is asked for each inference.
+        """
+        self._client = InferenceServerClient(
+            address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS
+        )
+        self._headers = headers
         self._timed_models: dict[str, bool] = {}
 
     async def infer(
@@ -92,6 +105,7 @@ class TritonClient:
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds,
+                headers=self._headers(),
             )
             arrays = [result.as_numpy(spec.name) for spec in outputs]
         except InferenceServerException as error:
