@@ -2,6 +2,8 @@
 
 PYTHON ?= python3.11
 LOCK   ?= requirements/cpu.txt
+# What the image of the services installs: no torch, no Triton, nothing of development.
+SERVE_LOCK ?= requirements/serve.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is to be had (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
@@ -47,10 +49,12 @@ protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(filter %_service.proto,$(PROTOS))
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
-lock: ## Resolves pyproject.toml anew and writes requirements/cpu.txt; needs uv on PATH
+lock: ## Resolves pyproject.toml anew and writes both files of requirements/; needs uv on PATH
 	uv lock --upgrade
 	uv export --frozen --extra demo --group dev --prune torch --no-emit-project --no-header \
 		--quiet --output-file $(LOCK)
+	uv export --frozen --extra serve --extra index --extra cli --no-dev --prune torch \
+		--no-emit-project --no-header --quiet --output-file $(SERVE_LOCK)
 
 .venv/.ok: $(LOCK) pyproject.toml
 	$(PYTHON) -m venv .venv

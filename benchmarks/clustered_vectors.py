@@ -35,7 +35,7 @@ def write_vectors(folder: Path, item_count: int, seed: int, query_count: int) ->
     if (folder / "truth.npy").is_file():
         return vectors
     folder.mkdir(parents=True, exist_ok=True)
-    source = _Source(item_count, seed)
+    source = Source(item_count, seed)
     np.save(folder / "queries.npy", source.draw(query_count))
     items_ND = np.lib.format.open_memmap(
         folder / "items.npy", mode="w+", dtype=np.float32, shape=(item_count, DIMENSION)
@@ -57,21 +57,26 @@ def local_intrinsic_dimension(vectors: Vectors) -> float:
     return float(-1 / np.mean(np.log(distances_QK[:, :-1] / distances_QK[:, -1:])))
 
 
-class _Source:
-    def __init__(self, item_count: int, seed: int) -> None:
+class Source:
+    """Draws such vectors, the same ones for the same seed."""
+
+    def __init__(self, item_count: int, seed: int, dimension: int = DIMENSION) -> None:
+        """`item_count` says how many clusters there are."""
         self._random = np.random.default_rng(seed)
-        scales_D = np.arange(1, DIMENSION + 1, dtype=np.float32) ** -_FALL_OFF
-        turn_DD = np.linalg.qr(self._random.standard_normal((DIMENSION, DIMENSION)))[0]
+        self._dimension = dimension
+        scales_D = np.arange(1, dimension + 1, dtype=np.float32) ** -_FALL_OFF
+        turn_DD = np.linalg.qr(self._random.standard_normal((dimension, dimension)))[0]
         self._axes_DD = scales_D[:, np.newaxis] * turn_DD.astype(np.float32)
         self._centres_CD = self._normal(max(1, item_count // _ITEMS_OF_A_CLUSTER))
 
     def draw(self, count: int) -> F32:
+        """Returns the next ones, [N, D], of unit length."""
         owners = self._random.integers(len(self._centres_CD), size=count)
         drawn_ND = (self._centres_CD[owners] + self._normal(count)) @ self._axes_DD
         return drawn_ND / np.linalg.norm(drawn_ND, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
     def _normal(self, count: int) -> F32:
-        return self._random.standard_normal((count, DIMENSION), dtype=np.float32)
+        return self._random.standard_normal((count, self._dimension), dtype=np.float32)
 
 
 def _nearest(items_ND: F32, queries_QD: F32, k: int) -> tuple[F32, I64]:

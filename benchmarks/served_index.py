@@ -171,11 +171,13 @@ def fill(address: str, vectors: Vectors, client_count: int, *, with_image_tokens
         return time.perf_counter() - start_time
 
 
-def describe(address: str, modality: content_pb2.Modality) -> dict[str, Any]:
+def describe(
+    address: str, modality: content_pb2.Modality, index_id: str = INDEX_ID
+) -> dict[str, Any]:
     """Returns how the index stands, as IndexAdminService says."""
     with grpc.insecure_channel(address) as channel:
         response = IndexAdminServiceStub(channel).DescribeIndexes(
-            admin_pb.DescribeIndexesRequest(index_id=INDEX_ID), timeout=_CALL_SECONDS
+            admin_pb.DescribeIndexesRequest(index_id=index_id), timeout=_CALL_SECONDS
         )
     [each] = [each for each in response.descriptions if each.modality == modality]
     return {
@@ -201,7 +203,13 @@ def rebuild(address: str, modality: content_pb2.Modality) -> None:
         )
 
 
-def wait_settled(address: str, modality: content_pb2.Modality) -> dict[str, Any]:
+def wait_settled(
+    address: str,
+    modality: content_pb2.Modality,
+    index_id: str = INDEX_ID,
+    *,
+    with_snapshot: bool = True,
+) -> dict[str, Any]:
     """Returns how the index stands once nothing is done to it any more, for two seconds long.
 
     "seconds" tells how long it took from now to the beginning of these two seconds.
@@ -209,8 +217,8 @@ def wait_settled(address: str, modality: content_pb2.Modality) -> dict[str, Any]
     start_time = quiet_time = time.monotonic()
     end_time = start_time + _SETTLE_SECONDS
     while time.monotonic() < end_time:
-        state = describe(address, modality)
-        if not _is_settled(state):
+        state = describe(address, modality, index_id)
+        if not _is_settled(state, with_snapshot):
             quiet_time = time.monotonic()
         if time.monotonic() - quiet_time > _QUIET_SECONDS:
             return state | {"seconds": quiet_time - start_time}
@@ -218,13 +226,13 @@ def wait_settled(address: str, modality: content_pb2.Modality) -> dict[str, Any]
     raise RuntimeError(f"the index does not come to rest: {state}")
 
 
-def _is_settled(state: dict[str, Any]) -> bool:
+def _is_settled(state: dict[str, Any], with_snapshot: bool) -> bool:
     is_built = state["item_count"] < _MIN_APPROXIMATE_COUNT or state["index_type"] != "Flat"
     return bool(
         is_built
         and not state["activity"]
         and state["tail_row_count"] <= _MAX_TAIL_COUNT
-        and state["snapshot_sequence"]
+        and (state["snapshot_sequence"] or not with_snapshot)
     )
 
 

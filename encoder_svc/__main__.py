@@ -4,43 +4,71 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
+
 from encoder_svc.encoder import Encoder
+from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit, triton_credentials
+from tandem.chassis.tracing import trace_headers
+from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
+from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
+from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 
 
 async def main(settings: EncoderSettings) -> None:
     """Serves until told to stop."""
+    identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     manifest.verify_tokenizer(repository)
+    model = describe_model(repository, manifest)
     preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
-    triton = TritonClient(settings.triton_address)
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
     with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
         encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)
-        servicer = EncoderServicer(encoder, settings.default_timeout_seconds)
+        queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
+        servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
+
+        def register(server: grpc.aio.Server) -> None:
+            add_EncoderServiceServicer_to_server(servicer, server)
+            add_ModelServiceServicer_to_server(ModelServicer(model), server)
+
         await serve(
             name="encoder",
             address=settings.address,
             metrics_port=settings.metrics_port,
-            register=lambda server: add_EncoderServiceServicer_to_server(servicer, server),
+            register=register,
             service_names=[
-                encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name
+                encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name,
+                MODEL_SERVICE_NAME,
             ],
-            warm=encoder.check,
-            ready=encoder.check,
+            warm=queries.check,
+            ready=queries.check,
             close=triton.close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
-            max_inflight_count=settings.max_inflight_count,
+            limits=AdmissionLimits(
+                max_inflight_count=settings.max_inflight_count,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
+            identity=identity,
+            guard=load_guard_or_exit(identity),
         )
 
 

@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,27 +18,33 @@ from tandem.content import (
     ImageTokens,
     TextContent,
     TextTokens,
+    TextUse,
+    TruncationPolicy,
 )
+from tandem.cost_metrics import count_inference
 from tandem.errors import DeadlineExceeded, TandemError
+from tandem.inference_cost import InferenceCost
+from tandem.model_io.canary import check_encoding
 from tandem.model_io.image import decode_image
 from tandem.model_io.priority import Priority
-from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
-from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.text import TextPreprocessor, TextWindows
 
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_CANARY_SECONDS = 2.0
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Outcomes in the order of the contents, and where the time went."""
+    """Outcomes in the order of the contents, where the time went, and what it took."""
 
     outcomes: Sequence[Encoding | TandemError]
     preprocess_seconds: float
     inference_seconds: float
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """The model does not answer; the encodings were kept from earlier calls."""
 
 
 class Encoder:
@@ -58,52 +66,61 @@ class Encoder:
         self,
         contents: Sequence[Content | TandemError],
         timeout_seconds: float,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
         priority: Priority = Priority.INGEST,
     ) -> EncodedBatch:
         """Returns an encoding, or why there is none, for each content.
 
-        What is already an error stays one. Raises only what concerns them all: the model.
+        What is already an error stays one. Raises only what concerns them all: the model, and the
+        time.
         """
         start_time = time.monotonic()
         deadline_time = start_time + timeout_seconds
-        texts: dict[int, TokenIds] = {}
+        texts: dict[int, TextWindows] = {}
         pictures: dict[int, Pixels] = {}
         outcomes: dict[int, Encoding | TandemError] = {}
-        prepared = await self._in_threads(self._prepare, contents)
-        for number, (content, result) in enumerate(zip(contents, prepared, strict=True)):
+        prepare = partial(
+            self._prepare, truncation_policy=truncation_policy, deadline_time=deadline_time
+        )
+        prepared = await self._in_threads(prepare, contents)
+        for number, result in enumerate(prepared):
             if isinstance(result, TandemError):
                 outcomes[number] = result
-            elif isinstance(content, TextContent):
+            elif isinstance(result, TextWindows):
                 texts[number] = result
             else:
                 pictures[number] = result
         prepared_time = time.monotonic()
-        for encoded in await asyncio.gather(
+        (read, text_cost), (seen, image_cost) = await asyncio.gather(
             self._encode_texts(texts, deadline_time, priority),
             self._encode_images(pictures, deadline_time, priority),
-        ):
-            outcomes.update(encoded)
+        )
+        outcomes |= read | seen
+        count_inference("encoder", cost := text_cost + image_cost)
         return EncodedBatch(
             [outcomes[number] for number in range(len(contents))],
             prepared_time - start_time,
             time.monotonic() - prepared_time,
+            cost,
         )
 
     async def check(self) -> None:
         """Encodes one text and one black picture; raises a TandemError where the model cannot."""
-        size = self._model.manifest.image_size
-        pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
-        tokens = await self._model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
-        await self._model.embed_images(tokens.values, _CANARY_SECONDS, Priority.QUERY)
-        ids = np.array([self._model.manifest.cls_id, self._model.manifest.sep_id], dtype=np.int32)
-        await self._model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
+        await check_encoding(self._model)
 
-    def _prepare(self, content: Content | TandemError) -> NDArray[Any] | TandemError:
+    def _prepare(
+        self,
+        content: Content | TandemError,
+        truncation_policy: TruncationPolicy,
+        deadline_time: float,
+    ) -> TextWindows | Pixels | TandemError:
+        # Raises, for nobody waits for any of them any more: what is late is not begun.
+        _left(deadline_time)
         try:
             if isinstance(content, TandemError):
                 return content
             if isinstance(content, TextContent):
-                return self._text_preprocessor.token_ids(content.text)
+                return self._text_preprocessor.windows(content.text, truncation_policy)
             return decode_image(content.image_bytes, self._model.manifest.image_size)
         except TandemError as error:
             return error
@@ -115,23 +132,26 @@ class Encoder:
         return await asyncio.gather(*calls)
 
     async def _encode_texts(
-        self, texts: Mapping[int, TokenIds], deadline_time: float, priority: Priority
-    ) -> Mapping[int, Encoding]:
+        self, texts: Mapping[int, TextWindows], deadline_time: float, priority: Priority
+    ) -> tuple[dict[int, Encoding], InferenceCost]:
         if not texts:
-            return {}
-        embeddings = await self._model.embed_texts(
-            list(texts.values()), _left(deadline_time), priority
+            return {}, InferenceCost()
+        windows = [ids for text in texts.values() for ids in text.windows]
+        embeddings = await self._model.embed_texts(windows, _left(deadline_time), priority)
+        encodings = (
+            Encoding(embedding, TextTokens(ids))
+            for embedding, ids in zip(embeddings.values, windows, strict=True)
         )
         return {
-            number: Encoding(embedding, TextTokens(ids))
-            for (number, ids), embedding in zip(texts.items(), embeddings.values, strict=True)
-        }
+            number: _of_windows(list(islice(encodings, len(text.windows))), text.text_use)
+            for number, text in texts.items()
+        }, embeddings.cost
 
     async def _encode_images(
         self, pictures: Mapping[int, Pixels], deadline_time: float, priority: Priority
-    ) -> Mapping[int, Encoding]:
+    ) -> tuple[dict[int, Encoding], InferenceCost]:
         if not pictures:
-            return {}
+            return {}, InferenceCost()
         pixels = np.stack(list(pictures.values()))
         tokens = await self._model.image_tokens(pixels, _left(deadline_time), priority)
         embeddings = await self._model.embed_images(tokens.values, _left(deadline_time), priority)
@@ -140,7 +160,12 @@ class Encoder:
             for number, rows, embedding in zip(
                 pictures, tokens.values, embeddings.values, strict=True
             )
-        }
+        }, tokens.cost + embeddings.cost
+
+
+def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:
+    first, *further = encodings
+    return replace(first, text_use=text_use, further_windows=tuple(further))
 
 
 def _left(deadline_time: float) -> float:

@@ -5,29 +5,32 @@ from collections.abc import Sequence
 import grpc
 
 from encoder_svc.encoder import Encoder
-from encoder_svc.metrics import observe_stage
+from encoder_svc.metrics import count_truncated_texts, observe_stage
+from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
 from tandem.content import Content, Encoding
 from tandem.errors import BatchSizeOutOfRange, TandemError
-from tandem.model_io.priority import Priority
+from tandem.inference_cost import cost_to_proto
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
     duration_to_proto,
     encoding_to_proto,
     item_error_to_proto,
+    truncation_policy_from_proto,
 )
 
 MAX_CONTENT_COUNT = 64
-
-_PRIORITIES = {encoder_service_pb2.ENCODE_PURPOSE_QUERY: Priority.QUERY}
 
 
 class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
     """Encodes batches; a content that cannot be encoded fails alone."""
 
-    def __init__(self, encoder: Encoder, default_timeout_seconds: float) -> None:
+    def __init__(
+        self, encoder: Encoder, queries: QueryEncodings, default_timeout_seconds: float
+    ) -> None:
         self._encoder = encoder
+        self._queries = queries
         self._default_timeout_seconds = default_timeout_seconds
 
     async def EncodeContents(
@@ -38,9 +41,14 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
         """Encodes one batch."""
         contents = _contents(request.contents)
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
-        encoded = await self._encoder.encode(
-            contents, timeout_seconds, _PRIORITIES.get(request.purpose, Priority.INGEST)
+        policy = truncation_policy_from_proto(request.truncation_policy)
+        encode = (
+            self._queries.encode
+            if request.purpose == encoder_service_pb2.ENCODE_PURPOSE_QUERY
+            else self._encoder.encode
         )
+        encoded = await encode(contents, timeout_seconds, policy)
+        count_truncated_texts(encoded.outcomes, policy)
         observe_stage("preprocess", encoded.preprocess_seconds)
         observe_stage("inference", encoded.inference_seconds)
         return encoder_service_pb2.EncodeContentsResponse(
@@ -48,6 +56,8 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
             model_fingerprint=self._encoder.fingerprint,
             preprocess_duration=duration_to_proto(encoded.preprocess_seconds),
             inference_duration=duration_to_proto(encoded.inference_seconds),
+            cost=cost_to_proto(encoded.cost),
+            model_unavailable=encoded.is_model_unavailable,
         )
 
 

@@ -14,8 +14,11 @@ from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard, ShardSettings
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_refused import StoreRefused
 from tandem.v1 import index_admin_service_pb2 as admin_pb
@@ -44,6 +47,7 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
 async def main() -> None:
     """Serves until told to stop."""
     settings = load_or_exit(IndexSettings, "INDEX_")
+    identity = load_identity_or_exit()
     # Searches run side by side already; FAISS's own threads on top would only contend.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
@@ -103,7 +107,12 @@ async def main() -> None:
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
-        max_inflight_count=settings.max_inflight_count,
+        limits=AdmissionLimits(
+            max_inflight_count=settings.max_inflight_count,
+            max_inflight_bytes=settings.max_inflight_bytes,
+        ),
+        identity=identity,
+        guard=load_guard_or_exit(identity),
     )
 
 

@@ -20,9 +20,12 @@ from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.time_budget import TimeShares
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.tls import load_identity_or_exit
 from tandem.v1 import model_service_pb2, search_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
@@ -30,9 +33,10 @@ from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_serve
 
 async def main(settings: OrchestratorSettings) -> None:
     """Serves until told to stop."""
-    encoder_channel = open_channel(settings.encoder_address)
-    index_channels = [open_channel(address) for address in settings.index_addresses]
-    rerank_channels = [open_channel(address) for address in settings.rerank_addresses]
+    identity = load_identity_or_exit()
+    encoder_channel = open_channel(settings.encoder_address, identity)
+    index_channels = [open_channel(address, identity) for address in settings.index_addresses]
+    rerank_channels = [open_channel(address, identity) for address in settings.rerank_addresses]
     breaker_rule = BreakerRule(
         consecutive_count=settings.breaker_consecutive_count,
         failure_share=settings.breaker_failure_share,
@@ -103,7 +107,16 @@ async def main(settings: OrchestratorSettings) -> None:
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
-        max_inflight_count=settings.max_inflight_count,
+        limits=AdmissionLimits(
+            max_inflight_count=settings.max_inflight_count,
+            max_inflight_bytes=settings.max_inflight_bytes,
+            max_stream_count=settings.max_ingest_stream_count,
+            max_stream_message_count=settings.max_ingest_batch_count,
+            max_stream_bytes=settings.max_ingest_bytes,
+            call_weights={"BatchSearchItems": lambda request: len(request.searches)},
+        ),
+        identity=identity,
+        guard=load_guard_or_exit(identity),
     )
 
 

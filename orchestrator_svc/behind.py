@@ -51,6 +51,10 @@ class Shard(Protocol):
         """Returns the items nearest to any of the embeddings, best first."""
         ...
 
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        ...
+
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> Mapping[str, FetchedItem]:

@@ -30,6 +30,7 @@ from tandem.errors import (
 from tandem.filters import Filter
 from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.model_description import ModelDescription, model_from_proto
+from tandem.search_path import BEING_BUILT
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -275,6 +276,10 @@ class ShardClient:
             for windows in queries
         ]
 
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        self._dependency.note_late(waited_seconds)
+
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> Mapping[str, FetchedItem]:
@@ -307,6 +312,8 @@ class ShardClient:
             ),
             deadline_time,
         )
+        if response.items:
+            raise InternalFault(why="a shard of an earlier version gives no encodings; update it")
         encodings = {
             item.item_id: Encoding(
                 embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
@@ -366,14 +373,17 @@ def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError
 
 def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
     is_scan = path.strategy == index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN
-    return is_scan and bool(path.fallback_reason)
+    return is_scan and path.fallback_reason == BEING_BUILT
 
 
 def _hit_from_proto(
     hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
 ) -> Hit:
-    embedding = embedding_from_proto(hit.embedding) if is_embedding_included else None
-    return Hit(hit.item_id, hit.similarity, modality, embedding)
+    if not is_embedding_included:
+        return Hit(hit.item_id, hit.similarity, modality)
+    if not hit.HasField("embedding"):
+        raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
+    return Hit(hit.item_id, hit.similarity, modality, embedding_from_proto(hit.embedding))
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

@@ -114,6 +114,11 @@ class Dependency:
         """
         return await call(method, request, service=self._name, timeout_seconds=_left(deadline_time))
 
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that an answer was given up that did not come for so long."""
+        if waited_seconds >= _FAIR_SECONDS:
+            self._breaker.failed()
+
     async def _try(
         self,
         method: Callable[..., Awaitable[Response]],
@@ -134,8 +139,7 @@ class Dependency:
             self._breaker.failed()
             raise
         except DeadlineExceeded:
-            if timeout_seconds >= _FAIR_SECONDS:
-                self._breaker.failed()
+            self.note_late(timeout_seconds)
             raise
         except Overloaded:
             raise

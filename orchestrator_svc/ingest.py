@@ -12,8 +12,13 @@ from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.write_id import shard_request_id
 from tandem.attributes import Attributes
-from tandem.content import Content
-from tandem.errors import BatchSizeOutOfRange, ItemIdDuplicate, TandemError
+from tandem.content import Content, TextUse, TruncationPolicy
+from tandem.errors import (
+    BatchSizeOutOfRange,
+    ItemIdDuplicate,
+    TandemError,
+    TruncationPolicyInvalid,
+)
 from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 MAX_BATCH_ITEM_COUNT = 64
@@ -39,6 +44,8 @@ class Ingested:
 
     outcomes: Outcomes
     sequences: Mapping[int, int]
+    text_uses: Mapping[int, TextUse] = field(default_factory=dict)
+    """How much was read of the texts that were encoded, by their number in the batch."""
 
 
 class Ingester:
@@ -65,15 +72,17 @@ class Ingester:
         items: Sequence[IncomingItem],
         may_store: asyncio.Event,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> Ingested:
         """Returns what became of each item of one batch.
 
         Encodes at once but stores only when `may_store` is set, so that batches of one stream can
         be encoded side by side and still take effect in their order. What was stored under
         `request_id` before is answered as then; an empty one is not remembered. Raises
-        BatchSizeOutOfRange, IndexIdInvalid or RequestIdInvalid for a batch that says nothing about
-        any item.
+        BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for a batch
+        that says nothing about any item.
         """
+        _check_policy(truncation_policy)
         check_index_id(index_id)
         check_request_id(request_id)
         if not 1 <= len(items) <= MAX_BATCH_ITEM_COUNT:
@@ -85,26 +94,31 @@ class Ingester:
         deadline_time = time.monotonic() + self._batch_timeout_seconds
         try:
             with self._clock.stage("ingest_encode"):
-                encoded, fingerprint = await self._encode(items, good, outcomes, deadline_time)
+                encoded, fingerprint = await self._encode(
+                    items, good, outcomes, truncation_policy, deadline_time
+                )
         except TandemError as error:
             return Ingested([outcome or error for outcome in outcomes], {})
         await may_store.wait()
         with self._clock.stage("ingest_store"):
             sequences = await self._store(index_id, encoded, fingerprint, request_id, outcomes)
-        return Ingested(outcomes, sequences)
+        return Ingested(outcomes, sequences, _text_uses(encoded))
 
     async def _encode(
         self,
         items: Sequence[IncomingItem],
         good: Sequence[int],
         outcomes: Outcomes,
+        truncation_policy: TruncationPolicy,
         deadline_time: float,
     ) -> tuple[dict[int, EncodedItem], str]:
         """Returns the encoded items by their number; notes the others' errors in `outcomes`."""
         if not good:
             return {}, ""
         contents = [_content(items[number]) for number in good]
-        made = await self._encoder.encode(contents, deadline_time)
+        made = await self._encoder.encode(
+            contents, deadline_time, truncation_policy=truncation_policy
+        )
         encoded = {}
         for number, result in zip(good, made.outcomes, strict=True):
             if isinstance(result, TandemError):
@@ -166,6 +180,19 @@ def _refusal(item: IncomingItem, count: int) -> TandemError | None:
     if count > 1:
         return ItemIdDuplicate(item_id=item.item_id)
     return item.content if isinstance(item.content, TandemError) else None
+
+
+def _check_policy(policy: TruncationPolicy) -> None:
+    if policy is TruncationPolicy.BEST_WINDOW:
+        raise TruncationPolicyInvalid(
+            policy=policy.value,
+            why="an item has one embedding; ingest with error or truncate, or split the text",
+        )
+
+
+def _text_uses(encoded: Mapping[int, EncodedItem]) -> dict[int, TextUse]:
+    uses = ((number, item.encoding.text_use) for number, item in encoded.items())
+    return {number: use for number, use in uses if use is not None}
 
 
 def _content(item: IncomingItem) -> Content:

@@ -173,6 +173,10 @@ class JointShard(Shard):
         )
         return await self._gathering.ask(key, _Embeddings(deadline_time, embeddings))
 
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        self._shard.note_late(waited_seconds)
+
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> Mapping[str, FetchedItem]:

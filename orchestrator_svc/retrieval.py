@@ -108,6 +108,8 @@ class Retriever:
                     answers.are_enough(self._coverage(retrieval, answers), demand)
                     or demand.is_lost_with(answers.failures)
                 ):
+                    for task in pending:
+                        self._shards[number_of_task[task]].note_late(time.monotonic() - now)
                     break
                 done, pending = await asyncio.wait(
                     pending,

@@ -11,7 +11,8 @@ from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.cursor_wire import page_from_proto
-from orchestrator_svc.ingest import IncomingItem, Ingester, Outcomes
+from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
+from orchestrator_svc.metrics import StageLaps
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import SearchAnswer, Searcher
@@ -21,7 +22,12 @@ from tandem.attribute_wire import attributes_from_proto
 from tandem.chassis.channels import deadline_seconds
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
-from tandem.wire import content_from_proto, item_error_to_proto
+from tandem.wire import (
+    content_from_proto,
+    item_error_to_proto,
+    text_use_to_proto,
+    truncation_policy_from_proto,
+)
 
 MAX_SEARCH_COUNT = 64
 
@@ -104,15 +110,14 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.SearchItemsRequest, deadline_time: float
     ) -> search_service_pb2.SearchItemsResponse:
         """Encodes, searches and scores nothing: the cursor has it all but the contents."""
-        start_time = time.perf_counter()
-        page = page_from_proto(request)
-        seconds = {"rank": time.perf_counter() - start_time}
+        laps, clock = StageLaps(), self._searcher.services.clock
+        with clock.stage("rank", laps):
+            page = page_from_proto(request)
         contents: Mapping[str, FetchedItem] = {}
         if page.is_content_included:
-            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
-        seconds["total"] = time.perf_counter() - start_time
-        seconds["fetch"] = seconds["total"] - seconds["rank"]
-        return page_to_proto(page, contents, seconds)
+            with clock.stage("fetch", laps):
+                contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
+        return page_to_proto(page, contents, laps.seconds)
 
     async def IngestItems(
         self,
@@ -185,13 +190,17 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> _AnsweredBatch:
         items = [_incoming(item) for item in request.items]
         ingested = await self._ingester.ingest(
-            request.index_id, items, previous_done, request.request_id
+            request.index_id,
+            items,
+            previous_done,
+            request.request_id,
+            truncation_policy_from_proto(request.truncation_policy),
         )
         # A batch that stored nothing must not let the next one overtake the one before. One that
         # raised ends the stream, and nothing after it is stored: `done` stays unset.
         await previous_done.wait()
         done.set()
-        return _ingest_response(items, ingested.outcomes), ingested.sequences
+        return _ingest_response(items, ingested), ingested.sequences
 
     def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
         return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
@@ -234,13 +243,14 @@ def _incoming(item: index_service_pb2.Item) -> IncomingItem:
 
 
 def _ingest_response(
-    items: Sequence[IncomingItem], outcomes: Outcomes
+    items: Sequence[IncomingItem], ingested: Ingested
 ) -> search_service_pb2.IngestItemsResponse:
-    return search_service_pb2.IngestItemsResponse(
-        results=[
-            search_service_pb2.IngestResult(
-                item_id=item.item_id, error=item_error_to_proto(error) if error else None
-            )
-            for item, error in zip(items, outcomes, strict=True)
-        ]
-    )
+    response = search_service_pb2.IngestItemsResponse()
+    for number, (item, error) in enumerate(zip(items, ingested.outcomes, strict=True)):
+        use = ingested.text_uses.get(number)
+        response.results.add(
+            item_id=item.item_id,
+            error=item_error_to_proto(error) if error else None,
+            text_use=text_use_to_proto(use) if use else None,
+        )
+    return response

@@ -4,6 +4,9 @@ import time
 from dataclasses import dataclass
 from typing import Self
 
+# What the way back takes on a machine that has more to do; of a short time, at most a quarter.
+_LEAST_RESERVE_SECONDS = 0.02
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeShares:
@@ -41,7 +44,8 @@ class TimeBudget:
         """Divides the time from now on."""
         start_time = time.monotonic()
         whole_seconds = max(0.0, deadline_time - start_time)
-        before_reserve = deadline_time - shares.reserve * whole_seconds
+        least_seconds = min(_LEAST_RESERVE_SECONDS, whole_seconds / 4)
+        before_reserve = deadline_time - max(shares.reserve * whole_seconds, least_seconds)
         return cls(
             encode_end=start_time + shares.encode * whole_seconds,
             retrieval_end=before_reserve,

@@ -29,11 +29,14 @@
     ├── ModelMismatch           │ it does not fit what is stored
     ├── SequenceNotReached      │
     ├── ShardMapMismatch        ┘
+    ├── Unauthenticated         ┐ the caller may not
+    ├── PermissionDenied        ┘
     ├── ModelUnavailable        ┐
     ├── ServiceUnavailable      │
     ├── ShardsMissing           │
     ├── RerankUnavailable       │ not now: the same call may succeed later
     ├── Overloaded              │
+    ├── QuotaExceeded           │
     ├── DeadlineExceeded        ┘
     ├── StoreFull               ┐
     ├── ItemCorrupt             │ an operator is needed
@@ -47,6 +50,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
+
+_RETRY_DELAY_KEY = "retry_delay_seconds"
 
 
 class TandemError(Exception):
@@ -266,8 +271,15 @@ class Overloaded(TandemError):
 
     reason = "OVERLOADED"
 
-    def __init__(self, *, what: str) -> None:
-        super().__init__(f"{what}; retry with backoff")
+    def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
+        super().__init__(
+            f"{what}; retry with backoff", {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"}
+        )
+
+    @property
+    def retry_delay_seconds(self) -> float:
+        """When there may be room again, by the service that refused."""
+        return _retry_delay_seconds(self.metadata)
 
 
 class StoreFull(TandemError):
@@ -472,6 +484,41 @@ class TruncationPolicyInvalid(TandemError):
         super().__init__(f"truncation policy {policy} cannot be had here: {why}")
 
 
+class Unauthenticated(TandemError):
+    """A call does not say who makes it, in a way that is known here."""
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"the caller is not known: {why}; send 'authorization: Bearer TOKEN'")
+
+
+class PermissionDenied(TandemError):
+    """Who makes the call is known, and may not."""
+
+    reason = "PERMISSION_DENIED"
+
+    def __init__(self, *, caller: str, what: str) -> None:
+        super().__init__(f"{_shown(caller)} may not {what}; ask the operator for a token that may")
+
+
+class QuotaExceeded(TandemError):
+    """A token's calls, or pairs, of this second are used up."""
+
+    reason = "QUOTA_EXCEEDED"
+
+    def __init__(self, *, what: str, rate: float, retry_delay_seconds: float) -> None:
+        super().__init__(
+            f"the token allows {rate:g} {what} a second; retry in {retry_delay_seconds:.3f} s",
+            {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"},
+        )
+
+    @property
+    def retry_delay_seconds(self) -> float:
+        """As Overloaded's."""
+        return _retry_delay_seconds(self.metadata)
+
+
 class InternalFault(TandemError):
     """A fault of ours."""
 
@@ -499,6 +546,14 @@ def error_from_reason(reason: str, message: str, metadata: Mapping[str, str]) ->
     error = error_class.__new__(error_class)
     TandemError.__init__(error, message, metadata)
     return error
+
+
+def _retry_delay_seconds(metadata: Mapping[str, str]) -> float:
+    try:
+        seconds = float(metadata[_RETRY_DELAY_KEY])
+    except (KeyError, ValueError):  # of a sender that does not say
+        return 0.1
+    return seconds if 0 < seconds < 3600 else 0.1
 
 
 def _shown(value: str) -> str:

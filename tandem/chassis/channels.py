@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 import grpc
 
 from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
+from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
+from tandem.chassis.tls import Certificates, Identity, Rotation, channel_credentials
+from tandem.chassis.tracing import TRACEPARENT_KEY, current_trace
 from tandem.errors import DeadlineExceeded
 
 Response = TypeVar("Response")
@@ -23,6 +26,8 @@ _MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
 
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_MESSAGE_OPTIONS,
+    # A name that stands for several replicas is called on each in turn; the default stays with one.
+    ("grpc.lb_policy_name", "round_robin"),
     # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 1_000),
@@ -43,14 +48,27 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Callers then look the name up again, and find replicas that were added since. Calls under way
+    # end on the old connection, however long they take.
+    ("grpc.max_connection_age_ms", 300_000),
     # Or two services given one port by mistake would share its calls at random.
     ("grpc.so_reuseport", 0),
 )
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """Returns a channel to `host:port`; connects with the first call. Needs a running loop."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Channel:
+    """Returns a channel to `host:port`; connects with the first call. Needs a running loop.
+
+    With an identity both sides show certificates, and the channel follows the files of it.
+    """
+    if identity is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+    def open_with(certificates: Certificates) -> grpc.aio.Channel:
+        credentials = channel_credentials(certificates)
+        return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+    return RotatingChannel(Rotation(identity), open_with)
 
 
 def deadline_seconds(context: grpc.aio.ServicerContext, default: float) -> float:
@@ -75,8 +93,10 @@ async def call(
 ) -> Response:
     """Calls a unary method of `service` under the current request's id; raises `TandemError`."""
     request_id = current_request_id()
-    metadata = ((REQUEST_ID_KEY, request_id),) if request_id else ()
+    metadata = [(REQUEST_ID_KEY, request_id)] if request_id else []
+    if (trace := current_trace()) is not None:
+        metadata.append((TRACEPARENT_KEY, trace.traceparent))
     try:
-        return await method(request, timeout=timeout_seconds, metadata=metadata)
+        return await method(request, timeout=timeout_seconds, metadata=tuple(metadata))
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from_rpc(rpc_error, service) from rpc_error

@@ -17,6 +17,13 @@ log = get_logger(__name__)
 
 Probe = Callable[[], Awaitable[None]]
 
+LIVENESS = "liveness"
+"""The name under which health says whether this process answers at all.
+
+Not "", which follows what the service stands on: a process that is restarted whenever something
+behind it is away is away itself.
+"""
+
 WARM_RETRY_SECONDS = 0.5
 CANARY_PERIOD_SECONDS = 1.0
 # A canary with no answer by then is one that failed, whatever it waits for.
@@ -24,7 +31,7 @@ CANARY_TIMEOUT_SECONDS = 5.0
 
 
 class Health:
-    """The health of one service: NOT_SERVING until `watch` finds otherwise."""
+    """The health of one service: alive, and NOT_SERVING until `watch` finds otherwise."""
 
     def __init__(self, service: str, service_names: Sequence[str]) -> None:
         self._service = service
@@ -34,9 +41,13 @@ class Health:
         self._serving = False
 
     async def register(self, server: grpc.aio.Server) -> None:
-        """Adds the health service to `server`, saying NOT_SERVING; call before it starts."""
+        """Adds the health service to `server`; call before it starts.
+
+        It says NOT_SERVING of all names but LIVENESS.
+        """
         # The servicer is born SERVING.
         await self._tell(serving=False)
+        await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def watch(self, warm: Probe, ready: Probe | None) -> None:
@@ -52,8 +63,13 @@ class Health:
             await asyncio.sleep(CANARY_PERIOD_SECONDS)
             await self._try(ready)
 
+    def is_serving(self) -> bool:
+        """Returns what was last told."""
+        return self._serving
+
     async def leave(self) -> None:
         """Says NOT_SERVING from now on, whatever else is told."""
+        self._serving = False
         await self._servicer.enter_graceful_shutdown()
         SERVING.labels(self._service).set(0)
 

@@ -10,6 +10,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tandem.chassis.request_id import current_request_id
+from tandem.chassis.tracing import current_trace
 
 
 def configure(service: str, stream: TextIO | None = None) -> None:
@@ -27,7 +28,7 @@ def configure(service: str, stream: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.stdlib.add_log_level,
         add_service,
-        _add_request_id,
+        _add_ids,
         # The traceback as text: structlog's own dictionaries would show locals, so content.
         structlog.processors.format_exc_info,
     ]
@@ -63,7 +64,9 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 _ROOT = "tandem_log"
 
 
-def _add_request_id(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+def _add_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     if request_id := current_request_id():
         event["request_id"] = request_id
+    if (trace := current_trace()) is not None:
+        event["trace_id"] = trace.trace_id
     return event

@@ -16,16 +16,22 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
-from tandem.chassis import metrics
+from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
+from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger
+from tandem.chassis.metrics import REGISTRY, note_build
+from tandem.chassis.tls import Identity, server_credentials, server_options
+from tandem.chassis.tracing import load_tracing_or_exit, use
 
 log = get_logger(__name__)
 
@@ -42,7 +48,9 @@ async def serve(
     ready: Probe | None = None,
     drain_notice_seconds: float = 0.0,
     grace_seconds: float = 5.0,
-    max_inflight_count: int = 64,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
+    identity: Identity | None = None,
+    guard: Guard | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
 
@@ -50,21 +58,28 @@ async def serve(
     server, which binds `address`, a `host:port` whose host the metrics' port shares. Health is
     NOT_SERVING until `warm` has returned (see `Health.watch`), then follows `ready`, a canary tried
     every second. The drain: health NOT_SERVING, `drain_notice_seconds` for balancers to notice,
-    `grace_seconds` for calls to end before they are cancelled, then `close`.
+    `grace_seconds` for calls to end before they are cancelled, then `close`. With an `identity`,
+    callers must show a certificate; the metrics' port, which has the probes too, is plain HTTP.
+    Without a `guard` everybody is let in.
 
     Exits 1 where a port cannot be had; raises what `warm` raises other than `TandemError`.
     """
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     configure(name)
+    use(traced := load_tracing_or_exit(name))
     # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     try:
         health = Health(name, service_names)
-        server = await make_server(name, health, register, service_names, max_inflight_count)
-        port, close_metrics = _bind(name, server, address, metrics_port)
+        options = server_options(SERVER_OPTIONS, identity)
+        server = await make_server(name, health, register, service_names, limits, options, guard)
+        heartbeat = Heartbeat()
+        port = _bind(server, address, identity)
+        door = _open_door(name, address, metrics_port, heartbeat, health)
+        beating = asyncio.create_task(heartbeat.beat())
         try:
             await server.start()
             log.info("listening", address=address, port=port)
@@ -74,9 +89,11 @@ async def serve(
             log.info("draining")
             await asyncio.sleep(drain_notice_seconds)
             await server.stop(grace_seconds)
-            close_metrics()
+            beating.cancel()
+            door.close()
     finally:
         await close()
+        await asyncio.to_thread(traced.close)
     log.info("stopped")
 
 
@@ -85,12 +102,12 @@ async def make_server(
     health: Health,
     register: Callable[[grpc.aio.Server], None],
     service_names: Sequence[str],
-    max_inflight_count: int,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
+    options: Sequence[tuple[str, Any]] = SERVER_OPTIONS,
+    guard: Guard | None = None,
 ) -> grpc.aio.Server:
     """Returns a server with our interceptors, health and reflection, not yet bound or started."""
-    server = grpc.aio.server(
-        interceptors=interceptors(name, max_inflight_count), options=SERVER_OPTIONS
-    )
+    server = grpc.aio.server(interceptors=interceptors(name, limits, guard), options=options)
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -99,21 +116,32 @@ async def make_server(
     return server
 
 
-def _bind(
-    name: str, server: grpc.aio.Server, address: str, metrics_port: int
-) -> tuple[int, Callable[[], None]]:
-    host = address.rpartition(":")[0].strip("[]")
+def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
     try:
-        port = server.add_insecure_port(address)
+        if identity is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, server_credentials(identity)))
     except RuntimeError as error:
         log.error("cannot listen", address=address, cause=str(error))
         raise SystemExit(1) from error
+
+
+def _open_door(
+    name: str, address: str, metrics_port: int, heartbeat: Heartbeat, health: Health
+) -> HttpDoor:
+    host = address.rpartition(":")[0].strip("[]")
+    note_build(name)
     try:
-        _, close_metrics = metrics.expose(name, host, metrics_port)
+        return HttpDoor(
+            host,
+            metrics_port,
+            REGISTRY,
+            is_live=heartbeat.is_beating,
+            is_ready=health.is_serving,
+        )
     except OSError as error:
         log.error("cannot listen", address=f"{host}:{metrics_port}", cause=str(error))
         raise SystemExit(1) from error
-    return port, close_metrics
 
 
 async def _until_stopped(stopping: asyncio.Event, watching: Awaitable[None]) -> None:

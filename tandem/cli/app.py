@@ -4,7 +4,20 @@ import sys
 
 import typer
 
-from tandem.cli import compare, demo, evaluate, index, ingest, models, search, shard, train, up
+from tandem.cli import (
+    compare,
+    demo,
+    evaluate,
+    health,
+    index,
+    ingest,
+    models,
+    search,
+    shard,
+    token,
+    train,
+    up,
+)
 from tandem.cli.console import errors
 from tandem.cli.stack import StackFailed
 from tandem.errors import TandemError
@@ -24,9 +37,11 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("train")(train.train)
 app.command("demo")(demo.demo)
+app.command("health")(health.health)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
 app.add_typer(shard.app, name="shard")
+app.add_typer(token.app, name="token")
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """`tandem ingest`: a corpus into an index, with its errors item by item."""
 
+import enum
 import time
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -10,7 +11,7 @@ from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
-from tandem.client import Client, NewItem
+from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
     OnError,
@@ -20,6 +21,13 @@ from tandem.model_io.readable_records import (
 )
 
 _SHOWN_ERROR_COUNT = 10
+
+
+class LongTexts(enum.StrEnum):
+    """What is done with a caption that has more tokens than the model reads."""
+
+    ERROR = "error"
+    TRUNCATE = "truncate"
 
 
 def ingest(
@@ -41,6 +49,13 @@ def ingest(
         ),
     ] = OnError.STOP,
     captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
+    long_texts: Annotated[
+        LongTexts,
+        typer.Option(
+            help="a caption with more tokens than the model reads: refuse it, or have only its "
+            "beginning read, and count it"
+        ),
+    ] = LongTexts.ERROR,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Ingests a corpus: its pictures and, as items of their own, their captions."""
@@ -48,8 +63,14 @@ def ingest(
     records = readable_records(
         open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
     )
-    with Client(address) as client:
-        refused = ingest_items(client, index, record_items(records, captions), total=None)
+    with Client(address, access=Access.from_environment()) as client:
+        refused = ingest_items(
+            client,
+            index,
+            record_items(records, captions),
+            total=None,
+            truncation_policy=TruncationPolicy(long_texts.value),
+        )
     for line in skipped.lines():
         errors.print(line, markup=False, highlight=False)
     if refused:
@@ -57,17 +78,26 @@ def ingest(
 
 
 def ingest_items(
-    client: Client, index_id: str, items: Iterable[NewItem], total: int | None
+    client: Client,
+    index_id: str,
+    items: Iterable[NewItem],
+    total: int | None,
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
 ) -> list[str]:
-    """Ingests with a progress bar; prints how many items were refused and returns their ids."""
+    """Ingests with a progress bar; prints how many items were refused and returns their ids.
+
+    Prints too of how many texts the model read only a part, where there are any.
+    """
     start_time = time.monotonic()
     stored_count = 0
+    truncated_count = 0
     refused = []
     with progress_bar("items") as bar:
         task = bar.add_task(f"ingest into {index_id}", total=total, rate=0.0)
-        for outcome in client.ingest(items, index_id=index_id):
+        for outcome in client.ingest(items, index_id=index_id, truncation_policy=truncation_policy):
             if outcome.error is None:
                 stored_count += 1
+                truncated_count += outcome.text_use is not None and outcome.text_use.is_truncated
             else:
                 refused.append(outcome.item_id)
                 if len(refused) <= _SHOWN_ERROR_COUNT:
@@ -82,6 +112,10 @@ def ingest_items(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
         f"({stored_count / seconds:.0f} items/s)"
     )
+    if truncated_count:
+        out.print(
+            f"{truncated_count:,} of them are texts of which the model read only the beginning"
+        )
     return refused
 
 

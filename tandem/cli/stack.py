@@ -19,6 +19,7 @@ from tandem.model_io.triton_server import TritonServer
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10.0
 _SHARD_MAP_VERSION = 1
+_CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 # torch and glibc hand large blocks back to the kernel and fault them in again at each call
 # unless told to keep them: 2 to 3 times the time of an inference.
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
@@ -77,8 +78,14 @@ class Endpoint:
 class LocalStack:
     """Starts, watches and stops the processes. Use it in a with statement."""
 
-    def __init__(self, data_folder: Path, model_repository: Path, ports: Ports) -> None:
-        """Stores and logs go into `data_folder`; nothing is started yet."""
+    def __init__(
+        self, data_folder: Path, model_repository: Path, ports: Ports, *, caches: bool = True
+    ) -> None:
+        """Stores and logs go into `data_folder`; nothing is started yet.
+
+        Without `caches` every search is computed, equal ones too, as measuring needs it.
+        """
+        self._caches = caches
         self.ports = ports
         self._data_folder = data_folder
         self._model_repository = model_repository
@@ -170,13 +177,11 @@ class LocalStack:
         self._processes[name].kill()
         self._processes[name].wait()
 
-    def dead_process(self) -> str | None:
-        """Returns the name and last words of a process that has ended by itself, if any has."""
+    def dead_service(self) -> str | None:
+        """Returns the name and last words of a service that has ended by itself, if any has."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
-        if self._triton and not self._triton.is_running():
-            return f"triton ended\n{self._log_tail('triton')}"
         return None
 
     def endpoints(self) -> Iterator[Endpoint]:
@@ -236,6 +241,8 @@ class LocalStack:
             settings["SHARD_COUNT"] = str(len(self.ports.index))
         if kind in ("index", "orchestrator"):
             settings["SHARD_MAP_VERSION"] = str(_SHARD_MAP_VERSION)
+        if kind in _CACHE_SETTINGS and not self._caches:
+            settings[_CACHE_SETTINGS[kind]] = "0"
         if kind == "orchestrator":
             settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))

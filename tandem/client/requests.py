@@ -6,82 +6,34 @@ from itertools import islice
 
 import grpc
 
-from tandem.attribute_wire import attributes_to_proto, filter_to_proto
+from tandem.attribute_wire import attributes_to_proto
 from tandem.attributes import Attributes
-from tandem.content import Modality
+from tandem.client.query import SURROGATE, NewContent, content_to_proto
+from tandem.content import TruncationPolicy
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
     ItemIdInvalid,
-    RequestMalformed,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
 )
-from tandem.filters import Filter
 from tandem.identifiers import check_index_id, check_item_id
-from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
+from tandem.v1 import index_service_pb2, search_service_pb2
 
-Query = str | bytes
-"""A text, or the bytes of a JPEG, PNG or WebP file."""
-
-NewItem = tuple[str, Query] | tuple[str, Query, Attributes]
+NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
 """Item id, content and, where there are any, attributes."""
 
 MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
 _MAX_BATCH_BYTES = 32 * 2**20
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A name that stands for several orchestrators is called on each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )
-
-_SURROGATE = "has a surrogate that UTF-8 cannot carry"
-
-_MODALITIES = {
-    None: content_pb2.MODALITY_UNSPECIFIED,
-    Modality.TEXT: content_pb2.MODALITY_TEXT,
-    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
-}
-
-
-def search_request(
-    query: Query,
-    *,
-    index_id: str,
-    target_modality: Modality | None,
-    retrieve_k: int | None,
-    rerank_k: int | None,
-    return_n: int | None,
-    rerank_disabled: bool,
-    content_included: bool,
-    where: Filter | None,
-    consistency_tokens: Iterable[str],
-    full_coverage_required: bool,
-) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message; what is None is left to the server's default.
-
-    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid for such an id,
-    FilterInvalid for a filter that the server would not take.
-    """
-    try:
-        content = _content(query)
-    except UnicodeEncodeError as error:
-        raise RequestMalformed(why=f"the query {_SURROGATE}") from error
-    return search_service_pb2.SearchItemsRequest(
-        query=content,
-        index_id=check_index_id(index_id),
-        target_modality=_MODALITIES[target_modality],
-        retrieve_k=retrieve_k,
-        rerank_k=rerank_k,
-        return_n=return_n,
-        rerank_disabled=rerank_disabled,
-        content_included=content_included,
-        filter=filter_to_proto(where) if where is not None else None,
-        consistency_tokens=consistency_tokens,
-        full_coverage_required=full_coverage_required,
-    )
 
 
 def remove_request(
@@ -108,13 +60,17 @@ class IngestRequests:
         index_id: str,
         batch_item_count: int,
         request_id: str = "",
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> None:
         """Raises IndexIdInvalid at once; each item is judged by the server.
 
         Batches have `request_id` with their number behind it, or none where it is empty.
         """
         self._items = iter(items)
-        self._index_id = check_index_id(index_id)
+        self._empty_batch = search_service_pb2.IngestItemsRequest(
+            index_id=check_index_id(index_id),
+            truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
+        )
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
         self._request_id = request_id
         self.error: Exception | None = None
@@ -131,7 +87,7 @@ class IngestRequests:
 
     def _batches(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
         while batch := list(islice(self._items, self._batch_item_count)):
-            yield from _split_by_bytes(batch, self._index_id)
+            yield from _split_by_bytes(batch, self._empty_batch)
 
 
 def request_metadata() -> tuple[tuple[str, str], ...]:
@@ -153,9 +109,9 @@ def error_of(error: grpc.RpcError, target: str) -> TandemError:
 
 
 def _split_by_bytes(
-    batch: list[NewItem], index_id: str
+    batch: list[NewItem], empty_batch: search_service_pb2.IngestItemsRequest
 ) -> Iterator[search_service_pb2.IngestItemsRequest]:
-    request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+    request = _copied(empty_batch)
     byte_count = 0
     for new_item in batch:
         item_id, content = new_item[:2]
@@ -163,27 +119,27 @@ def _split_by_bytes(
         try:
             item = index_service_pb2.Item(
                 item_id=item_id,
-                content=_content(content),
+                content=content_to_proto(content),
                 attributes=attributes_to_proto(attributes),
             )
         except UnicodeEncodeError as error:
-            raise ItemIdInvalid(
-                item_id=repr(item_id), why=f"it or its text {_SURROGATE}"
-            ) from error
+            raise ItemIdInvalid(item_id=repr(item_id), why=f"it or its text {SURROGATE}") from error
         item_bytes = item.ByteSize()
         if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
             yield request
-            request = search_service_pb2.IngestItemsRequest(index_id=index_id)
+            request = _copied(empty_batch)
             byte_count = 0
         byte_count += item_bytes
         request.items.append(item)
     yield request
 
 
-def _content(query: Query) -> content_pb2.Content:
-    if isinstance(query, str):
-        return content_pb2.Content(text=query)
-    return content_pb2.Content(image=query)
+def _copied(
+    request: search_service_pb2.IngestItemsRequest,
+) -> search_service_pb2.IngestItemsRequest:
+    copied = search_service_pb2.IngestItemsRequest()
+    copied.CopyFrom(request)
+    return copied
 
 
 def _text_metadata(metadata: object) -> Mapping[str, str]:

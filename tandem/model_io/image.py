@@ -1,30 +1,45 @@
 """Image file → pixels, the same in training, export and serving; wary of what people send."""
 
 import io
+import math
 import re
 import struct
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from tandem.errors import ImageTooLarge, ImageUnreadable
+from tandem.model_io.image_file import ImageFileParts, image_file_parts
 
 MAX_IMAGE_BYTES: Final = 8 * 2**20
 MAX_IMAGE_PIXELS: Final = 25_000_000
+MAX_IMAGE_SIDE: Final = 65_535
+"""What a JPEG can have. The filter that scales takes 32 bytes a pixel of the longer side."""
+MAX_DECODE_SECONDS: Final = 5
+"""Of one core's work: no picture within the other limits was seen to take 2."""
 
-# By name, not through Image.open: each format it knows is one more parser that strangers' bytes
-# would run through, and it only warns of a bomb where we refuse.
-_READERS: Final[Mapping[re.Pattern[bytes], type[ImageFile.ImageFile]]] = {
-    re.compile(rb"\xff\xd8\xff"): JpegImageFile,
-    re.compile(rb"\x89PNG\r\n\x1a\n"): PngImageFile,
-    re.compile(rb"RIFF....WEBP", re.DOTALL): WebPImageFile,
+_READERS: Final[Mapping[str, type[ImageFile.ImageFile]]] = {
+    "JPEG": JpegImageFile,
+    "PNG": PngImageFile,
+    "WEBP": WebPImageFile,
+}
+# EXIF's orientations but the first, which is upright.
+_TURNS: Final[Mapping[int, Image.Transpose]] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
 }
 # What broken files make Pillow raise: half a million cut and flipped files gave the first three,
 # the others are what its parsers can raise on paper.
@@ -47,53 +62,65 @@ _BROKEN: Final = (
 def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, letterboxed on white.
 
-    Raises ImageTooLarge over MAX_IMAGE_BYTES or, by the header alone, MAX_IMAGE_PIXELS; and
-    ImageUnreadable for anything that is not a whole JPEG, PNG or WebP file.
+    Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, MAX_IMAGE_PIXELS or
+    MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of a core while it is decoded.
+    Raises ImageUnreadable for anything that is not a whole JPEG, PNG or WebP file.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
+    parts = image_file_parts(image_bytes)
     try:
-        with _open(image_bytes) as image:
-            _check_pixel_count(image.width * image.height)
+        with _open(parts) as image:
+            _check_size(image)
             image.load()
             # Scaled first: turning and blending then cost a thumbnail's time and memory.
             scaled = _scaled(_in_8_bits(image), size)
     except _BROKEN as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
-    return np.asarray(_letterboxed(_upright(scaled), size))
+    return np.asarray(_letterboxed(_upright(scaled, parts.orientation), size))
 
 
-def _open(image_bytes: bytes) -> ImageFile.ImageFile:
-    for signature, reader in _READERS.items():
-        if signature.match(image_bytes):
-            try:
-                return reader(io.BytesIO(image_bytes))
-            except Image.DecompressionBombError as error:
-                # The WebP reader has a limit of its own, above ours, that it looks at first.
-                [pixel_count, *_] = re.findall(r"\d+", str(error))
-                _check_pixel_count(int(pixel_count))
-                raise
-    raise ImageUnreadable(why="it is not a JPEG, PNG or WebP file")
+class _TimedFile(io.BytesIO):
+    """Refuses to be read once the thread has worked too long: decoders ask for block by block."""
+
+    def __init__(self, file: bytes) -> None:
+        super().__init__(file)
+        # The thread's own time, so that a busy machine refuses no picture.
+        self._start_time = time.thread_time()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        seconds = time.thread_time() - self._start_time
+        if seconds > MAX_DECODE_SECONDS:
+            raise ImageTooLarge(
+                got=math.ceil(seconds), limit=MAX_DECODE_SECONDS, unit="seconds of decoding"
+            )
+        return super().read(size)
 
 
-def _check_pixel_count(pixel_count: int) -> None:
+def _open(parts: ImageFileParts) -> ImageFile.ImageFile:
+    try:
+        return _READERS[parts.format](_TimedFile(parts.decodable_bytes))
+    except Image.DecompressionBombError as error:
+        # The WebP reader has a limit of its own, above ours, that it looks at first.
+        [pixel_count, *_] = re.findall(r"\d+", str(error))
+        raise ImageTooLarge(got=int(pixel_count), limit=MAX_IMAGE_PIXELS, unit="pixels") from error
+
+
+def _check_size(image: Image.Image) -> None:
+    pixel_count = image.width * image.height
     if pixel_count > MAX_IMAGE_PIXELS:
         raise ImageTooLarge(got=pixel_count, limit=MAX_IMAGE_PIXELS, unit="pixels")
+    if max(image.size) > MAX_IMAGE_SIDE:
+        raise ImageTooLarge(got=max(image.size), limit=MAX_IMAGE_SIDE, unit="pixels on a side")
 
 
 def _in_8_bits(image: Image.Image) -> Image.Image:
     """Returns the image as RGB, or RGBA where some of it may be seen through."""
     if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scale
         grey = np.asarray(image).clip(0, 65535) // 257
-        # The old image's EXIF says which side is up.
-        return _with_info(Image.fromarray(grey.astype(np.uint8)).convert("RGB"), image)
+        return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
     mode = "RGBA" if image.has_transparency_data else "RGB"
     return image if image.mode == mode else image.convert(mode)
-
-
-def _with_info(image: Image.Image, original: Image.Image) -> Image.Image:
-    image.info = dict(original.info)
-    return image
 
 
 def _scaled(image: Image.Image, size: int) -> Image.Image:
@@ -105,11 +132,9 @@ def _scaled(image: Image.Image, size: int) -> Image.Image:
     return image.resize((width, height), Image.Resampling.BICUBIC)
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except _BROKEN:  # an EXIF block that is broken makes no picture unreadable
-        return image
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(turn)
 
 
 def _letterboxed(image: Image.Image, size: int) -> Image.Image:

@@ -1,14 +1,35 @@
 """Text → token ids, the same in training's vocabulary, export and serving."""
 
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tandem.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 
-MAX_TEXT_BYTES = 8_192
+MAX_TEXT_BYTES: Final = 8_192
+"""Of a text that has to be read whole."""
+MAX_LONG_TEXT_BYTES: Final = 131_072
+"""Of a text that need not be: its tokens are counted all the same, and that takes time."""
+MAX_WINDOW_COUNT: Final = 32
+
+# What two neighbouring windows share, so that what stands on a seam is whole in one of them.
+_OVERLAP_SHARE: Final = 0.25
+
+TokenIds = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextWindows:
+    """What the model reads of a text: the ids of each window, int32 [T] with special tokens."""
+
+    windows: tuple[TokenIds, ...]
+    text_use: TextUse
 
 
 class TextPreprocessor:
@@ -19,7 +40,7 @@ class TextPreprocessor:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         # A text that says "[SEP]" or "[PAD]" means those letters.
         self._tokenizer.encode_special_tokens = True
-        # A tokenizer file may carry both; we refuse what is too long, and pad by bucket.
+        # A tokenizer file may carry both; we cut by the caller's policy, and pad by bucket.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._max_text_tokens = max_text_tokens
@@ -32,22 +53,64 @@ class TextPreprocessor:
         except Exception as error:  # the library raises the bare class
             raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
 
-    def token_ids(self, text: str) -> NDArray[np.int32]:
-        """Returns int32 [T] with [CLS] and [SEP].
+    def token_ids(self, text: str) -> TokenIds:
+        """Returns int32 [T] with [CLS] and [SEP] of a whole text; raises as `windows`."""
+        [ids] = self.windows(text, TruncationPolicy.ERROR).windows
+        return ids
+
+    def windows(self, text: str, policy: TruncationPolicy) -> TextWindows:
+        """Returns what the model reads of the text under the policy, and how much of it that is.
+
+        One window, unless BEST_WINDOW meets a text over the model's limit of tokens: then windows
+        of that limit, spread evenly from the first token to the last. They overlap by a quarter at
+        least, up to MAX_WINDOW_COUNT; of a text that would take more, what lies between is not
+        read.
 
         Raises TextEmpty for a text in which the tokenizer finds nothing but white space and control
-        characters, TextTooLong over MAX_TEXT_BYTES or the model's limit of tokens: a text is taken
-        whole or refused, never cut in silence.
+        characters. Raises TextTooLong under ERROR over MAX_TEXT_BYTES or the limit of tokens, under
+        the others over MAX_LONG_TEXT_BYTES.
         """
-        if not text.strip():
+        _check_size(text, policy)
+        # `encode` holds the interpreter until it is done; this does not, and is faster at that.
+        [encoding] = self._tokenizer.encode_batch_fast([text])
+        ids = np.asarray(encoding.ids, dtype=np.int32)
+        [places] = np.nonzero(np.asarray(encoding.special_tokens_mask) == 0)
+        if not len(places):
             raise TextEmpty
-        byte_count = len(text.encode())
-        if byte_count > MAX_TEXT_BYTES:
-            raise TextTooLong(got=byte_count, limit=MAX_TEXT_BYTES, unit="bytes")
-        encoding = self._tokenizer.encode(text)
-        if all(encoding.special_tokens_mask):
-            raise TextEmpty
-        ids = encoding.ids
-        if len(ids) > self._max_text_tokens:
+        if len(ids) <= self._max_text_tokens:
+            return TextWindows((ids,), TextUse(len(ids), len(ids)))
+        if policy is TruncationPolicy.ERROR:
             raise TextTooLong(got=len(ids), limit=self._max_text_tokens, unit="tokens")
-        return np.asarray(ids, dtype=np.int32)
+        first, end = int(places[0]), int(places[-1]) + 1
+        special_count = first + len(ids) - end
+        room = self._max_text_tokens - special_count
+        starts = [0]
+        if policy is TruncationPolicy.BEST_WINDOW:
+            starts = _window_starts(end - first, room)
+        windows = tuple(
+            np.concatenate([ids[:first], ids[first + start :][:room], ids[end:]])
+            for start in starts
+        )
+        return TextWindows(windows, TextUse(len(ids), special_count + _covered_count(starts, room)))
+
+
+def _check_size(text: str, policy: TruncationPolicy) -> None:
+    if not text.strip():
+        raise TextEmpty
+    byte_count = len(text.encode())
+    limit = MAX_TEXT_BYTES if policy is TruncationPolicy.ERROR else MAX_LONG_TEXT_BYTES
+    if byte_count > limit:
+        raise TextTooLong(got=byte_count, limit=limit, unit="bytes")
+
+
+def _window_starts(token_count: int, room: int) -> list[int]:
+    """Returns where windows of `room` tokens begin in more tokens than that."""
+    last = token_count - room
+    stride = room - int(room * _OVERLAP_SHARE)
+    count = min(1 + -(-last // stride), MAX_WINDOW_COUNT)
+    return [round(last * number / (count - 1)) for number in range(count)]
+
+
+def _covered_count(starts: list[int], room: int) -> int:
+    steps = (after - start for start, after in pairwise(starts))
+    return sum(min(room, step) for step in steps) + room

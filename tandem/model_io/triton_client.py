@@ -1,9 +1,11 @@
 """The way to Triton: one connection, every call with a deadline, every answer checked."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import InferInput, InferRequestedOutput
@@ -18,16 +20,23 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.priority import Priority
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
 _CHANNEL_ARGUMENTS = [
+    # A name that stands for several servers is asked of each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 ]
+
+_DEAD_PROCESS = "its process in Triton is dead; restart Triton"
+# For so long a dead process is held against a model, unless the server went away meanwhile.
+_DEAD_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +63,23 @@ class TritonAnswer:
 class TritonClient:
     """Runs inferences. One a process, made where the event loop runs."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is host:port of Triton's gRPC endpoint; connects with the first call."""
-        self._client = InferenceServerClient(address, channel_args=_CHANNEL_ARGUMENTS)
+    def __init__(
+        self,
+        address: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        headers: Callable[[], dict[str, str] | None] = lambda: None,
+    ) -> None:
+        """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
+
+        Without `credentials` in plain text. `headers` is asked for each inference.
+        """
+        self._client = InferenceServerClient(
+            address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS
+        )
+        self._headers = headers
+        self._timed_models: dict[str, bool] = {}
+        self._dead_times: dict[str, float] = {}
 
     async def infer(
         self,
@@ -73,24 +96,68 @@ class TritonClient:
         answers with a wrong shape, a wrong dtype, or NaN.
         """
         batch = len(next(iter(inputs.values())))
+        start_time = time.perf_counter()
         try:
+            asked = [spec.name for spec in outputs]
+            if await self._is_timed(model, timeout_seconds):
+                asked.append(COMPUTE_SECONDS)
+                timeout_seconds -= time.perf_counter() - start_time
             result = await self._client.infer(
                 model,
                 [_input(name, values) for name, values in inputs.items()],
-                outputs=[InferRequestedOutput(spec.name) for spec in outputs],
+                outputs=[InferRequestedOutput(name) for name in asked],
                 priority=priority,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds,
+                headers=self._headers(),
             )
             arrays = [result.as_numpy(spec.name) for spec in outputs]
         except InferenceServerException as error:
-            raise _named(error, model) from error
+            # The next call may find another server there, with another config.
+            self._timed_models.pop(model, None)
+            named = error_from_triton(error, model)
+            self._note(named, model)
+            raise named from error
         except ValueError as error:  # as_numpy, of fewer bytes than the shape says
             raise ModelOutputInvalid(model=model, why=str(error)) from error
         for spec, array in zip(outputs, arrays, strict=True):
             _check(model, spec, array, batch)
-        return TritonAnswer(arrays)
+        seconds = result.as_numpy(COMPUTE_SECONDS)
+        if seconds is None:
+            return TritonAnswer(arrays)
+        compute_seconds = float(seconds[0, 0])
+        return TritonAnswer(
+            arrays,
+            compute_seconds,
+            max(0.0, time.perf_counter() - start_time - compute_seconds),
+        )
+
+    async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
+        """Returns whether the server tells how long it computed; asks it once for each model."""
+        if model not in self._timed_models:
+            metadata = await self._client.get_model_metadata(model, client_timeout=timeout_seconds)
+            names = [output.name for output in metadata.outputs]
+            self._timed_models[model] = COMPUTE_SECONDS in names
+        return self._timed_models[model]
+
+    def check_processes(self) -> None:
+        """Raises ModelUnavailable where a model's process was found dead a short while ago.
+
+        Its other instance goes on answering, and Triton gives them work in turn: half of what is
+        asked would fail.
+        """
+        for model, dead_time in self._dead_times.items():
+            if time.monotonic() - dead_time < _DEAD_SECONDS:
+                raise ModelUnavailable(model=model, why=_DEAD_PROCESS)
+
+    def _note(self, error: TandemError, model: str) -> None:
+        if not isinstance(error, ModelUnavailable):
+            return
+        if _DEAD_PROCESS in error.message:
+            self._dead_times[model] = time.monotonic()
+        else:  # nobody is there: whoever comes next is another server
+            self._dead_times.clear()
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -116,7 +183,7 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
 
 
-def _named(error: InferenceServerException, model: str) -> TandemError:
+def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
     """Returns our error for Triton's, which are told apart by their texts."""
     status, message = str(error.status() or ""), str(error.message() or "")
     if "Exceeds maximum queue size" in message:
@@ -125,4 +192,10 @@ def _named(error: InferenceServerException, model: str) -> TandemError:
         return DeadlineExceeded(what=f"the inference of {model}")
     if "INVALID_ARGUMENT" in status:  # the model's config and ours differ: no retry helps
         return InternalFault(why=f"model {model} refuses its inputs: {message}")
+    if "protocol is restricted" in message:
+        return InternalFault(why=f"Triton does not let us use model {model}: {message}")
+    if "has no available versions" in message:
+        return ModelUnavailable(model=model, why="its Triton server is leaving")
+    if "Stub process" in message and "healthy" in message:
+        return ModelUnavailable(model=model, why=_DEAD_PROCESS)
     return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)

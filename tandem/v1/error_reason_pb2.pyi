@@ -46,6 +46,9 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_CURSOR_INVALID: _ClassVar[ErrorReason]
     ERROR_REASON_RERANK_UNAVAILABLE: _ClassVar[ErrorReason]
     ERROR_REASON_TRUNCATION_POLICY_INVALID: _ClassVar[ErrorReason]
+    ERROR_REASON_UNAUTHENTICATED: _ClassVar[ErrorReason]
+    ERROR_REASON_PERMISSION_DENIED: _ClassVar[ErrorReason]
+    ERROR_REASON_QUOTA_EXCEEDED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -85,6 +88,9 @@ ERROR_REASON_RANKING_INVALID: ErrorReason
 ERROR_REASON_CURSOR_INVALID: ErrorReason
 ERROR_REASON_RERANK_UNAVAILABLE: ErrorReason
 ERROR_REASON_TRUNCATION_POLICY_INVALID: ErrorReason
+ERROR_REASON_UNAUTHENTICATED: ErrorReason
+ERROR_REASON_PERMISSION_DENIED: ErrorReason
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

@@ -20,6 +20,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import open_channel
+from tandem.chassis.health import LIVENESS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 
@@ -93,9 +94,9 @@ async def began(call: grpc.aio.UnaryUnaryCall, folder: Path) -> None:
         await asyncio.sleep(0.01)
 
 
-async def health(channel: grpc.aio.Channel) -> int:
-    """Asks for the health of the process as a whole."""
-    request = health_pb2.HealthCheckRequest(service="")
+async def health(channel: grpc.aio.Channel, name: str = "") -> int:
+    """Asks for the health of the process as a whole, or of `name`."""
+    request = health_pb2.HealthCheckRequest(service=name)
     answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
     status: int = answer.status
     return status
@@ -122,6 +123,22 @@ async def test_health_waits_for_warmth_and_follows_the_canary(tmp_path: Path) ->
 
     assert cause["reason"] == "MODEL_UNAVAILABLE"
     assert "model lone does not answer: it is cold" in cause["cause"]
+
+
+async def test_a_process_is_alive_whatever_it_waits_for(tmp_path: Path) -> None:
+    """Cold, sick or serving: what stands behind it is never a reason to restart it."""
+    (tmp_path / "cold").touch()
+    async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
+        await service.event("not warm yet")
+        cold = await health(channel, LIVENESS)
+
+        (tmp_path / "cold").unlink()
+        await service.event("serving")
+        (tmp_path / "sick").touch()
+        await service.event("not serving")
+        sick = await health(channel, LIVENESS)
+
+    assert (cold, sick) == (SERVING, SERVING)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,7 +10,7 @@ from tandem.attribute_wire import attributes_from_proto
 from tandem.cli.app import app
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.scene import Layout
-from tandem.v1 import error_reason_pb2
+from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import all_stored, search_server
 from tests.model_io.pictures import encoded, plain
@@ -113,3 +113,28 @@ async def test_what_the_server_refuses_is_told_item_by_item(complete: str, on_er
     for item_id in ("c", "d[red]", "d[red]#en-0"):
         assert f"{item_id}: IMAGE_UNREADABLE: the image cannot be read" in result.output
     assert "skipped" not in result.output
+
+
+async def captions_cut(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+    """Stores everything; of texts, half is read where that is allowed."""
+    response = await all_stored(request)
+    if request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE:
+        for item, result in zip(request.items, response.results, strict=True):
+            if item.content.WhichOneof("data") == "text":
+                result.text_use.token_count = 128
+                result.text_use.used_token_count = 64
+    return response
+
+
+@pytest.mark.parametrize(("long_texts", "is_told"), [("truncate", True), ("error", False)])
+async def test_captions_that_were_cut_are_counted(
+    complete: str, long_texts: str, is_told: bool
+) -> None:
+    """The server is told what to do with them, and the user how many there were."""
+    async with search_server(ingest=captions_cut) as (address, _):
+        options = ["--split", "all", "--address", address, "--long-texts", long_texts]
+        result = await asyncio.to_thread(CliRunner().invoke, app, ["ingest", complete, *options])
+
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.output.split())
+    assert ("3 of them are texts of which the model read only the beginning" in told) == is_told

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from encoder_svc.encoder import Encoder
+from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from tandem import errors
 from tandem.chassis.channels import open_channel
@@ -47,17 +48,18 @@ def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreproce
 
 @asynccontextmanager
 async def served_channel(
-    model: ServedJointModel, preprocessor: TextPreprocessor
+    model: ServedJointModel, preprocessor: TextPreprocessor, *, cache_bytes: int = 0
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves an encoder and yields a channel to it."""
     with ThreadPoolExecutor(2) as threads:
-        servicer = EncoderServicer(Encoder(model, preprocessor, threads), TIMEOUT_SECONDS)
+        encoder = Encoder(model, preprocessor, threads)
+        queries = QueryEncodings(encoder, threads, cache_bytes)
+        servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
         server = await make_server(
             "encoder",
             Health("encoder", []),
             lambda server: add_EncoderServiceServicer_to_server(servicer, server),
             [],
-            max_inflight_count=64,
         )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

@@ -47,7 +47,7 @@ def png_header(width: int, height: int) -> bytes:
     """Returns a PNG file that claims a size and has next to nothing in it."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(kind, data) for kind, data in chunks)
 
 
 def claiming_webp(width: int, height: int) -> bytes:
@@ -66,5 +66,6 @@ def claiming_jpeg(width: int, height: int) -> bytes:
     return bytes(file)
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """Returns a chunk of a PNG file."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -7,19 +7,25 @@ a test reads off which item is nearest: "10" is nearer to "12" than to "40".
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator_svc.batch_search import BatchSearcher
+from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.clients import EncoderClient, ShardClient
 from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.model_servicer import ModelServicer
 from orchestrator_svc.removal import Remover
+from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.retry_budget import RetryBudget
 from orchestrator_svc.search import Searcher
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.shard_map import ShardMap
@@ -28,7 +34,7 @@ from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageTokens, TextTokens
+from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -37,10 +43,9 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.filters import AllOf, holds
-from tandem.v1 import content_pb2
+from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
-from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceServicer,
     add_EncoderServiceServicer_to_server,
@@ -49,49 +54,33 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,
     add_IndexServiceServicer_to_server,
 )
-from tandem.v1.rerank_service_pb2_grpc import (
-    RerankServiceServicer,
-    add_RerankServiceServicer_to_server,
+from tandem.v1.model_service_pb2_grpc import (
+    ModelServiceStub,
+    add_ModelServiceServicer_to_server,
 )
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
     add_SearchServiceServicer_to_server,
 )
 from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+from tests.orchestrator_svc.scripted import Before, Describing, FakeReranker
 
 FINGERPRINT = "model-a"
 
 Write = index_pb.UpsertItemsRequest | index_pb.DeleteItemsRequest
 WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.DeleteItemsResponse)
 
-# What a test has happen before a method answers: it may wait, and it may raise.
-Before = Callable[[object], Awaitable[None]]
 
-
-@dataclass
-class Scripted:
-    """What a service was asked, and what happens before it answers."""
-
-    calls: list[tuple[str, object]] = field(default_factory=list)
-    before: dict[str, Before] = field(default_factory=dict)
-
-    async def asked(self, method: str, request: object) -> None:
-        """Notes the call, then does what the test wants done."""
-        self.calls.append((method, request))
-        if method in self.before:
-            await self.before[method](request)
-
-    def requests(self, method: str) -> list[object]:
-        """Returns the requests of one method, in their order."""
-        return [request for name, request in self.calls if name == method]
-
-
-class FakeEncoder(Scripted, EncoderServiceServicer):
+class FakeEncoder(Describing, EncoderServiceServicer):
     """Encodes; refuses the contents that it was told to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refused: dict[str, TandemError] = {}
+        self.text_uses: dict[str, TextUse] = {}
+        """By text; of others nothing is said."""
+        self.is_model_unavailable = False
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -99,30 +88,58 @@ class FakeEncoder(Scripted, EncoderServiceServicer):
         """Encodes each content by the angle that it names."""
         await self.asked("EncodeContents", request)
         return encoder_pb.EncodeContentsResponse(
-            results=[self._result(content) for content in request.contents],
+            results=[
+                self._result(content, request.truncation_policy) for content in request.contents
+            ],
             model_fingerprint=FINGERPRINT,
+            cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
+            model_unavailable=self.is_model_unavailable,
         )
 
-    def _result(self, content: content_pb2.Content) -> encoder_pb.EncodeResult:
+    def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
-        angle = math.radians(float(told.split()[0]))
-        embedding = np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
-        tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
-        return encoder_pb.EncodeResult(encoding=encoding_to_proto(Encoding(embedding, tokens)))
+            return _encoded(Encoding(_at(told), tokens))
+        if policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
+            return _encoded(Encoding(_at(told), text_tokens(0), self.text_uses.get(told)))
+        windows = [
+            Encoding(_at(each), text_tokens(number)) for number, each in enumerate(told.split("|"))
+        ]
+        use = TextUse(len(windows), len(windows))
+        return _encoded(Encoding(windows[0].embedding, windows[0].tokens, use, tuple(windows[1:])))
 
 
-class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
+def text_tokens(window_number: int) -> TextTokens:
+    """Returns the tokens of a text, or of its further windows, which a `|` starts."""
+    return TextTokens(np.array([2, 7 + window_number, 3], dtype=np.int32))
+
+
+def _at(told: str) -> NDArray[np.float32]:
+    """Returns the angle that is named; of other words, one of their own."""
+    start = told.split()[0].split("|")[0]
+    try:
+        degrees = float(start)
+    except ValueError:
+        degrees = zlib.crc32(told.encode()) % 90
+    angle = math.radians(degrees)
+    return np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+
+
+def _encoded(encoding: Encoding) -> encoder_pb.EncodeResult:
+    return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
+
+
+class FakeShard(FakeReranker, IndexServiceServicer):
     """Stores items and scores them; both services of one shard."""
 
     def __init__(self) -> None:
         super().__init__()
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
-        self.logits: dict[str, float] = {}
-        """By item id; what has none is no longer there for the reranker."""
+        self.path = index_pb.SearchPath()
+        """How a search says that it found its hits."""
         self.sequence = 0
         """Counts writes, over all indexes."""
         self.answers: dict[str, tuple[object, object]] = {}
@@ -170,7 +187,10 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
             hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
             hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
         return index_pb.SearchEmbeddingsResponse(
-            hit_lists=hit_lists, applied_sequence=self.sequence, item_count=len(items)
+            hit_lists=hit_lists,
+            applied_sequence=self.sequence,
+            item_count=len(items),
+            path=self.path,
         )
 
     async def DeleteItems(
@@ -207,23 +227,6 @@ class FakeShard(Scripted, IndexServiceServicer, RerankServiceServicer):
                 )
                 for item_id in request.item_ids
                 if item_id in index
-            ]
-        )
-
-    async def ScoreCandidates(
-        self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
-    ) -> rerank_pb.ScoreCandidatesResponse:
-        """Scores by `logits`."""
-        await self.asked("ScoreCandidates", request)
-        return rerank_pb.ScoreCandidatesResponse(
-            scores=[
-                rerank_pb.CandidateScore(
-                    match_logit=self.logits[item_id],
-                    match_probability=1 / (1 + math.exp(-self.logits[item_id])),
-                )
-                if item_id in self.logits
-                else rerank_pb.CandidateScore()
-                for item_id in request.item_ids
             ]
         )
 
@@ -277,19 +280,25 @@ async def stack(
     minimum_coverage: float = 0.5,
     retrieval_time_share: float = 0.5,
     shard_map_version: int = 1,
+    chunk_rule: ChunkRule = CHUNK_RULE,
+    breaker_rule: BreakerRule = BREAKER_RULE,
+    retry_share: float = 0.1,
 ) -> AsyncIterator[Stack]:
     """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
+    retry_budget = RetryBudget(retry_share)
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
         encoder_channel = await opened.enter_async_context(
-            _served(lambda server: add_EncoderServiceServicer_to_server(encoder, server))
+            _served(lambda server: _add_encoder(encoder, server))
         )
         clients, servers = [], []
         for number, shard in enumerate(shards):
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
-            clients.append(ShardClient(channel, channel, number, shard_map_version))
+            clients.append(
+                ShardClient(channel, channel, number, shard_map_version, retry_budget, breaker_rule)
+            )
             servers.append(server)
-        encoder_client = EncoderClient(encoder_channel)
+        encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)
         shard_map = ShardMap(shard_count, shard_map_version)
         clock = StageClock()
         yield Stack(
@@ -305,6 +314,7 @@ async def stack(
                 clock,
                 minimum_coverage=minimum_coverage,
                 shares=TimeShares(retrieval=retrieval_time_share),
+                chunk_rule=chunk_rule,
             ),
             Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
             Remover(clients, shard_map),
@@ -317,6 +327,28 @@ async def door(
     behind: Stack, *, timeout_seconds: float = 10.0, pending_batch_count: int = 4
 ) -> AsyncIterator[SearchServiceStub]:
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
+    add = _door(behind, timeout_seconds, pending_batch_count)
+    async with _served(add) as channel:
+        stub = SearchServiceStub(channel)
+        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
+        yield stub
+
+
+@asynccontextmanager
+async def door_address(behind: Stack) -> AsyncIterator[str]:
+    """Serves as `door` does, and yields host:port for clients of their own."""
+    server = await make_server("fake", Health("fake", []), _door(behind, 10.0, 4), [])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+def _door(
+    behind: Stack, timeout_seconds: float, pending_batch_count: int
+) -> Callable[[grpc.aio.Server], None]:
     servicer = SearchServicer(
         behind.searcher,
         BatchSearcher(
@@ -332,10 +364,13 @@ async def door(
         max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
     )
-    async with _served(
-        lambda server: add_SearchServiceServicer_to_server(servicer, server)
-    ) as channel:
-        yield SearchServiceStub(channel)
+    models = ModelServicer(behind.encoder_client, behind.searcher.depth_rules, timeout_seconds)
+
+    def add(server: grpc.aio.Server) -> None:
+        add_SearchServiceServicer_to_server(servicer, server)
+        add_ModelServiceServicer_to_server(models, server)
+
+    return add
 
 
 def raising(error: Exception) -> Before:
@@ -365,8 +400,14 @@ def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
     def add(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(shard, server)
         add_RerankServiceServicer_to_server(shard, server)
+        add_ModelServiceServicer_to_server(shard, server)
 
     return add
+
+
+def _add_encoder(encoder: FakeEncoder, server: grpc.aio.Server) -> None:
+    add_EncoderServiceServicer_to_server(encoder, server)
+    add_ModelServiceServicer_to_server(encoder, server)
 
 
 @asynccontextmanager
@@ -379,7 +420,7 @@ async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[
 async def _serving(
     register: Callable[[grpc.aio.Server], None],
 ) -> AsyncIterator[tuple[grpc.aio.Server, grpc.aio.Channel]]:
-    server = await make_server("fake", Health("fake", []), register, [], max_inflight_count=64)
+    server = await make_server("fake", Health("fake", []), register, [])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

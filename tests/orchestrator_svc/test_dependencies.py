@@ -91,7 +91,7 @@ async def test_one_that_is_not_serving_yet_is_named() -> None:
             serving, [starting], [serving], minimum_coverage=0.5, wait_seconds=10.0
         )
 
-        with pytest.raises(ServiceUnavailable, match="index-0.*not serving yet"):
+        with pytest.raises(ServiceUnavailable, match=r"index-0.*not serving yet"):
             await dependencies.check()
 
 

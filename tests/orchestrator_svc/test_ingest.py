@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator_svc.ingest import IncomingItem, Ingested, Outcomes
 from tandem import errors
-from tandem.content import ImageContent, TextContent
+from tandem.content import ImageContent, TextContent, TextUse, TruncationPolicy
+from tandem.v1 import content_pb2
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
 
 
@@ -265,5 +266,43 @@ async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
     async with stack(shard_count=1) as behind:
         with pytest.raises(errors.RequestIdInvalid):
             await attempt(behind, [text("a")], "x" * 65)
+
+        assert not behind.encoder.calls
+
+
+async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back() -> None:
+    """How much was read is told of each text that was encoded, stored or not."""
+    async with stack() as behind:
+        use = TextUse(100, 64)
+        behind.encoder.text_uses["1 long"] = use
+        behind.encoder.refused["13 unlucky"] = errors.TextEmpty()
+        items = [
+            IncomingItem("long", TextContent("1 long")),
+            IncomingItem("refused", TextContent("13 unlucky")),
+            text("short"),
+        ]
+        may_store = asyncio.Event()
+        may_store.set()
+
+        ingested = await behind.ingester.ingest(
+            "scenes", items, may_store, truncation_policy=TruncationPolicy.TRUNCATE
+        )
+
+        assert ingested.text_uses == {0: use}
+        assert stored(behind) == {"long", "short"}
+        [request] = behind.encoder.requests("EncodeContents")
+        assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE  # type: ignore[attr-defined]
+
+
+async def test_an_item_has_no_windows() -> None:
+    """Before anything is encoded; the message says what to do."""
+    async with stack() as behind:
+        with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
+            await behind.ingester.ingest(
+                "scenes",
+                [text("a")],
+                asyncio.Event(),
+                truncation_policy=TruncationPolicy.BEST_WINDOW,
+            )
 
         assert not behind.encoder.calls

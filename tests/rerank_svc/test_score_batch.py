@@ -103,10 +103,10 @@ async def test_queries_share_a_batch(
     tiny_served: ServedJointModel,
     tiny_serving: Serving,
     tiny_manifest: Manifest,
-    store_path: Path,
+    tmp_path: Path,
 ) -> None:
     """Forty pairs of eight queries are one execution of the model; alone they are eight."""
-    async with served(tiny_served, store_path) as stub:
+    async with served(tiny_served, write_store(tmp_path / "shard", tiny_manifest)) as stub:
         before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
         queries = [query([f"i-{n}" for n in range(5)], text_tokens(2, 10 + n, 3)) for n in range(8)]
 

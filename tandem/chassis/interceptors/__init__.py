@@ -5,20 +5,29 @@ Health and reflection pass by all of it: probes are not traffic, and must answer
 
 from __future__ import annotations
 
+import grpc
+
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
-from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.interceptors.auth import AuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
+from tandem.chassis.interceptors.trace import TraceInterceptor
 
 
-def interceptors(service: str, max_inflight_count: int) -> tuple[AroundInterceptor, ...]:
+def interceptors(
+    service: str, limits: AdmissionLimits, guard: Guard | None = None
+) -> tuple[grpc.aio.ServerInterceptor, ...]:
     """Returns the interceptors of a service, outermost first."""
     return (
         RequestIdInterceptor(),  # so that every line below can name the request
+        TraceInterceptor(),
         AccessLogInterceptor(),
         MetricsInterceptor(service),  # outside admission, to count what that refuses
         ErrorsInterceptor(),
-        AdmissionInterceptor(service, max_inflight_count),  # next to the handler: refuses for it
+        AuthInterceptor(guard or Guard()),  # before admission: strangers take no place
+        AdmissionInterceptor(service, limits),  # next to the handler: refuses for it
     )

@@ -10,7 +10,7 @@ import grpc
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 
-_UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
+UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 
 
 class AroundInterceptor(grpc.aio.ServerInterceptor):
@@ -31,7 +31,7 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
         """Returns the handler with `around` in it; None, so UNIMPLEMENTED, where there is none."""
         handler = await continuation(handler_call_details)
         path: str = handler_call_details.method
-        if handler is None or path.startswith(_UNOBSERVED):
+        if handler is None or path.startswith(UNOBSERVED):
             return handler
         return self.wrap(handler, path.rpartition("/")[2])
 

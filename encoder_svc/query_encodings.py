@@ -1,0 +1,131 @@
+"""Encodings of queries, kept for the next equal one: also while the model does not answer."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+
+from encoder_svc.encoder import EncodedBatch, Encoder
+from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
+from tandem.chassis.single_flight_cache import Computation
+from tandem.content import Content, Encoding, ImageContent, TruncationPolicy
+from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
+from tandem.inference_cost import InferenceCost
+from tandem.model_io.priority import Priority
+
+
+class QueryEncodings:
+    """Encodes queries that were not encoded lately. It lives no longer than its model."""
+
+    def __init__(self, encoder: Encoder, threads: Executor, cache_bytes: int) -> None:
+        """Keeps up to `cache_bytes` of encodings; 0 for none."""
+        self._encoder = encoder
+        self._threads = threads
+        self._cache = make_cache(cache_bytes)
+        self._is_model_down = False
+
+    async def check(self) -> None:
+        """Checks the encoder, and remembers whether its model answers."""
+        try:
+            await self._encoder.check()
+        except TandemError:
+            self._is_model_down = True
+            raise
+        self._is_model_down = False
+
+    async def encode(
+        self,
+        contents: Sequence[Content | TandemError],
+        timeout_seconds: float,
+        truncation_policy: TruncationPolicy,
+    ) -> EncodedBatch:
+        """Returns an encoding, or why there is none, for each content.
+
+        What is already an error stays one. Where the model does not answer and some are kept, the
+        others have its error in their place; where none is kept, or for what else concerns them
+        all, that is raised.
+        """
+        start_time = time.monotonic()
+        good = {
+            number: content
+            for number, content in enumerate(contents)
+            if not isinstance(content, TandemError)
+        }
+        digests = await self._digests(list(good.values()))
+        keys = {
+            number: QueryKey(digest, truncation_policy)
+            for number, digest in zip(good, digests, strict=True)
+        }
+        wanted = {key: good[number] for number, key in keys.items()}
+        outcomes: dict[QueryKey, Encoding | TandemError] = dict(self._cache.find(list(wanted)))
+        kept_count = len(outcomes)
+        keyed_seconds = time.monotonic() - start_time
+        made = EncodedBatch([], 0.0, 0.0)
+        if lacking := {key: each for key, each in wanted.items() if key not in outcomes}:
+            try:
+                made = await self._made(lacking, truncation_policy, start_time + timeout_seconds)
+                outcomes.update(zip(lacking, made.outcomes, strict=True))
+            except (ModelUnavailable, ModelOutputInvalid) as error:
+                if not kept_count:
+                    raise
+                outcomes.update(dict.fromkeys(lacking, error))
+        preprocess_seconds = keyed_seconds + made.preprocess_seconds
+        return EncodedBatch(
+            [
+                content if isinstance(content, TandemError) else outcomes[keys[number]]
+                for number, content in enumerate(contents)
+            ],
+            preprocess_seconds,
+            max(0.0, time.monotonic() - start_time - preprocess_seconds),
+            replace(made.cost, cache_hit_count=made.cost.cache_hit_count + kept_count),
+            is_model_unavailable=self._is_model_down and kept_count > 0,
+        )
+
+    async def _made(
+        self,
+        contents: Mapping[QueryKey, Content],
+        truncation_policy: TruncationPolicy,
+        deadline_time: float,
+    ) -> EncodedBatch:
+        """Returns the contents' outcomes, in order, each made by this call or another."""
+
+        async def encode(
+            keys: Sequence[QueryKey],
+        ) -> Computation[Encoding | TandemError, EncodedBatch]:
+            try:
+                encoded = await self._encoder.encode(
+                    [contents[key] for key in keys],
+                    deadline_time - time.monotonic(),
+                    truncation_policy,
+                    Priority.QUERY,
+                )
+            except (ModelUnavailable, ModelOutputInvalid):
+                self._is_model_down = True
+                raise
+            if any(isinstance(each, Encoding) for each in encoded.outcomes):
+                self._is_model_down = False
+            outcomes = [
+                detached(each) if isinstance(each, Encoding) else each for each in encoded.outcomes
+            ]
+            return Computation(outcomes, encoded)
+
+        lookup = await self._cache.get(
+            list(contents), encode, max(0.0, deadline_time - time.monotonic())
+        )
+        cost = sum((report.cost for report in lookup.reports), InferenceCost())
+        return EncodedBatch(
+            lookup.values,
+            sum(report.preprocess_seconds for report in lookup.reports),
+            sum(report.inference_seconds for report in lookup.reports),
+            replace(cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count),
+        )
+
+    async def _digests(self, contents: Sequence[Content]) -> list[bytes]:
+        if not any(isinstance(content, ImageContent) for content in contents):
+            return [content_digest(content) for content in contents]
+        # Megabytes of pictures take milliseconds, in which nobody else would be answered.
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, lambda: [content_digest(content) for content in contents]
+        )

@@ -1,0 +1,108 @@
+"""A channel whose certificates change: new calls go by the new ones, others end in peace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from tandem.chassis.tls import Certificates, Rotation
+
+# For calls under way on the channel with the certificates before.
+_GRACE_SECONDS = 60.0
+
+
+class RotatingChannel(grpc.aio.Channel):
+    """Opens another channel behind it where the certificates have changed."""
+
+    def __init__(
+        self, rotation: Rotation, open_with: Callable[[Certificates], grpc.aio.Channel]
+    ) -> None:
+        """`open_with` opens a channel to the same address with other certificates."""
+        self._rotation = rotation
+        self._open_with = open_with
+        self._channel = open_with(rotation.certificates)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def current(self) -> grpc.aio.Channel:
+        """Returns the channel for the next call."""
+        if self._rotation.is_due():
+            before, self._channel = self._channel, self._open_with(self._rotation.certificates)
+            task = asyncio.get_running_loop().create_task(before.close(_GRACE_SECONDS))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        return self._channel
+
+    def unary_unary(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 (gRPC's own)
+        """As grpc.aio.Channel's."""
+        return _Method(self, "unary_unary", arguments, options)
+
+    def unary_stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As grpc.aio.Channel's."""
+        return _Method(self, "unary_stream", arguments, options)
+
+    def stream_unary(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As grpc.aio.Channel's."""
+        return _Method(self, "stream_unary", arguments, options)
+
+    def stream_stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As grpc.aio.Channel's."""
+        return _Method(self, "stream_stream", arguments, options)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """As grpc.aio.Channel's, of the channel for the next call."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """As grpc.aio.Channel's, of the channel for the next call."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """As grpc.aio.Channel's, of the channel for the next call."""
+        await self._channel.channel_ready()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Closes this one and those before it that calls may still be under way on."""
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._channel.close(grace)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _Method:
+    """One method of the contract, on whichever channel is the current one."""
+
+    def __init__(
+        self,
+        owner: RotatingChannel,
+        arity: str,
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._owner = owner
+        self._arity = arity
+        self._arguments = arguments
+        self._options = options
+        self._channel: grpc.aio.Channel | None = None
+        self._call: Callable[..., Any]
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        channel = self._owner.current()
+        if channel is not self._channel:
+            self._channel = channel
+            self._call = getattr(channel, self._arity)(*self._arguments, **self._options)
+        return self._call(*arguments, **options)

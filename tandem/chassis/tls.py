@@ -1,0 +1,209 @@
+"""Who a process is to its peers, and whom it trusts: certificates that may change while it runs.
+
+Files are looked at again for each handshake, and by callers every second, so that a rotation needs
+no restart. A pair that does not fit, as between two writes, leaves the one before it in use.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from tandem.chassis.log import get_logger
+from tandem.chassis.settings import SettingsError, load, setting
+
+log = get_logger(__name__)
+
+_LOOK_SECONDS = 1.0
+# A caller whose authority is no longer trusted is put to a new handshake after this.
+MAX_CONNECTION_AGE_SECONDS = 45
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TlsSettings:
+    """Files of one process; all three or none."""
+
+    certificate_file: str = setting(
+        "PEM file with the certificate chain that this process shows; empty for plain text",
+        default="",
+    )
+    key_file: str = setting("PEM file with the certificate's key", default="")
+    authority_file: str = setting(
+        "PEM file with the authorities whose certificates peers must have", default=""
+    )
+    client_certificate_required: bool = setting(
+        "let in only callers that show a certificate; off where tokens alone are asked for",
+        default=True,
+    )
+    peer_names: tuple[str, ...] = setting(
+        "names in callers' certificates that are let in; empty for all that an authority vouches "
+        "for",
+        default=(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM bytes of one moment."""
+
+    chain: bytes
+    key: bytes
+    authorities: bytes
+
+
+class Identity:
+    """The files that a process shows and trusts. Safe to use from several threads."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Raises SettingsError where a file is missing, or key and certificate do not fit."""
+        self._paths = (settings.certificate_file, settings.key_file, settings.authority_file)
+        if not all(self._paths):
+            raise SettingsError(
+                "TLS_CERTIFICATE_FILE, TLS_KEY_FILE and TLS_AUTHORITY_FILE must be set together"
+            )
+        if settings.peer_names and not settings.client_certificate_required:
+            raise SettingsError("TLS_PEER_NAMES needs TLS_CLIENT_CERTIFICATE_REQUIRED")
+        self.is_client_certificate_required = settings.client_certificate_required
+        self.peer_names = frozenset(settings.peer_names)
+        self._stamp = self._look()
+        self._certificates = self._read()
+
+    @classmethod
+    def of(cls, settings: TlsSettings) -> Self | None:
+        """Returns the identity; None for plain text. Raises SettingsError."""
+        is_set = settings.certificate_file or settings.key_file or settings.authority_file
+        if not is_set and settings.peer_names:
+            raise SettingsError("TLS_PEER_NAMES is set without TLS_CERTIFICATE_FILE")
+        return cls(settings) if is_set else None
+
+    def certificates(self) -> Certificates:
+        """Returns what the files hold, or held when they last fitted."""
+        try:
+            stamp = self._look()
+            if stamp != self._stamp:
+                self._certificates = self._read()
+                self._stamp = stamp
+                log.info("certificates changed", certificate_file=self._paths[0])
+        except SettingsError as error:
+            log.warning("certificates cannot be used; those before stay", cause=str(error))
+        return self._certificates
+
+    def _look(self) -> tuple[tuple[int, int, int], ...]:
+        """Returns what changes when a file does, a symbolic link to it included."""
+        try:
+            stats = [Path(path).stat() for path in self._paths]
+        except OSError as error:
+            raise SettingsError(f"TLS file cannot be read: {error}") from error
+        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
+
+    def _read(self) -> Certificates:
+        chain, key, authorities = self._paths
+        try:
+            # Raises where the key is another certificate's: gRPC finds that out in handshakes only.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(chain, key)
+            context.load_verify_locations(authorities)
+            return Certificates(*(Path(path).read_bytes() for path in self._paths))
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"{chain}, {key}, {authorities}: {error}") from error
+
+
+def server_options(
+    options: Sequence[tuple[str, Any]], identity: Identity | None
+) -> tuple[tuple[str, Any], ...]:
+    """Returns a server's options, with connections that age: handshakes alone look at files."""
+    if identity is None:
+        return tuple(options)
+    aging = {
+        "grpc.max_connection_age_ms": MAX_CONNECTION_AGE_SECONDS * 1_000,
+        # For calls under way; no new ones come on an aged connection.
+        "grpc.max_connection_age_grace_ms": 60_000,
+    }
+    # Of an option given twice gRPC takes either.
+    return tuple((dict(options) | aging).items())
+
+
+def server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Returns credentials that follow the files, and ask callers for a certificate where told."""
+    shown = identity.certificates()
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        certificates = identity.certificates()
+        if certificates is shown:
+            return None
+        shown = certificates
+        return _configuration(certificates)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(shown),
+        changed,
+        require_client_authentication=identity.is_client_certificate_required,
+    )
+
+
+def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(certificates.key, certificates.chain)], root_certificates=certificates.authorities
+    )
+
+
+def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
+    """Returns what a caller shows and trusts."""
+    return grpc.ssl_channel_credentials(
+        certificates.authorities, certificates.key, certificates.chain
+    )
+
+
+def triton_credentials(
+    identity: Identity | None, *, is_asked_for: bool
+) -> grpc.ChannelCredentials | None:
+    """Returns what Triton is shown, where it is told to ask for it; None for plain text.
+
+    Triton reads its certificates once, at its start, so this follows no rotation either. Raises
+    SettingsError where there is nothing to show.
+    """
+    if not is_asked_for:
+        return None
+    if identity is None:
+        raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
+    return channel_credentials(identity.certificates())
+
+
+class Rotation:
+    """Says when a caller's certificates have changed; asks the file system once a second."""
+
+    def __init__(self, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
+        self._identity = identity
+        self._clock = clock
+        self._look_time = clock() + _LOOK_SECONDS
+        self.certificates = identity.certificates()
+
+    def is_due(self) -> bool:
+        """Returns whether `certificates` is new since the last call."""
+        now = self._clock()
+        if now < self._look_time:
+            return False
+        self._look_time = now + _LOOK_SECONDS
+        before, self.certificates = self.certificates, self._identity.certificates()
+        return self.certificates is not before
+
+
+def load_identity_or_exit() -> Identity | None:
+    """Returns the process's identity by TLS_… variables, None for plain text; for `__main__` alone.
+
+    Where they are at fault, says so on stderr and exits 2.
+    """
+    try:
+        return Identity.of(load(TlsSettings, "TLS_", os.environ))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,31 @@
+"""`tandem health`: what a service says of itself, as an exit status; for probes and people."""
+
+from typing import Annotated
+
+import grpc
+import typer
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem.cli.console import errors, out
+
+
+def health(
+    address: Annotated[str, typer.Argument(help="host:port of any service")],
+    service: Annotated[
+        str, typer.Option(help='of what: "" is readiness, "liveness" the process alone')
+    ] = "",
+    timeout: Annotated[float, typer.Option(help="seconds to wait for the answer")] = 2.0,
+) -> None:
+    """Prints SERVING and exits 0, or says what is instead and exits 1."""
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
+        except grpc.RpcError as error:
+            errors.print(f"{address}: {error.code().name} {error.details()}", markup=False)
+            raise typer.Exit(1) from None
+    status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
+    if status != "SERVING":
+        errors.print(f"{address}: {status}", markup=False)
+        raise typer.Exit(1)
+    out.print(status)

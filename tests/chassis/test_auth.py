@@ -1,0 +1,339 @@
+"""Who is let in: every method of the contract against every kind of bad credentials."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from tandem.access import ACCESS, Access
+from tandem.chassis.guard import Guard, current_caller
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.settings import SettingsError
+from tandem.chassis.status import REASON_KEY
+from tandem.chassis.tls import Identity, TlsSettings, server_credentials
+from tandem.chassis.tokens import TokenFile
+from tandem.v1 import (
+    encoder_service_pb2,
+    index_admin_service_pb2,
+    index_service_pb2,
+    model_service_pb2,
+    rerank_service_pb2,
+    search_service_pb2,
+)
+from tests.chassis.authority import Files
+
+FILES = [
+    encoder_service_pb2,
+    index_admin_service_pb2,
+    index_service_pb2,
+    model_service_pb2,
+    rerank_service_pb2,
+    search_service_pb2,
+]
+METHODS: dict[str, MethodDescriptor] = {
+    f"/{service.full_name}/{method.name}": method
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+BY_TOKEN = sorted(path for path in METHODS if ACCESS.get(path) is not Access.INTERNAL)
+TOKENS = f"""
+[tokens.everything]
+sha256 = "{sha256(b"everything").hexdigest()}"
+scopes = ["search", "write", "admin"]
+indexes = ["*"]
+
+[tokens.nothing]
+sha256 = "{sha256(b"nothing").hexdigest()}"
+scopes = []
+indexes = ["*"]
+
+[tokens.elsewhere]
+sha256 = "{sha256(b"elsewhere").hexdigest()}"
+scopes = ["search", "write", "admin"]
+indexes = ["emoji"]
+"""
+
+
+@dataclass
+class Door:
+    """A server with every method of the contract, and the paths of the calls that it entered."""
+
+    port: int
+    entered: list[tuple[str, str]] = field(default_factory=list)
+
+    async def reason(
+        self, path: str, metadata: dict[str, str], channel: grpc.aio.Channel | None = None
+    ) -> str:
+        """Calls a method for index "scenes"; returns why it is refused, "" where it is not."""
+        method = METHODS[path]
+        request = in_index(GetMessageClass(method.input_type)(), "scenes")
+        opened = channel or grpc.aio.insecure_channel(f"localhost:{self.port}")
+        arity = f"{_side(method.client_streaming)}_{_side(method.server_streaming)}"
+        callable_ = getattr(opened, arity)(
+            path,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        sent = iter([request]) if method.client_streaming else request
+        call = callable_(sent, metadata=tuple(metadata.items()), timeout=5.0)
+        try:
+            if method.server_streaming:
+                async for _ in call:
+                    pass
+            else:
+                await call
+        except grpc.aio.AioRpcError as error:
+            found = dict(error.trailing_metadata() or ()).get(REASON_KEY)
+            return str(found or error.code().name)
+        finally:
+            if channel is None:
+                await opened.close()
+        return ""
+
+
+def _side(is_streaming: bool) -> str:
+    return "stream" if is_streaming else "unary"
+
+
+def in_index(message: Any, index_id: str) -> Any:  # noqa: ANN401
+    """Sets the index that a message speaks of, wherever it does."""
+    fields = message.DESCRIPTOR.fields_by_name
+    if "index_id" in fields:
+        message.index_id = index_id
+    if "search" in fields:
+        in_index(message.search, index_id)
+    if "searches" in fields:
+        in_index(message.searches.add(), index_id)
+    return message
+
+
+@asynccontextmanager
+async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[Door]:
+    """Runs the server; each method answers one empty message."""
+    opened = Door(0)
+
+    def handler(path: str, method: MethodDescriptor) -> grpc.RpcMethodHandler:
+        answer_class = GetMessageClass(method.output_type)
+
+        async def one(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            caller = current_caller()
+            if inspect.isasyncgen(request) or hasattr(request, "__aiter__"):
+                async for _ in request:
+                    opened.entered.append((path, caller.grant.name if caller else ""))
+            else:
+                opened.entered.append((path, caller.grant.name if caller else ""))
+            return answer_class()
+
+        async def many(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:  # noqa: ANN401
+            yield await one(request, context)
+
+        arity = f"{_side(method.client_streaming)}_{_side(method.server_streaming)}"
+        make = getattr(grpc, f"{arity}_rpc_method_handler")
+        return make(  # type: ignore[no-any-return]
+            many if method.server_streaming else one,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=answer_class.SerializeToString,
+        )
+
+    def register(server: grpc.aio.Server) -> None:
+        for service in {method.containing_service for method in METHODS.values()}:
+            handlers = {
+                method.name: handler(f"/{service.full_name}/{method.name}", method)
+                for method in service.methods
+            }
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+            )
+
+    server = await make_server("door", Health("door", []), register, [], guard=guard)
+    if identity is None:
+        opened.port = server.add_insecure_port("localhost:0")
+    else:
+        opened.port = server.add_secure_port("localhost:0", server_credentials(identity))
+    await server.start()
+    try:
+        yield opened
+    finally:
+        await server.stop(None)
+
+
+@pytest.fixture
+def token_path(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens.toml"
+    path.write_text(TOKENS)
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file's text."""
+    path.write_text(text)
+
+
+def test_every_method_has_its_access() -> None:
+    """A method that was forgotten would let nobody in; one too many tells of a rename."""
+    assert sorted(ACCESS) == sorted(METHODS)
+
+
+BAD = {
+    "none": ({}, "UNAUTHENTICATED"),
+    "empty": ({"authorization": ""}, "UNAUTHENTICATED"),
+    "another scheme": ({"authorization": "Basic ZXZlcnl0aGluZw=="}, "UNAUTHENTICATED"),
+    "no scheme": ({"authorization": "everything"}, "UNAUTHENTICATED"),
+    "unknown": ({"authorization": "Bearer nobody"}, "UNAUTHENTICATED"),
+    "its digest": (
+        {"authorization": f"Bearer {sha256(b'everything').hexdigest()}"},
+        "UNAUTHENTICATED",
+    ),
+    "another scope": ({"authorization": "Bearer nothing"}, "PERMISSION_DENIED"),
+}
+
+
+async def test_bad_tokens_enter_nothing(token_path: Path) -> None:
+    """Each kind, on each method that tokens are asked for on; a good one is let in everywhere."""
+    async with door(Guard(TokenFile(token_path))) as opened:
+        for path in BY_TOKEN:
+            for name, (metadata, reason) in BAD.items():
+                assert await opened.reason(path, metadata) == reason, (path, name)
+        assert opened.entered == []
+        for path in BY_TOKEN:
+            assert await opened.reason(path, {"authorization": "Bearer everything"}) == "", path
+        assert opened.entered == [(path, "everything") for path in BY_TOKEN]
+
+
+async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
+    """In the message itself, in a search within it, in each of a stream."""
+    speaking = [path for path in BY_TOKEN if path != "/tandem.v1.ModelService/DescribeModel"]
+    async with door(Guard(TokenFile(token_path))) as opened:
+        for path in speaking:
+            reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})
+            assert reason == "PERMISSION_DENIED", path
+        assert opened.entered == []
+
+
+async def test_a_method_without_an_access_lets_nobody_in(token_path: Path) -> None:
+    """A new method is closed until someone says who may call it."""
+    path = BY_TOKEN[0]
+    access = {other: each for other, each in ACCESS.items() if other != path}
+    async with door(Guard(TokenFile(token_path), access=access)) as opened:
+        reason = await opened.reason(path, {"authorization": "Bearer everything"})
+        assert reason == "PERMISSION_DENIED"
+        assert opened.entered == []
+
+
+async def test_certificates_without_the_name_enter_nothing(tmp_path: Path) -> None:
+    """Of an authority that is trusted, but issued for another service; on every method."""
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    files = {name: Files(tmp_path / name) for name in ("server", "orchestrator", "other")}
+    for name, each in files.items():
+        each.write(authority, "localhost" if name == "server" else name)
+    settings = files["server"].settings
+    identity = Identity(
+        TlsSettings(
+            certificate_file=settings.certificate_file,
+            key_file=settings.key_file,
+            authority_file=settings.authority_file,
+            peer_names=("orchestrator",),
+        )
+    )
+    async with door(Guard(peer_names=identity.peer_names), identity) as opened:
+        reasons = {}
+        for name in ("other", "orchestrator"):
+            shown = files[name].identity().certificates()
+            credentials = grpc.ssl_channel_credentials(shown.authorities, shown.key, shown.chain)
+            address = f"localhost:{opened.port}"
+            async with grpc.aio.secure_channel(address, credentials) as channel:
+                reasons[name] = {await opened.reason(path, {}, channel) for path in METHODS}
+    assert reasons == {"other": {"UNAUTHENTICATED"}, "orchestrator": {""}}
+    assert len(opened.entered) == len(METHODS)
+
+
+async def test_without_files_everybody_is_let_in() -> None:
+    """On a machine of one's own nothing has to be set."""
+    async with door(Guard()) as opened:
+        assert {await opened.reason(path, {}) for path in METHODS} == {""}
+
+
+async def test_calls_over_a_quota_are_refused(token_path: Path) -> None:
+    """As many as a second's, and after a while again."""
+    now = 0.0
+    with_rate = 'indexes = ["*"]\nrequests_per_second = 3'
+    write(token_path, TOKENS.replace('indexes = ["*"]', with_rate, 1))
+    tokens = TokenFile(token_path, clock=lambda: now)
+    path = "/tandem.v1.SearchService/SearchItems"
+    async with door(Guard(tokens)) as opened:
+        bearer = {"authorization": "Bearer everything"}
+        reasons = [await opened.reason(path, bearer) for _ in range(5)]
+        assert reasons == ["", "", "", "QUOTA_EXCEEDED", "QUOTA_EXCEEDED"]
+        now = 0.4
+        assert await opened.reason(path, bearer) == ""
+        assert await opened.reason(path, bearer) == "QUOTA_EXCEEDED"
+
+
+def test_tokens_change_without_a_new_start(token_path: Path) -> None:
+    """A file that does not parse leaves the tokens before it."""
+    now = 0.0
+    tokens = TokenFile(token_path, clock=lambda: now)
+    first = tokens.caller_of("everything")
+    token_path.write_text("[tokens")
+    now += 2
+    assert tokens.caller_of("everything") is first is not None
+    token_path.write_text(
+        TOKENS.replace(sha256(b"nothing").hexdigest(), sha256(b"new").hexdigest())
+    )
+    now += 2
+    assert tokens.caller_of("nothing") is None
+    assert tokens.caller_of("new") is not None
+    assert tokens.caller_of("everything") is first, "what is left of its quota is kept"
+
+
+@pytest.fixture
+def good() -> str:
+    return sha256(b"token").hexdigest()
+
+
+def faults(good: str) -> Iterator[tuple[str, str]]:
+    yield "[tokens", "Expected"
+    yield '[tokens.a]\nsha256 = "x"\nscopes = []\nindexes = []', "SHA-256"
+    yield f'[tokens.a]\nsha256 = "{good}"\nscopes = ["fly"]\nindexes = []', "fly"
+    yield f'[tokens.a]\nsha256 = "{good}"\nscopes = []', "indexes"
+    yield f'[tokens.a]\nsha256 = "{good}"\nscopes = []\nindexes = []\nrate = 1', "rate is not known"
+    yield (
+        f'[tokens.a]\nsha256 = "{good}"\nscopes = []\nindexes = []\npairs_per_second = 0',
+        "above 0",
+    )
+    entry = f'sha256 = "{good}"\nscopes = []\nindexes = []\n'
+    yield f"[tokens.a]\n{entry}[tokens.b]\n{entry}", "another's"
+
+
+def test_a_file_at_fault_is_named(tmp_path: Path, good: str) -> None:
+    """At the start; later the tokens before stay."""
+    path = tmp_path / "tokens.toml"
+    with pytest.raises(SettingsError, match="cannot be read"):
+        TokenFile(path)
+    for text, why in faults(good):
+        path.write_text(text)
+        with pytest.raises(SettingsError, match=why):
+            TokenFile(path)
+
+
+def test_checking_a_token_costs_little(token_path: Path) -> None:
+    """Each call is checked; 1 ms would be seen."""
+    tokens = TokenFile(token_path)
+    start_time = time.perf_counter()
+    for _ in range(1_000):
+        tokens.caller_of("everything")
+    assert time.perf_counter() - start_time < 1.0

@@ -1,0 +1,97 @@
+"""tandem.chassis.channels: one name for several replicas, and connections that grow old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import grpc
+
+from tandem.chassis.channels import SERVER_OPTIONS, open_channel
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import (
+    SearchServiceStub,
+    add_SearchServiceServicer_to_server,
+)
+from tests.chassis.scripted_service import ScriptedSearch
+
+
+@asynccontextmanager
+async def replica(
+    name: str, called: Counter[str], max_age_milliseconds: int | None = None
+) -> AsyncIterator[str]:
+    """Serves searches that count who answered, and yields its address."""
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        called[f"{name} {context.peer()}" if max_age_milliseconds else name] += 1
+        await asyncio.sleep(0.005)
+        return pb.SearchItemsResponse()
+
+    options = dict(SERVER_OPTIONS)
+    if max_age_milliseconds:
+        options["grpc.max_connection_age_ms"] = max_age_milliseconds
+    server = grpc.aio.server(options=list(options.items()))
+    add_SearchServiceServicer_to_server(ScriptedSearch(search), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+async def test_replicas_behind_one_name_are_called_in_turn() -> None:
+    """A name that resolves to three addresses, as a headless service's does."""
+    called: Counter[str] = Counter()
+    async with AsyncExitStack() as stack:
+        addresses = [await stack.enter_async_context(replica(name, called)) for name in "abc"]
+        channel = await stack.enter_async_context(open_channel(f"ipv4:{','.join(addresses)}"))
+        stub = SearchServiceStub(channel)
+        while len(called) < 3:  # all three are connected
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+        called.clear()
+        for _ in range(30):
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+
+    assert called == {"a": 10, "b": 10, "c": 10}
+
+
+async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
+    """It drains as ours do; callers that keep calling notice nothing."""
+    called: Counter[str] = Counter()
+    async with AsyncExitStack() as stack:
+        staying = await stack.enter_async_context(replica("staying", called))
+        async with AsyncExitStack() as leaving_stack:
+            leaving = await leaving_stack.enter_async_context(replica("leaving", called))
+            channel = await stack.enter_async_context(open_channel(f"ipv4:{staying},{leaving}"))
+            stub = SearchServiceStub(channel)
+            while len(called) < 2:
+                await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+        called.clear()
+        for _ in range(20):
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+
+    assert called == {"staying": 20}
+
+
+async def test_connections_that_grow_old_fail_no_call() -> None:
+    """Callers come back over new ones, which is when they look the name up again."""
+    called: Counter[str] = Counter()
+    async with (
+        replica("old", called, max_age_milliseconds=100) as address,
+        open_channel(address) as channel,
+    ):
+        stub = SearchServiceStub(channel)
+
+        async def keep_calling() -> None:
+            for _ in range(100):
+                await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+
+        await asyncio.gather(*(keep_calling() for _ in range(4)))
+
+    assert sum(called.values()) == 400
+    assert len(called) > 2, "no connection was given up, so nothing was tried"

@@ -1,0 +1,45 @@
+"""`tandem token new`: what it prints is what the services take."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.chassis.tokens import Scope, TokenFile
+from tandem.cli.app import app
+from tandem.errors import PermissionDenied
+
+
+@pytest.mark.parametrize("name", ["team-a", 'with "quotes" and ü'])
+def test_the_lines_let_the_token_in(tmp_path: Path, name: str) -> None:
+    """Scopes, indexes and quotas as asked for; the token itself is in no file."""
+    options = ["--scope", "search", "--scope", "write", "--index", "scenes"]
+    rates = ["--requests-per-second", "50", "--pairs-per-second", "2000"]
+
+    result = CliRunner().invoke(app, ["token", "new", name, *options, *rates])
+
+    assert result.exit_code == 0
+    token = result.stdout.strip()
+    assert token not in result.stderr
+    path = tmp_path / "tokens.toml"
+    path.write_text(result.stderr)
+    caller = TokenFile(path).caller_of(token)
+    assert caller is not None
+    assert (caller.grant.name, caller.grant.requests_per_second) == (name, 50.0)
+    caller.check_scope(Scope.WRITE)
+    caller.check_index("scenes")
+    with pytest.raises(PermissionDenied, match="admin"):
+        caller.check_scope(Scope.ADMIN)
+    with pytest.raises(PermissionDenied, match="emoji"):
+        caller.check_index("emoji")
+
+
+def test_without_options_it_searches_everything(tmp_path: Path) -> None:
+    """And no two tokens are the same."""
+    results = [CliRunner().invoke(app, ["token", "new", f"team-{each}"]) for each in "ab"]
+
+    path = tmp_path / "tokens.toml"
+    path.write_text("".join(result.stderr for result in results))
+    tokens = TokenFile(path)
+    callers = [tokens.caller_of(result.stdout.strip()) for result in results]
+    assert [caller.grant.name for caller in callers if caller] == ["team-a", "team-b"]

@@ -1,0 +1,184 @@
+"""deploy/kubernetes: every overlay builds, is what Kubernetes takes, and keeps our policies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tandem import __version__
+from tandem.chassis.metrics import REGISTRY
+from tests.deploy.pod_policies import beyond_pod_security, pod_security
+from tests.deploy.policies import POLICIES, faults
+from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, one, parsed, rendered
+from tests.deploy.schemas import EXTENSIONS, kind_of, latest_versions, schema_faults
+from tests.deploy.service_policies import SETTINGS, settings_of
+from tests.deploy.workloads import service_containers, workloads
+
+# Of Triton 2.51 too (its library names it), though only its /metrics could say so of a release.
+TRITON_METRICS = {"nv_inference_pending_request_count"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_keeps_every_policy(overlay: str) -> None:
+    """Pod Security, settings, ports, probes, shards, drains and network edges."""
+    assert faults(rendered(overlay)) == []
+
+
+@pytest.mark.parametrize("version", latest_versions(3))
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_is_what_kubernetes_takes(overlay: str, version: str) -> None:
+    """By the strict schemas: no field that is not known, none of another type."""
+    assert list(schema_faults(rendered(overlay), version)) == []
+
+
+def test_no_kind_is_skipped_unseen() -> None:
+    """A kind without a schema is a fault, and each that has one of ours is in some overlay."""
+    unknown = {
+        "apiVersion": "example.org/v1",
+        "kind": "Surprise",
+        "metadata": {"name": "one"},
+        "spec": {},
+    }
+    rendered_kinds = {kind_of(each) for overlay in OVERLAYS for each in rendered(overlay)}
+
+    found = list(schema_faults([unknown], latest_versions(1)[0]))
+
+    assert found == ["Surprise/one: no schema for example.org/v1 Surprise"]
+    assert EXTENSIONS.keys() <= rendered_kinds
+
+
+def test_the_versions_are_three_minor_ones_that_follow_one_another() -> None:
+    """As Kubernetes supports three at a time."""
+    minors = [int(version.split(".")[1]) for version in latest_versions(3)]
+
+    assert minors == list(range(minors[0], minors[0] + 3))
+
+
+def test_every_component_is_in_some_overlay() -> None:
+    """So that what the other tests say holds for each."""
+    used = {
+        Path(component).name
+        for overlay in OVERLAYS
+        for component in yaml.safe_load(
+            (KUBERNETES / "overlays" / overlay / "kustomization.yaml").read_text()
+        ).get("components", [])
+    }
+
+    assert used == {path.name for path in (KUBERNETES / "components").iterdir()}
+
+
+def test_every_service_is_in_every_overlay() -> None:
+    """A policy over no container would find no fault."""
+    for overlay in OVERLAYS:
+        for module in SETTINGS:
+            assert service_containers(rendered(overlay), module), f"no {module} in {overlay}"
+
+
+def test_our_images_are_of_this_release() -> None:
+    """But for the canary's, which is of one to come."""
+    tags = {
+        container.spec["image"]
+        for overlay in OVERLAYS
+        for workload in workloads(rendered(overlay))
+        for container in workload.containers()
+        if container.spec["image"].startswith("tandem/") and "canary" not in workload.name
+    }
+
+    assert tags == {f"tandem/{name}:{__version__}" for name in ("service", "models", "triton-cpu")}
+
+
+def test_autoscalers_go_by_metrics_that_are_there() -> None:
+    """Ours are in the registry that Prometheus scrapes; the adapter's rule names each."""
+    ours = {family.name for family in REGISTRY.collect()}
+    adapter = (KUBERNETES / "components" / "autoscaling" / "prometheus-adapter.yaml").read_text()
+    named = {
+        metric["pods"]["metric"]["name"]
+        for scaler in of_kind(rendered("gpu"), "HorizontalPodAutoscaler")
+        for metric in scaler["spec"]["metrics"]
+        if metric["type"] == "Pods"
+    }
+
+    assert named == {"tandem_rpc_inflight_count"} | TRITON_METRICS
+    assert named - ours == TRITON_METRICS
+    assert all(name in adapter for name in named)
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "encoder"])
+def test_a_service_grows_before_it_refuses(name: str) -> None:
+    """At a fourth of the calls that one pod admits; past all of them the metric stands still."""
+    resources = rendered("gpu")
+    (container, *_) = service_containers(resources, f"{name}_svc")
+    metric = one(resources, "HorizontalPodAutoscaler", name)["spec"]["metrics"][0]["pods"]
+
+    admitted = settings_of(container, resources).max_inflight_count
+
+    assert int(metric["target"]["averageValue"]) == admitted // 4
+
+
+@pytest.mark.parametrize(
+    ("overlay", "resource"),
+    [
+        ("gpu", "nvidia.com/gpu"),
+        ("gpu-mig", "nvidia.com/mig-1g.10gb"),
+        ("gpu-time-slicing", "nvidia.com/gpu.shared"),
+        ("laptop", None),
+    ],
+)
+def test_triton_asks_for_its_share_of_a_gpu(overlay: str, resource: str | None) -> None:
+    """One of it, and none on a laptop."""
+    (container,) = (
+        container
+        for workload in workloads(rendered(overlay))
+        for container in workload.containers()
+        if container.spec.get("command") == ["tritonserver"]
+    )
+    devices = {
+        key: value for key, value in container.spec["resources"]["limits"].items() if "/" in key
+    }
+
+    assert devices == ({resource: "1"} if resource else {})
+
+
+def test_what_is_applied_by_hand_is_what_kubernetes_takes() -> None:
+    """The time slices' map is the GPU operator's, in a namespace that is not ours."""
+    path = KUBERNETES / "components" / "gpu-time-slicing" / "time-slicing.yaml"
+    (map_,) = parsed(path.read_text())
+
+    assert list(schema_faults([map_], latest_versions(1)[0])) == []
+    sharing = yaml.safe_load(map_["data"]["any"])["sharing"]["timeSlicing"]
+    assert sharing["renameByDefault"] is True  # or the overlay's gpu.shared does not exist
+
+
+def test_the_restore_job_is_what_kubernetes_takes() -> None:
+    """And is locked down as everything else; it mounts the claims that the shards have."""
+    resources = rendered("full")
+    (job,) = parsed((KUBERNETES / "components" / "backup" / "restore.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    (shard,) = (each for each in workloads(resources) if each.name == "StatefulSet/shard")
+
+    assert list(schema_faults([job], latest_versions(1)[0])) == []
+    assert list(pod_security([job])) == []
+    assert list(beyond_pod_security([job])) == []
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert claims == {f"{name}-shard-0" for name in shard.claims()}
+    assert pod["securityContext"]["runAsUser"] == shard.pod["securityContext"]["runAsUser"]
+
+
+def test_a_changed_setting_rolls_the_pods() -> None:
+    """Every map of settings carries a hash of what is in it."""
+    names = [each["metadata"]["name"] for each in of_kind(rendered("laptop"), "ConfigMap")]
+
+    assert names
+    assert all(re.search(r"-[a-z0-9]{10}$", name) for name in names)
+
+
+def test_policies_are_told_apart_by_name() -> None:
+    """A fault names the policy that found it."""
+    assert len({policy.__name__ for policy in POLICIES}) == len(POLICIES)

@@ -1,0 +1,254 @@
+"""The positive control of the policies: manifests with one thing wrong, each caught by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.deploy.policies import faults
+from tests.deploy.rendered import Resource, of_kind, one, rendered
+from tests.deploy.schemas import latest_versions, schema_faults
+
+Sabotage = Callable[[list[Resource]], None]
+
+
+def pod(resources: list[Resource], kind: str, name: str) -> Any:  # noqa: ANN401 (YAML)
+    """Returns the spec of a workload's pods."""
+    return one(resources, kind, name)["spec"]["template"]["spec"]
+
+
+def settings_map(resources: list[Resource], name: str) -> dict[str, str]:
+    """Returns a map of settings."""
+    (found,) = (
+        each
+        for each in of_kind(resources, "ConfigMap")
+        if each["metadata"]["name"].startswith(name)
+    )
+    data: dict[str, str] = found["data"]
+    return data
+
+
+def runs_as_root(resources: list[Resource]) -> None:
+    del pod(resources, "Deployment", "encoder")["securityContext"]["runAsNonRoot"]
+
+
+def mounts_the_node(resources: list[Resource]) -> None:
+    volumes = pod(resources, "Deployment", "triton")["volumes"]
+    volumes.append({"name": "node", "hostPath": {"path": "/"}})
+
+
+def keeps_capabilities(resources: list[Resource]) -> None:
+    context = pod(resources, "StatefulSet", "shard")["containers"][1]["securityContext"]
+    context["capabilities"] = {"drop": ["ALL"], "add": ["SYS_PTRACE"]}
+
+
+def writes_to_its_root(resources: list[Resource]) -> None:
+    context = pod(resources, "Deployment", "orchestrator")["containers"][0]["securityContext"]
+    context["readOnlyRootFilesystem"] = False
+
+
+def has_no_memory_limit(resources: list[Resource]) -> None:
+    del pod(resources, "Deployment", "encoder")["initContainers"][0]["resources"]["limits"][
+        "memory"
+    ]
+
+
+def takes_the_latest_image(resources: list[Resource]) -> None:
+    pod(resources, "Deployment", "encoder")["containers"][0]["image"] = "tandem/service:latest"
+
+
+def takes_a_triton_of_before_the_bulletin(resources: list[Resource]) -> None:
+    (triton,) = pod(resources, "Deployment", "triton")["containers"]
+    triton["image"] = "nvcr.io/nvidia/tritonserver:26.05-py3"
+
+
+def has_a_token(resources: list[Resource]) -> None:
+    pod(resources, "Deployment", "orchestrator")["automountServiceAccountToken"] = True
+
+
+def has_service_links(resources: list[Resource]) -> None:
+    del pod(resources, "Deployment", "encoder")["enableServiceLinks"]
+
+
+def is_killed_while_draining(resources: list[Resource]) -> None:
+    pod(resources, "StatefulSet", "shard")["terminationGracePeriodSeconds"] = 25
+
+
+def misspells_a_setting(resources: list[Resource]) -> None:
+    settings_map(resources, "encoder-settings")["ENCODER_GRACE_SECOND"] = "20"
+
+
+def leaves_a_setting_out(resources: list[Resource]) -> None:
+    del settings_map(resources, "rerank-settings")["RERANK_TRITON_ADDRESS"]
+
+
+def counts_shards_otherwise(resources: list[Resource]) -> None:
+    one(resources, "StatefulSet", "shard")["spec"]["replicas"] = 3
+
+
+def swaps_two_shards(resources: list[Resource]) -> None:
+    settings_map(resources, "orchestrator-settings")["ORCHESTRATOR_INDEX_ADDRESSES"] = (
+        "shard-1.shard:7420,shard-0.shard:7420"
+    )
+
+
+def reads_the_store_read_only(resources: list[Resource]) -> None:
+    rerank = pod(resources, "StatefulSet", "shard")["containers"][1]
+    (mount,) = (each for each in rerank["volumeMounts"] if each["name"] == "store")
+    mount["readOnly"] = True
+
+
+def splits_the_process_namespace(resources: list[Resource]) -> None:
+    del pod(resources, "StatefulSet", "shard")["shareProcessNamespace"]
+
+
+def dies_with_what_stands_behind_it(resources: list[Resource]) -> None:
+    del pod(resources, "Deployment", "encoder")["containers"][0]["livenessProbe"]["grpc"]["service"]
+
+
+def is_never_asked_whether_it_is_ready(resources: list[Resource]) -> None:
+    del pod(resources, "Deployment", "orchestrator")["containers"][0]["readinessProbe"]
+
+
+def believes_triton(resources: list[Resource]) -> None:
+    (triton,) = pod(resources, "Deployment", "triton")["containers"]
+    triton["livenessProbe"]["grpc"]["port"] = 7440
+
+
+def lets_models_be_loaded(resources: list[Resource]) -> None:
+    (triton,) = pod(resources, "Deployment", "triton")["containers"]
+    triton["args"] = [
+        each.replace("model-control-mode=none", "model-control-mode=explicit")
+        for each in triton["args"]
+    ]
+
+
+def names_another_port(resources: list[Resource]) -> None:
+    one(resources, "Service", "encoder")["spec"]["ports"][0]["port"] = 7411
+
+
+def stays_with_one_replica(resources: list[Resource]) -> None:
+    one(resources, "Service", "encoder")["spec"]["clusterIP"] = "10.96.0.7"
+
+
+def opens_triton(resources: list[Resource]) -> None:
+    policy = one(resources, "NetworkPolicy", "triton")["spec"]
+    policy["ingress"].append(
+        {"from": [{"namespaceSelector": {}}], "ports": [{"port": 7440, "protocol": "TCP"}]}
+    )
+
+
+def closes_the_metrics(resources: list[Resource]) -> None:
+    del one(resources, "NetworkPolicy", "shard")["spec"]["ingress"][1]
+
+
+def allows_what_is_not_named(resources: list[Resource]) -> None:
+    resources.remove(one(resources, "NetworkPolicy", "default-deny"))
+
+
+def budgets_nothing(resources: list[Resource]) -> None:
+    budget = one(resources, "PodDisruptionBudget", "shard")["spec"]
+    budget["selector"]["matchLabels"]["app.kubernetes.io/name"] = "shards"
+
+
+SABOTAGES: list[tuple[Sabotage, str]] = [
+    (runs_as_root, "pod_security: Deployment/encoder: may run as root"),
+    (mounts_the_node, "pod_security: Deployment/triton: volume node"),
+    (keeps_capabilities, "pod_security: StatefulSet/shard rerank: keeps capabilities"),
+    (writes_to_its_root, "beyond_pod_security: Deployment/orchestrator orchestrator: its root"),
+    (has_no_memory_limit, "beyond_pod_security: Deployment/encoder models: no memory in its lim"),
+    (takes_the_latest_image, "beyond_pod_security: Deployment/encoder encoder: image"),
+    (takes_a_triton_of_before_the_bulletin, "triton: Deployment/triton triton: nvcr.io"),
+    (has_a_token, "tokens: Deployment/orchestrator: token mounted is True"),
+    (has_service_links, "beyond_pod_security: Deployment/encoder: service links"),
+    (is_killed_while_draining, "grace: StatefulSet/shard index: drains for 25.0 s"),
+    (misspells_a_setting, "settings: Deployment/encoder encoder: ENCODER_GRACE_SECOND is not kn"),
+    (leaves_a_setting_out, "settings: StatefulSet/shard rerank: RERANK_TRITON_ADDRESS is not set"),
+    (counts_shards_otherwise, "shards: StatefulSet/shard: shard counts are not 3"),
+    (swaps_two_shards, "shards: Deployment/orchestrator orchestrator: index addresses"),
+    (reads_the_store_read_only, "shards: StatefulSet/shard rerank: LMDB tracks no readers"),
+    (splits_the_process_namespace, "shards: StatefulSet/shard: LMDB needs one process namespace"),
+    (dies_with_what_stands_behind_it, "probes: Deployment/encoder encoder: livenessProbe asks"),
+    (
+        is_never_asked_whether_it_is_ready,
+        "probes: Deployment/orchestrator orchestrator: no readinessProbe",
+    ),
+    (believes_triton, "triton: Deployment/triton triton: whether it lives"),
+    (lets_models_be_loaded, "triton: Deployment/triton triton: without"),
+    (names_another_port, "ports: Service/encoder: grpc is no port"),
+    (stays_with_one_replica, "headless: Service/encoder"),
+    (opens_triton, "edges: Edge(source='client', target='triton', port=7440"),
+    (closes_the_metrics, "edges: Edge(source='prometheus', target='shard', port=7520"),
+    (allows_what_is_not_named, "edges: Edge(source='client', target='neighbour', port=53"),
+    (budgets_nothing, "availability: StatefulSet/shard: 0 disruption budgets"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"), SABOTAGES, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_policy_catches_what_is_wrong(sabotage: Sabotage, fault: str) -> None:
+    """The overlay without the sabotage has no fault: tests/deploy/test_kubernetes.py."""
+    resources = rendered("gpu")
+    sabotage(resources)
+
+    found = faults(resources)
+
+    assert any(each.startswith(fault) for each in found), found
+
+
+def has_a_certificate_of_another_name(resources: list[Resource]) -> None:
+    one(resources, "Certificate", "shard")["spec"]["dnsNames"] = ["shard"]
+
+
+def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
+    (encoder,) = pod(resources, "Deployment", "encoder")["containers"]
+    encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
+        (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
+    ],
+)
+def test_a_policy_catches_what_is_wrong_with_tls(sabotage: Sabotage, fault: str) -> None:
+    """In the overlay that has it."""
+    resources = rendered("full")
+    sabotage(resources)
+
+    found = faults(resources)
+
+    assert any(each.startswith(fault) for each in found), found
+
+
+def misspells_a_field(resources: list[Resource]) -> None:
+    pod(resources, "Deployment", "encoder")["terminationGracePeriodSecond"] = 40
+
+
+def writes_a_number_as_text(resources: list[Resource]) -> None:
+    one(resources, "StatefulSet", "shard")["spec"]["replicas"] = "2"
+
+
+def takes_an_api_that_is_gone(resources: list[Resource]) -> None:
+    one(resources, "PodDisruptionBudget", "shard")["apiVersion"] = "policy/v1beta1"
+
+
+def misspells_an_extension(resources: list[Resource]) -> None:
+    one(resources, "Certificate", "encoder")["spec"]["secret"] = "encoder-certificate"
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [misspells_a_field, writes_a_number_as_text, takes_an_api_that_is_gone, misspells_an_extension],
+)
+@pytest.mark.parametrize("version", latest_versions(3))
+def test_a_schema_catches_what_kubernetes_would_refuse(sabotage: Sabotage, version: str) -> None:
+    """One fault for one thing wrong, in each version."""
+    resources = rendered("full")
+    sabotage(resources)
+
+    assert len(list(schema_faults(resources, version))) == 1

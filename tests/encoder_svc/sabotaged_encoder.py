@@ -1,0 +1,26 @@
+"""encoder_svc without limits, that keeps what it decodes: the control of the memory test."""
+
+import asyncio
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from encoder_svc import __main__, encoder
+from encoder_svc.settings import EncoderSettings
+from tandem.chassis.settings import load_or_exit
+
+KEPT = []
+
+
+def decode_and_keep(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
+    """Returns uint8 [size, size, 3], of anything that Pillow knows."""
+    with Image.open(io.BytesIO(image_bytes)) as image:
+        KEPT.append(image.convert("RGB"))
+        return np.asarray(KEPT[-1].resize((size, size)))
+
+
+if __name__ == "__main__":
+    encoder.decode_image = decode_and_keep  # type: ignore[attr-defined]
+    asyncio.run(__main__.main(load_or_exit(EncoderSettings, "ENCODER_")))

@@ -1,0 +1,133 @@
+"""A running encoder_svc that is sent hostile and damaged pictures among good ones.
+
+The damaged ones are 2,000 with every change; TANDEM_FUZZ_RUNS=full makes them 100,000.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from tandem.content import ImageContent, TextContent
+from tandem.v1 import encoder_service_pb2 as pb
+from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
+from tandem.wire import content_to_proto, encoding_from_proto
+from tests.encoder_svc.encoder_process import EncoderProcess, running_encoder
+from tests.encoder_svc.test_servicer import reasons
+from tests.fuzz.run_counts import fuzz_seed, run_count
+from tests.model_io.hostile_images import (
+    MIB,
+    READ,
+    TOO_LARGE,
+    UNREADABLE,
+    damaged_files,
+    hostile_images,
+    one_bit_png,
+)
+from tests.model_io.pictures import encoded, noise
+from tests.model_io.tiny_triton import Serving
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+GOOD_PICTURE = encoded(noise(size=48), "PNG")
+GOOD_TEXT = "two dogs left of one umbrella"
+# Longer than any file may take; a call that is not answered in it hangs.
+CALL_SECONDS = 30
+ALLOWED_GROWTH_BYTES = 64 * MIB
+DAMAGED_PER_CALL = 62
+
+
+@pytest_asyncio.fixture(scope="module")
+async def running(
+    tiny_repository: Path, tiny_serving: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[EncoderProcess, grpc.aio.Channel]]:
+    """One process for all tests, warm: it has seen a full batch of good pictures."""
+    log_path = tmp_path_factory.mktemp("encoder") / "encoder.log"
+    async with running_encoder(tiny_repository, tiny_serving, log_path) as (process, channel):
+        await encode(channel, [GOOD_PICTURE] * DAMAGED_PER_CALL)
+        yield process, channel
+
+
+async def encode(channel: grpc.aio.Channel, files: Sequence[bytes]) -> list[str]:
+    """Sends files between a good picture and a good text; returns what became of the files.
+
+    The good ones are encoded, as alone.
+    """
+    contents = [ImageContent(GOOD_PICTURE), *map(ImageContent, files), TextContent(GOOD_TEXT)]
+    response = await EncoderServiceStub(channel).EncodeContents(
+        pb.EncodeContentsRequest(contents=map(content_to_proto, contents)), timeout=CALL_SECONDS
+    )
+    first, *outcomes, last = reasons(response)
+    assert (first, last) == (READ, READ)
+    return outcomes
+
+
+async def test_hostile_files_fail_alone(
+    running: tuple[EncoderProcess, grpc.aio.Channel],
+) -> None:
+    """Each as it must, with good ones encoded beside it; the process lives, and is no larger."""
+    process, channel = running
+    before = process.memory_bytes()
+
+    for name, hostile in hostile_images().items():
+        assert await encode(channel, [hostile.file]) == [hostile.outcome], name
+
+    assert process.ending() is None
+    assert process.memory_bytes() - before < ALLOWED_GROWTH_BYTES
+
+
+async def test_damaged_files_fail_alone(
+    running: tuple[EncoderProcess, grpc.aio.Channel],
+) -> None:
+    """They are read, or refused by one of two names; both in earnest."""
+    process, channel = running
+    before = process.memory_bytes()
+    counts = {READ: 0, UNREADABLE: 0, TOO_LARGE: 0}
+
+    files = damaged_files(fuzz_seed(), run_count(quick=2_000, full=100_000))
+    while batch := list(islice(files, DAMAGED_PER_CALL)):
+        for outcome in await encode(channel, batch):
+            counts[outcome] += 1
+        assert process.ending() is None
+
+    assert min(counts[READ], counts[UNREADABLE]) > 0.1 * sum(counts.values()), counts
+    assert process.memory_bytes() - before < ALLOWED_GROWTH_BYTES
+
+
+async def test_good_pictures_among_bad_ones_are_encoded_as_alone(
+    running: tuple[EncoderProcess, grpc.aio.Channel],
+) -> None:
+    """To the last bits that the size of a batch changes."""
+    _, channel = running
+    good = content_to_proto(ImageContent(GOOD_PICTURE))
+    bad = [content_to_proto(ImageContent(each.file)) for each in hostile_images().values()]
+
+    async def embedding(*contents: object) -> np.ndarray:
+        response = await EncoderServiceStub(channel).EncodeContents(
+            pb.EncodeContentsRequest(contents=contents),  # type: ignore[arg-type]
+            timeout=CALL_SECONDS,
+        )
+        return encoding_from_proto(response.results[-1].encoding).embedding
+
+    np.testing.assert_allclose(await embedding(*bad[:20], good), await embedding(good), atol=1e-3)
+
+
+async def test_memory_that_is_not_bounded_is_seen(
+    tiny_repository: Path, tiny_serving: Serving, tmp_path: Path
+) -> None:
+    """The control: the same measure, of a service without limits."""
+    log_path, module = tmp_path / "encoder.log", "tests.encoder_svc.sabotaged_encoder"
+    async with running_encoder(tiny_repository, tiny_serving, log_path, module) as (
+        process,
+        channel,
+    ):
+        await encode(channel, [GOOD_PICTURE] * DAMAGED_PER_CALL)
+        before = process.memory_bytes()
+
+        await encode(channel, [one_bit_png(6_000, 6_000)])
+
+        assert process.memory_bytes() - before > ALLOWED_GROWTH_BYTES

@@ -1,0 +1,188 @@
+"""Files made to do harm, one by one: refused by name, soon, and without taking memory."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tandem.errors import ImageTooLarge, ImageUnreadable, TandemError
+from tandem.model_io import image as image_module
+from tandem.model_io.image import decode_image
+from tandem.model_io.image_file import image_file_parts
+from tests.model_io.hostile_images import MIB, TOO_LARGE, hostile_images
+from tests.model_io.pictures import encoded, noise
+
+SIZE = 112
+ORIENTATION_TAG = 0x112
+
+
+@pytest.mark.parametrize("name", hostile_images())
+def test_hostile_file_has_its_outcome_in_time(name: str) -> None:
+    """What a header shows is refused in 50 ms of a core, and nothing takes more than half a second;
+    the machine may be busy, so twice that is allowed."""
+    hostile = hostile_images()[name]
+    start_time = time.process_time()
+
+    try:
+        pixels = decode_image(hostile.file, SIZE)
+    except TandemError as error:
+        outcome = error.reason
+    else:
+        outcome = ""
+        assert pixels.shape == (SIZE, SIZE, 3)
+
+    assert outcome == hostile.outcome
+    limit = 0.1 if outcome == TOO_LARGE else 1.0
+    assert time.process_time() - start_time < limit
+
+
+PROGRAM = """
+import sys, warnings
+from tandem.errors import TandemError
+from tandem.model_io.image import decode_image
+from tests.model_io.hostile_images import hostile_images, pillow_alone
+from tests.model_io.test_hostile_images import peak_bytes, peak_reset
+files = [hostile.file for hostile in hostile_images().values()]
+decode = lambda file: decode_image(file, 112)
+if sys.argv[1] == "Pillow alone":
+    files, decode = [hostile_images()["PNG of 13,000 squared"].file], pillow_alone
+warnings.simplefilter("ignore")
+peak_reset()
+before = peak_bytes()
+for file in files:
+    try:
+        decode(file)
+    except (TandemError, Exception):
+        pass
+print(peak_bytes() - before)
+"""
+
+
+@pytest.mark.parametrize("way", ["ours", "Pillow alone"])
+def test_hostile_files_take_no_memory(way: str) -> None:
+    """At their worst moment they all take less than 64 MiB; without limits, one takes more."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, way],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        text=True,
+        timeout=120,
+    )
+
+    assert (int(done.stdout) < 64 * MIB) == (way == "ours")
+
+
+def peak_reset() -> None:
+    """Forgets the most memory that this process has held before now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes() -> int:
+    """Returns the most memory that this process has held since."""
+    [line] = [
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    ]
+    return int(line.split()[1]) * 1024
+
+
+def corners(pixels: np.ndarray) -> list[int]:
+    """Returns the levels of the four corners, row by row."""
+    return [int(pixels[y, x, 0]) for y in (5, -6) for x in (5, -6)]
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(10))
+def test_each_orientation_as_pillow_would_turn_it(file_format: str, orientation: int) -> None:
+    """The levels of the corners are told apart by 40; 0 and 9 are no orientations."""
+    levels = np.kron(np.array([[40, 100], [160, 220]], np.uint8), np.ones((56, 56), np.uint8))
+    picture = Image.fromarray(levels).convert("RGB")
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = orientation
+    expected = {
+        2: [100, 40, 220, 160],
+        3: [220, 160, 100, 40],
+        4: [160, 220, 40, 100],
+        5: [40, 160, 100, 220],
+        6: [160, 40, 220, 100],
+        7: [220, 100, 160, 40],
+        8: [100, 220, 40, 160],
+    }.get(orientation, [40, 100, 160, 220])
+
+    pixels = decode_image(encoded(picture, file_format, exif=exif, lossless=True), SIZE)
+
+    np.testing.assert_allclose(corners(pixels), expected, atol=2)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_orientation_in_either_byte_order(order: str) -> None:
+    """Cameras write both; as bytes, shorts or longs."""
+    is_little = order == "little"
+
+    def integer(value: int, count: int) -> bytes:
+        return value.to_bytes(count, "little" if is_little else "big")
+
+    for kind, width in ((1, 1), (3, 2), (4, 4)):
+        entry = integer(ORIENTATION_TAG, 2) + integer(kind, 2) + integer(1, 4)
+        tiff = (
+            (b"II*\0" if is_little else b"MM\0*")
+            + integer(8, 4)
+            + integer(1, 2)
+            + entry
+            + integer(6, width).ljust(4, b"\0")
+            + bytes(4)
+        )
+        for exif in (tiff, b"Exif\0\0" + tiff):
+            file = encoded(noise(), "WEBP", exif=exif)
+            assert image_file_parts(file).orientation == 6
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+def test_what_is_cut_out_changes_no_pixel(file_format: str) -> None:
+    """Texts, profiles and EXIF go; the picture stays, byte for byte."""
+    picture = noise()
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = 1
+    bare = encoded(picture, file_format)
+    options = {"comment": b"a comment"} if file_format == "JPEG" else {}
+    full = encoded(picture, file_format, exif=exif, icc_profile=bytes(70_000), **options)
+
+    parts = image_file_parts(full)
+
+    assert len(full) > len(bare) + 100
+    assert parts.decodable_bytes == bare
+    assert image_file_parts(bare).decodable_bytes == bare
+
+
+def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoders ask for block after block; the control has the usual time."""
+    file = encoded(noise(size=600), "PNG")
+    assert decode_image(file, SIZE).shape == (SIZE, SIZE, 3)
+
+    monkeypatch.setattr(image_module, "MAX_DECODE_SECONDS", 0)
+
+    with pytest.raises(ImageTooLarge, match="seconds of decoding"):
+        decode_image(file, SIZE)
+
+
+def test_limits_are_reached_but_not_overstepped() -> None:
+    """A picture of exactly the longest side is read, and so is one of exactly the most pixels."""
+    for size in ((65_535, 1), (5_000, 5_000)):
+        pixels = decode_image(encoded(Image.new("1", size), "PNG"), SIZE)
+        assert pixels.shape == (SIZE, SIZE, 3)
+
+    for size in ((65_536, 1), (5_000, 5_001)):
+        with pytest.raises(ImageTooLarge):
+            decode_image(encoded(Image.new("1", size), "PNG"), SIZE)
+
+
+def test_a_url_is_no_picture() -> None:
+    """Nothing is fetched: the bytes of a URL are bytes that are no image."""
+    with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
+        decode_image(b"https://example.org/cat.png", SIZE)

@@ -1,0 +1,120 @@
+"""Services that do as a test tells them: what they were asked, and what happens before they answer;
+and the reranker of a fake shard."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+import grpc
+
+from tandem.chassis.status import abort
+from tandem.errors import ModelUnavailable
+from tandem.model_description import ModelDescription, model_to_proto
+from tandem.v1 import model_service_pb2 as model_pb
+from tandem.v1 import rerank_service_pb2 as rerank_pb
+from tandem.v1.error_reason_pb2 import ItemError
+from tandem.v1.model_service_pb2_grpc import ModelServiceServicer
+from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
+
+# What a test has happen before a method answers: it may wait, and it may raise.
+Before = Callable[[object], Awaitable[None]]
+
+ScoreAnswer = Callable[
+    [rerank_pb.ScoreCandidatesRequest, grpc.aio.ServicerContext],
+    Awaitable[rerank_pb.ScoreCandidatesResponse],
+]
+
+
+@dataclass
+class Scripted:
+    """What a service was asked, and what happens before it answers."""
+
+    calls: list[tuple[str, object]] = field(default_factory=list)
+    before: dict[str, Before] = field(default_factory=dict)
+
+    async def asked(self, method: str, request: object) -> None:
+        """Notes the call, then does what the test wants done."""
+        self.calls.append((method, request))
+        if method in self.before:
+            await self.before[method](request)
+
+    def requests(self, method: str) -> list[object]:
+        """Returns the requests of one method, in their order."""
+        return [request for name, request in self.calls if name == method]
+
+
+class Describing(Scripted, ModelServiceServicer):
+    """Says what it serves, or that its model is not there."""
+
+    description: ModelDescription | None = None
+
+    async def DescribeModel(
+        self, request: model_pb.DescribeModelRequest, context: grpc.aio.ServicerContext
+    ) -> model_pb.DescribeModelResponse:
+        """Describes."""
+        await self.asked("DescribeModel", request)
+        if self.description is None:
+            await abort(context, ModelUnavailable(model="it", why="nobody knows it"))
+        return model_pb.DescribeModelResponse(model=model_to_proto(self.description))
+
+
+class FakeReranker(Describing, RerankServiceServicer):
+    """Scores by `logits`, at the pace it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits: dict[str, float] = {}
+        """By item id; what has none is no longer there for the reranker."""
+        self.pair_seconds = 0.0
+        self.query_errors: dict[int, ItemError] = {}
+        """Of ScoreBatch, by the query's place."""
+        self.answer_scores: ScoreAnswer | None = None
+        """What answers ScoreCandidates in its place."""
+
+    async def ScoreCandidates(
+        self, request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreCandidatesResponse:
+        """Scores one query's."""
+        await self.asked("ScoreCandidates", request)
+        if self.answer_scores:
+            return await self.answer_scores(request, context)
+        await self._work(len(request.item_ids))
+        response = rerank_pb.ScoreCandidatesResponse(scores=self._scores(request.item_ids))
+        response.cost.pair_count = len(request.item_ids)
+        return response
+
+    async def ScoreBatch(
+        self, request: rerank_pb.ScoreBatchRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreBatchResponse:
+        """Scores several queries'."""
+        await self.asked("ScoreBatch", request)
+        pair_count = sum(len(query.item_ids) for query in request.queries)
+        await self._work(pair_count)
+        response = rerank_pb.ScoreBatchResponse(
+            results=[
+                rerank_pb.ScoreBatchResult(error=self.query_errors[place])
+                if place in self.query_errors
+                else rerank_pb.ScoreBatchResult(scores=self._scores(query.item_ids))
+                for place, query in enumerate(request.queries)
+            ]
+        )
+        response.cost.pair_count = pair_count
+        return response
+
+    async def _work(self, pair_count: int) -> None:
+        if self.pair_seconds:
+            await asyncio.sleep(self.pair_seconds * pair_count)
+
+    def _scores(self, item_ids: Iterable[str]) -> list[rerank_pb.CandidateScore]:
+        return [
+            rerank_pb.CandidateScore(
+                match_logit=self.logits[item_id],
+                match_probability=1 / (1 + math.exp(-self.logits[item_id])),
+            )
+            if item_id in self.logits
+            else rerank_pb.CandidateScore()
+            for item_id in item_ids
+        ]

@@ -1,0 +1,253 @@
+"""Calls to a service behind: how long they may take, when they are made again, when not at all."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from orchestrator_svc.dependency import Dependency
+from orchestrator_svc.metrics import BREAKER_STATE, RETRIES
+from orchestrator_svc.retry_budget import RetryBudget
+from tandem import errors
+from tandem.chassis.channels import open_channel
+from tandem.chassis.status import abort
+from tandem.v1 import model_service_pb2 as pb
+from tandem.v1.model_service_pb2_grpc import (
+    ModelServiceServicer,
+    ModelServiceStub,
+    add_ModelServiceServicer_to_server,
+)
+
+REQUEST = pb.DescribeModelRequest()
+
+
+class Scripted(ModelServiceServicer):
+    """Fails by the list, one call each, then answers; notes how much time each call had."""
+
+    def __init__(self, *failures: errors.TandemError | float) -> None:
+        self.failures = list(failures)
+        self.timeouts: list[float] = []
+
+    async def DescribeModel(
+        self, request: pb.DescribeModelRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeModelResponse:
+        """Does as the list says."""
+        self.timeouts.append(context.time_remaining())
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, errors.TandemError):
+                await abort(context, failure)
+            await asyncio.sleep(failure)
+        return pb.DescribeModelResponse()
+
+
+@asynccontextmanager
+async def served(servicer: Scripted) -> AsyncIterator[Callable[..., object]]:
+    """Yields the method."""
+    server = grpc.aio.server()
+    add_ModelServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield ModelServiceStub(channel).DescribeModel
+    finally:
+        await server.stop(None)
+
+
+def dependency(**options: object) -> Dependency:
+    """Returns one whose pauses are always the same."""
+    return Dependency("scripted", jitter=random.Random(5), **options)  # type: ignore[arg-type]
+
+
+def gone() -> errors.TandemError:
+    """Returns what a service says that is leaving."""
+    return errors.ServiceUnavailable(service="scripted", why="it is leaving")
+
+
+def retries(outcome: str) -> float:
+    """Returns the metric."""
+    return float(RETRIES.labels("scripted", outcome)._value.get())
+
+
+async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
+    """So that there is time to say so."""
+    scripted = Scripted(30.0)
+    async with served(scripted) as method:
+        start_time = time.monotonic()
+
+        with pytest.raises(errors.DeadlineExceeded):
+            await dependency().ask(method, REQUEST, start_time + 0.3)
+
+        assert time.monotonic() - start_time < 0.35
+    assert scripted.timeouts[0] <= 0.295
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.004])
+async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
+    """Of a question, nor of a write."""
+    scripted = Scripted()
+    async with served(scripted) as method:
+        for send in (dependency().ask, dependency().tell):
+            with pytest.raises(errors.DeadlineExceeded):
+                await send(method, REQUEST, time.monotonic() + seconds)
+
+    assert not scripted.timeouts
+
+
+@pytest.mark.parametrize("error", [gone(), errors.ModelUnavailable(model="it", why="gone")])
+async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> None:
+    """After a pause, and once."""
+    before = retries("answered")
+    scripted = Scripted(error)
+    async with served(scripted) as method:
+        start_time = time.monotonic()
+        await dependency().ask(method, REQUEST, start_time + 5)
+        assert time.monotonic() - start_time >= 0.01
+    assert len(scripted.timeouts) == 2
+    assert retries("answered") == before + 1
+
+    scripted = Scripted(error, error, error)
+    async with served(scripted) as method:
+        with pytest.raises(type(error)):
+            await dependency().ask(method, REQUEST, time.monotonic() + 5)
+    assert len(scripted.timeouts) == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.DeadlineExceeded(what="it"),
+        errors.Overloaded(what="it is full"),
+        errors.InternalFault(why="a bug"),
+        errors.ModelOutputInvalid(model="it", why="NaN"),
+        errors.IndexNotFound(index_id="a"),
+    ],
+)
+async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
+    """It would fail again, or make matters worse."""
+    scripted = Scripted(error)
+    async with served(scripted) as method:
+        with pytest.raises(type(error)):
+            await dependency().ask(method, REQUEST, time.monotonic() + 5)
+
+    assert len(scripted.timeouts) == 1
+
+
+async def test_writes_are_told_once() -> None:
+    """Only their caller knows whether to repeat them; and no breaker keeps one back."""
+    scripted = Scripted(*(gone() for _ in range(8)))
+    async with served(scripted) as method:
+        asked = dependency()
+        for _ in range(8):
+            with pytest.raises(errors.ServiceUnavailable):
+                await asked.tell(method, REQUEST, time.monotonic() + 5)
+        await asked.tell(method, REQUEST, time.monotonic() + 5)
+
+    assert len(scripted.timeouts) == 9
+
+
+async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
+    """Of the whole process: two services share a budget, and it runs out."""
+    budget = RetryBudget(saved_count=3.0)
+    scripted = Scripted(*(gone() for _ in range(200)))
+    over = retries("over_budget")
+    async with served(scripted) as method:
+        for _ in range(20):
+            with pytest.raises(errors.ServiceUnavailable):
+                await dependency(retry_budget=budget).ask(method, REQUEST, time.monotonic() + 5)
+
+    assert 20 + 3 <= len(scripted.timeouts) <= 20 + 3 + 2
+    assert retries("over_budget") > over
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.ModelUnavailable(model="it", why="gone"),
+        errors.ModelOutputInvalid(model="it", why="NaN"),
+        errors.InternalFault(why="a bug"),
+        0.3,
+    ],
+)
+async def test_a_service_that_keeps_failing_is_spared(failure: errors.TandemError | float) -> None:
+    """From the fifth failure in a row on, refused within a millisecond and not asked."""
+    scripted = Scripted(*[failure] * 20)
+    async with served(scripted) as method:
+        asked = dependency(retry_budget=RetryBudget(0.0))
+        for _ in range(5):
+            with pytest.raises(errors.TandemError):
+                await asked.ask(method, REQUEST, time.monotonic() + 0.15)
+        assert asked.is_refusing
+        start_time = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(errors.ServiceUnavailable, match="too often"):
+                await asked.ask(method, REQUEST, time.monotonic() + 0.15)
+        assert time.monotonic() - start_time < 20 * 0.001
+
+    assert len(scripted.timeouts) == 5
+    assert BREAKER_STATE.labels("scripted")._value.get() == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "seconds"),
+    [
+        (errors.Overloaded(what="it is full"), 5.0),
+        (errors.IndexNotFound(index_id="a"), 5.0),
+        # A caller in a hurry says nothing about the service.
+        (0.3, 0.05),
+    ],
+)
+async def test_other_errors_do_not_spare_it(
+    failure: errors.TandemError | float, seconds: float
+) -> None:
+    """A service that answers, even to refuse, is there."""
+    scripted = Scripted(*[failure] * 20)
+    async with served(scripted) as method:
+        asked = dependency()
+        for _ in range(20):
+            with pytest.raises(errors.TandemError):
+                await asked.ask(method, REQUEST, time.monotonic() + seconds)
+
+        assert not asked.is_refusing
+
+
+async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
+    """Five of them, and it is spared like one that is not there."""
+    scripted = Scripted()
+
+    def check(response: pb.DescribeModelResponse) -> None:
+        raise errors.ModelOutputInvalid(model="it", why="NaN")
+
+    async with served(scripted) as method:
+        asked = dependency()
+        for _ in range(5):
+            with pytest.raises(errors.ModelOutputInvalid):
+                await asked.ask(method, REQUEST, time.monotonic() + 5, check)
+
+        assert asked.is_refusing
+
+
+async def test_it_is_asked_again_when_it_is_well() -> None:
+    """One try each so often; the first that succeeds ends it."""
+    clock = [0.0]
+    scripted = Scripted(*(errors.InternalFault(why="a bug") for _ in range(6)))
+    async with served(scripted) as method:
+        asked = dependency(clock=lambda: clock[0])
+        for _ in range(7):
+            with pytest.raises(errors.TandemError):
+                await asked.ask(method, REQUEST, time.monotonic() + 5)
+        clock[0] = 1.0
+        with pytest.raises(errors.InternalFault):
+            await asked.ask(method, REQUEST, time.monotonic() + 5)
+        assert asked.is_refusing
+
+        clock[0] = 2.0
+        for _ in range(3):
+            await asked.ask(method, REQUEST, time.monotonic() + 5)
+
+    assert len(scripted.timeouts) == 5 + 1 + 3

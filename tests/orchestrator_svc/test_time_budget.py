@@ -1,0 +1,33 @@
+"""How a search's time is divided, worked by hand."""
+
+import time
+
+import pytest
+
+from orchestrator_svc.time_budget import TimeBudget, TimeShares
+
+
+@pytest.mark.parametrize(
+    ("whole", "encode", "rerank"),
+    [(10.0, 7.0, 9.0), (0.5, 0.35, 0.45), (0.1, 0.07, 0.08), (0.04, 0.028, 0.03)],
+)
+def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -> None:
+    """A tenth is kept back, of a short time 20 ms, of a very short one a quarter."""
+    now = time.monotonic()
+
+    budget = TimeBudget.until(now + whole, TimeShares())
+
+    assert budget.end == now + whole
+    assert budget.encode_end - now == pytest.approx(encode, abs=0.002)
+    assert budget.rerank_end - now == pytest.approx(rerank, abs=0.002)
+    assert budget.retrieval_end == budget.rerank_end
+
+
+def test_of_a_time_that_is_over_nothing_is_left() -> None:
+    """Every stage is over too."""
+    now = time.monotonic()
+
+    budget = TimeBudget.until(now - 1.0, TimeShares())
+
+    assert budget.encode_end <= time.monotonic()
+    assert budget.rerank_end <= now
