@@ -34,6 +34,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+from in_process import NO_CACHES
 from peer_environments import environment, own_environ
 from tokenizers import Tokenizer
 
@@ -278,9 +279,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextmanager
-def ours(
-    text_encoder: Path, precision: Precision, use: Material, work: Path
-) -> Iterator[Ours]:
+def ours(text_encoder: Path, precision: Precision, use: Material, work: Path) -> Iterator[Ours]:
     """Serves a model that begins from the same BERT."""
     published = PublishedCheckpoint.open(str(text_encoder))
     model = JointModel(replace(published.config, image_source="patches"))
@@ -290,7 +289,7 @@ def ours(
         checkpoint, repository = Path(folder) / "checkpoint", Path(folder) / "models"
         save_checkpoint(checkpoint, model.eval(), published.tokenizer, {})
         export_model(checkpoint, repository, precision)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(1)) as stack:
+        with LocalStack(Path(folder) / "data", repository, Ports.free(1), NO_CACHES) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=TIMEOUT_SECONDS) as client:
                 pictures = zip(use.item_ids, use.pictures, strict=True)

@@ -77,9 +77,19 @@ class Endpoint:
 class LocalStack:
     """Starts, watches and stops the processes. Use it in a with statement."""
 
-    def __init__(self, data_folder: Path, model_repository: Path, ports: Ports) -> None:
-        """Stores and logs go into `data_folder`; nothing is started yet."""
+    def __init__(
+        self,
+        data_folder: Path,
+        model_repository: Path,
+        ports: Ports,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Stores and logs go into `data_folder`; nothing is started yet.
+
+        `settings` are of services, by the whole variable: `ENCODER_QUERY_CACHE_BYTES`.
+        """
         self.ports = ports
+        self._settings = settings or {}
         self._data_folder = data_folder
         self._model_repository = model_repository
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -240,7 +250,9 @@ class LocalStack:
             settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
             settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
-        return f"{kind}_svc", {f"{prefix}_{key}": value for key, value in settings.items()}
+        own = {f"{prefix}_{key}": value for key, value in settings.items()}
+        more = {key: value for key, value in self._settings.items() if key.startswith(f"{prefix}_")}
+        return f"{kind}_svc", own | more
 
     def _port(self, name: str) -> int:
         kind, _, number = name.partition("-")

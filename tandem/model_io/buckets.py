@@ -1,5 +1,6 @@
 """Padding to a few lengths: Triton batches only requests of equal shape."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.errors import TextTooLong
+
+
+# Pairs from which on a CPU takes as long for each, however many more there are.
+_EFFICIENT_PAIR_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,17 @@ def chunks_by_length(
         for bucket, rows in sorted(rows_of.items())
         for start in range(0, len(rows), chunk_size)
     ]
+
+
+def pair_chunk_size(pair_count: int, instance_count: int, most: int) -> int:
+    """Returns into chunks of how many pairs a call is divided, at most `most`.
+
+    So that the model's instances share its work, each on cores of its own: as many even chunks as
+    there are instances, but none that would take longer for a pair than a large one.
+    """
+    parts = (pair_count + _EFFICIENT_PAIR_COUNT // 2) // _EFFICIENT_PAIR_COUNT
+    parts = min(max(parts, 1), instance_count)
+    return min(max(math.ceil(pair_count / parts), 1), most)
 
 
 def pad_texts(

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.inference_cost import InferenceCost
-from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts
-from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, PAIR_BATCH_SIZE
+from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
+from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, INSTANCE_COUNT, PAIR_BATCH_SIZE
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 
@@ -130,7 +131,11 @@ class ServedJointModel:
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
-        scored = await _in_chunks(self._text_chunks(texts), run, self._match_logit)
+        # A GPU takes them at once; cores share them.
+        size = PAIR_BATCH_SIZE
+        if self.manifest.precision != Precision.FP16:
+            size = pair_chunk_size(len(texts), INSTANCE_COUNT, PAIR_BATCH_SIZE)
+        scored = await _in_chunks(self._text_chunks(texts, size), run, self._match_logit)
         return Inferred(scored.values[:, 0], scored.cost)
 
     async def _encode(
@@ -158,9 +163,11 @@ class ServedJointModel:
         )
         return Inferred(answer.arrays[0], cost)
 
-    def _text_chunks(self, texts: Sequence[TokenIds]) -> list[Chunk]:
+    def _text_chunks(
+        self, texts: Sequence[TokenIds], chunk_size: int = PAIR_BATCH_SIZE
+    ) -> list[Chunk]:
         lengths = [len(text) for text in texts]
-        return chunks_by_length(lengths, self.manifest.text_length_buckets, PAIR_BATCH_SIZE)
+        return chunks_by_length(lengths, self.manifest.text_length_buckets, chunk_size)
 
     def _padded(
         self, texts: Sequence[TokenIds], chunk: Chunk
