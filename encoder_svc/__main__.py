@@ -10,10 +10,12 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.chassis.tls import load_identity_or_exit
+from tandem.chassis.tls import load_identity_or_exit, triton_credentials
+from tandem.chassis.tracing import trace_headers
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -33,7 +35,11 @@ async def main(settings: EncoderSettings) -> None:
     manifest.verify_tokenizer(repository)
     model = describe_model(repository, manifest)
     preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
-    triton = TritonClient(settings.triton_address)
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
     with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
         encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
@@ -57,7 +63,10 @@ async def main(settings: EncoderSettings) -> None:
             close=triton.close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
-            max_inflight_count=settings.max_inflight_count,
+            limits=AdmissionLimits(
+                max_inflight_count=settings.max_inflight_count,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

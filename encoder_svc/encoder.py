@@ -24,6 +24,7 @@ from tandem.content import (
 from tandem.cost_metrics import count_inference
 from tandem.errors import DeadlineExceeded, TandemError
 from tandem.inference_cost import InferenceCost
+from tandem.model_io.canary import check_encoding
 from tandem.model_io.image import decode_image
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -33,7 +34,6 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_CANARY_SECONDS = 2.0
 # Characters that any tokenizer here splits within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
 
@@ -112,12 +112,7 @@ class Encoder:
 
     async def check(self) -> None:
         """Encodes one text and one black picture; raises a TandemError where the model cannot."""
-        size = self._model.manifest.image_size
-        pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
-        tokens = await self._model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
-        await self._model.embed_images(tokens.values, _CANARY_SECONDS, Priority.QUERY)
-        ids = np.array([self._model.manifest.cls_id, self._model.manifest.sep_id], dtype=np.int32)
-        await self._model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
+        await check_encoding(self._model)
 
     def _prepare(
         self,

@@ -9,6 +9,7 @@ from tandem.chassis.tracing import exemplar
 from tandem.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 
+_STAGE_DURATION = stage_histogram("encoder")
 TRUNCATED_TEXTS = Counter(
     "tandem_encoder_truncated_texts_total",
     "Texts of which the model read only a part, by the policy that let it.",
@@ -19,7 +20,7 @@ TRUNCATED_TEXTS = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "preprocess" or "inference" took for one call."""
-    stage_histogram("encoder").labels(stage).observe(seconds, exemplar())
+    _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
 
 
 def count_truncated_texts(

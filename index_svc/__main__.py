@@ -14,6 +14,7 @@ from index_svc.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard, ShardSettings
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -106,7 +107,10 @@ async def main() -> None:
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
-        max_inflight_count=settings.max_inflight_count,
+        limits=AdmissionLimits(
+            max_inflight_count=settings.max_inflight_count,
+            max_inflight_bytes=settings.max_inflight_bytes,
+        ),
         identity=identity,
         guard=load_guard_or_exit(identity),
     )

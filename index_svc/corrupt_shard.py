@@ -9,6 +9,7 @@ import grpc
 
 from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
 from tandem.corpus.store_environment import DATA_NAME
@@ -66,7 +67,10 @@ async def serve_corrupt(settings: IndexSettings, damage: Sequence[str]) -> None:
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
-        max_inflight_count=settings.max_inflight_count,
+        limits=AdmissionLimits(
+            max_inflight_count=settings.max_inflight_count,
+            max_inflight_bytes=settings.max_inflight_bytes,
+        ),
     )
 
 

@@ -50,6 +50,7 @@ from index_svc.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
 from tandem.errors import IndexTypeInvalid
+from tandem.search_path import BEING_BUILT
 
 log = get_logger(__name__)
 
@@ -223,6 +224,9 @@ class Maintenance:
         """Builds aside and swaps; searches and changes go on but for moments."""
         part = index.part(modality)
         is_compacted = part.rows.dead_count > _COMPACT_SHARE * part.rows.row_count
+        if part.faiss_index is None and index_type != FLAT:
+            # Cleared by the build, or by its failure, which has another reason.
+            part.fallback_reason = BEING_BUILT
         try:
             built = self._copy_live(index, modality) if is_compacted else part
             faiss_index, recall_percent = None, None

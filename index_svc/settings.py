@@ -33,6 +33,9 @@ class IndexSettings:
         default=False,
     )
     max_inflight_count: int = setting("calls at once; more are refused", default=64)
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
     thread_count: int = setting("searches and reads at once", default=4)
     commit_wait_seconds: float = setting(
         "longest that a write waits for others to share its commit", default=0.005

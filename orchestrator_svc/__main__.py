@@ -20,6 +20,7 @@ from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.time_budget import TimeShares
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
@@ -106,7 +107,14 @@ async def main(settings: OrchestratorSettings) -> None:
         close=close,
         drain_notice_seconds=settings.drain_notice_seconds,
         grace_seconds=settings.grace_seconds,
-        max_inflight_count=settings.max_inflight_count,
+        limits=AdmissionLimits(
+            max_inflight_count=settings.max_inflight_count,
+            max_inflight_bytes=settings.max_inflight_bytes,
+            max_stream_count=settings.max_ingest_stream_count,
+            max_stream_message_count=settings.max_ingest_batch_count,
+            max_stream_bytes=settings.max_ingest_bytes,
+            call_weights={"BatchSearchItems": lambda request: len(request.searches)},
+        ),
         identity=identity,
         guard=load_guard_or_exit(identity),
     )

@@ -30,6 +30,7 @@ from tandem.errors import (
 from tandem.filters import Filter
 from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.model_description import ModelDescription, model_from_proto
+from tandem.search_path import BEING_BUILT
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -370,7 +371,7 @@ def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError
 
 def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
     is_scan = path.strategy == index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN
-    return is_scan and bool(path.fallback_reason)
+    return is_scan and path.fallback_reason == BEING_BUILT
 
 
 def _hit_from_proto(

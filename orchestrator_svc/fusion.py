@@ -6,7 +6,8 @@ from typing import Self
 
 from orchestrator_svc.explanation import ScoreTerm
 from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.query import FusionMethod, RankingRule
+from orchestrator_svc.query import RankingRule
+from tandem.fusion_method import FusionMethod
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
 from tandem.chassis.metrics import REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar, tracing
 
+_STAGE_DURATION = stage_histogram("orchestrator")
 PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
     "Searches that some shard was missing from, once for each reason that one was.",
@@ -77,21 +78,35 @@ def note_rerank(stop: str, depth: int) -> None:
     RERANK_DEPTH.observe(depth)
 
 
+class StageLaps:
+    """A search's stages, each with what went by before it, so that they add up to the whole."""
+
+    def __init__(self) -> None:
+        self._last_time = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+        """By stage, all its rounds together."""
+
+    def end(self, stage: str) -> float:
+        """Returns the seconds since the last stage ended, and counts them to this one."""
+        now = time.perf_counter()
+        elapsed, self._last_time = now - self._last_time, now
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
+        return elapsed
+
+
 class StageClock:
     """Times stages into `tandem_orchestrator_stage_duration_seconds{stage}`."""
 
     def __init__(self) -> None:
-        self._histogram = stage_histogram("orchestrator")
+        self._histogram = _STAGE_DURATION
 
     @contextmanager
-    def stage(self, name: str, seconds: dict[str, float] | None = None) -> Iterator[None]:
-        """Times its body, failed or not, and adds the time to that of the name in `seconds`."""
+    def stage(self, name: str, laps: StageLaps | None = None) -> Iterator[None]:
+        """Times its body, failed or not; in `laps` from where the stage before it ended."""
         start_time = time.perf_counter()
         try:
             with tracing().stage(name):
                 yield
         finally:
-            elapsed = time.perf_counter() - start_time
+            elapsed = laps.end(name) if laps else time.perf_counter() - start_time
             self._histogram.labels(name).observe(elapsed, exemplar())
-            if seconds is not None:
-                seconds[name] = seconds.get(name, 0.0) + elapsed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from orchestrator_svc.depth import Depth
 from tandem.content import Content, Modality, Tokens, TruncationPolicy
 from tandem.errors import RankingInvalid
 from tandem.filters import Filter
+from tandem.fusion_method import FusionMethod
 
 
 def _check(name: str, value: float | None, low: float) -> None:
@@ -45,14 +45,6 @@ class QueryPart:
 
     source: Content | StoredItem | GivenEncoding
     weight: float = 1.0
-
-
-class FusionMethod(enum.Enum):
-    """Ways of making one score of two (Geigle et al. 2022, section 6)."""
-
-    CROSS_ENCODER = "cross_encoder"
-    ADD = "add"
-    NORMALISED_ADD = "normalised_add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """One query, straight through: encode, retrieve from every shard, rerank beside each shard."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -14,7 +13,8 @@ from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
 from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.metrics import StageClock, note_degradations
+from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations
+from orchestrator_svc.pair_quota import PairQuota
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
@@ -66,8 +66,7 @@ class _Search:
 
     query: SearchQuery
     budget: TimeBudget
-    start_time: float
-    seconds: dict[str, float]
+    laps: StageLaps
     encoded: EncodedQuery
     hits: Sequence[Hit]
     """Of each modality in retrieval order, the target's first."""
@@ -141,7 +140,7 @@ class Searcher:
         search = await self._begin(query, deadline_time)
         reranking = asyncio.create_task(self._rerank(search))
         try:
-            with self._clock.stage("rank", search.seconds):
+            with self._clock.stage("rank", search.laps):
                 order = retrieved_order(query, search.hits)
             retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
             # Pages are of the final order.
@@ -153,7 +152,7 @@ class Searcher:
 
     async def _begin(self, query: SearchQuery, deadline_time: float) -> _Search:
         """Encodes and retrieves."""
-        start_time = time.perf_counter()
+        laps = StageLaps()
         check_index_id(query.index_id)
         if query.is_rerank_required and not query.is_reranked:
             raise RankingInvalid(
@@ -161,14 +160,13 @@ class Searcher:
             )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         budget = TimeBudget.until(deadline_time, self.services.shares)
-        seconds: dict[str, float] = {}
-        with self._clock.stage("encode", seconds):
+        with self._clock.stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
-        with self._clock.stage("retrieve", seconds):
+        with self._clock.stage("retrieve", laps):
             hits, coverage = await self._retrieve(
                 query, encoded, minimum_sequences, budget.retrieval_end
             )
-        return _Search(query, budget, start_time, seconds, encoded, hits, coverage)
+        return _Search(query, budget, laps, encoded, hits, coverage)
 
     async def _retrieve(
         self,
@@ -216,19 +214,20 @@ class Searcher:
             if tokens is None:
                 outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
                 continue
-            with self._clock.stage("rerank", search.seconds):
-                outcomes.append(
-                    await self._reranker.rerank(
-                        query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
-                    )
+            with self._clock.stage("rerank", search.laps), PairQuota() as quota:
+                quota.take(min(len(candidates), query.depth.rerank_k))
+                outcome = await self._reranker.rerank(
+                    query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
                 )
+                quota.note_read(outcome.cost.pair_count)
+                outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
         if query.is_rerank_required:
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 
     async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
-        with self._clock.stage("rank", search.seconds):
+        with self._clock.stage("rank", search.laps):
             order = rank_answer(search.query, search.hits, outcome.matches)
         answer = await self._answer(search, order, outcome)
         note_degradations(each.value for each in answer.degradations)
@@ -242,9 +241,9 @@ class Searcher:
         ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
         if search.query.is_content_included:
-            with self._clock.stage("fetch", search.seconds):
+            with self._clock.stage("fetch", search.laps):
                 contents = await self._fetch_new(search, ranked)
-        total_seconds = time.perf_counter() - search.start_time
+        seconds = search.laps.seconds
         return SearchAnswer(
             ranked,
             contents,
@@ -254,7 +253,7 @@ class Searcher:
             search.query,
             remaining,
             degradations_of(search.encoded, search.coverage, outcome),
-            search.seconds | {"total": total_seconds},
+            seconds | {"total": sum(seconds.values())},
         )
 
     async def _fetch_new(

@@ -9,7 +9,6 @@ from orchestrator_svc.coverage import Coverage
 from orchestrator_svc.cursor_wire import Page, explanation_to_proto, make_cursor
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.query import (
-    FusionMethod,
     GivenEncoding,
     QueryPart,
     RankingRule,
@@ -21,6 +20,7 @@ from orchestrator_svc.search import SearchAnswer
 from tandem.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.content import ImageContent, Modality, TextContent
 from tandem.errors import QueryInvalid, RankingInvalid, TokensInvalid
+from tandem.fusion_method import FusionMethod
 from tandem.inference_cost import cost_to_proto
 from tandem.v1 import search_service_pb2
 from tandem.wire import (

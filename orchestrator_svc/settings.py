@@ -63,7 +63,21 @@ class OrchestratorSettings:
         "enough",
         default=10.0,
     )
-    max_inflight_count: int = setting("calls served at once; more are refused", default=256)
+    max_inflight_count: int = setting(
+        "searches and removals served at once; more are refused", default=32
+    )
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
+    max_ingest_stream_count: int = setting(
+        "ingest streams open at once; more are refused", default=16
+    )
+    max_ingest_batch_count: int = setting(
+        "batches of all ingest streams under way at once; more wait at their senders", default=16
+    )
+    max_ingest_bytes: int = setting(
+        "bytes of such batches; more wait at their senders", default=256 * 1024 * 1024
+    )
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     max_timeout_seconds: float = setting(
         "most that a search takes, whatever deadline its caller set", default=60.0

@@ -11,10 +11,12 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
-from tandem.chassis.tls import load_identity_or_exit
+from tandem.chassis.tls import load_identity_or_exit, triton_credentials
+from tandem.chassis.tracing import trace_headers
 from tandem.corpus.store_refused import StoreRefused
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import read_manifest
@@ -32,7 +34,11 @@ async def main(settings: RerankSettings) -> None:
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     model = describe_model(repository, manifest)
-    triton = TritonClient(settings.triton_address)
+    triton = TritonClient(
+        settings.triton_address,
+        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        headers=trace_headers,
+    )
     with ThreadPoolExecutor(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
@@ -67,7 +73,10 @@ async def main(settings: RerankSettings) -> None:
             close=close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,
-            max_inflight_count=settings.max_inflight_count,
+            limits=AdmissionLimits(
+                max_inflight_count=settings.max_inflight_count,
+                max_inflight_bytes=settings.max_inflight_bytes,
+            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

@@ -7,6 +7,7 @@ from tandem.chassis.tracing import exemplar
 from tandem.cost_metrics import count_inference
 from tandem.inference_cost import InferenceCost
 
+_STAGE_DURATION = stage_histogram("rerank")
 _PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
     "Pairs of query and candidate that the cross-encoder read.",
@@ -16,7 +17,7 @@ _PAIRS_SCORED = Counter(
 
 def observe_stage(stage: str, seconds: float) -> None:
     """Notes how long "read" or "inference" took for one call."""
-    stage_histogram("rerank").labels(stage).observe(seconds, exemplar())
+    _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
 
 
 def count_cost(cost: InferenceCost) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
@@ -17,9 +15,8 @@ from tandem.corpus.item_store import ItemStore
 from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
 from tandem.inference_cost import InferenceCost
 from tandem.model_description import ProbabilityCalibration
+from tandem.model_io.canary import check_matching
 from tandem.model_io.served_joint_model import ServedJointModel
-
-_CANARY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +90,7 @@ class Reranker:
     async def check(self) -> None:
         """Opens the store and scores one made-up pair; raises a TandemError where either fails."""
         await self._reader.open()
-        manifest = self._model.manifest
-        ids = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
-        tokens = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
-        await self._model.match_logits([ids], [tokens], _CANARY_SECONDS)
+        await check_matching(self._model)
 
     async def score(
         self,

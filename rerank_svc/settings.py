@@ -13,6 +13,10 @@ class RerankSettings:
     address: str = setting("host:port to listen on", default="127.0.0.1:7430")
     metrics_port: int = setting("port of the Prometheus endpoint", default=7530)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
+    triton_tls: bool = setting(
+        "call Triton with the certificates of TLS_…, which it must be told to ask for",
+        default=False,
+    )
     model_repository: str = setting("folder with the exported model's manifest")
     store_path: str = setting("folder of the shard's item store, the one index_svc writes")
     shard_number: int = setting("which shard this is, from 0")
@@ -30,6 +34,9 @@ class RerankSettings:
         default=64 << 20,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
+    max_inflight_bytes: int = setting(
+        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+    )
     thread_count: int = setting("reads of the item store at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     drain_notice_seconds: float = setting(

@@ -51,6 +51,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+_RETRY_DELAY_KEY = "retry_delay_seconds"
+
 
 class TandemError(Exception):
     """A refusal or fault with a name that callers can branch on.
@@ -269,8 +271,15 @@ class Overloaded(TandemError):
 
     reason = "OVERLOADED"
 
-    def __init__(self, *, what: str) -> None:
-        super().__init__(f"{what}; retry with backoff")
+    def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
+        super().__init__(
+            f"{what}; retry with backoff", {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"}
+        )
+
+    @property
+    def retry_delay_seconds(self) -> float:
+        """When there may be room again, by the service that refused."""
+        return _retry_delay_seconds(self.metadata)
 
 
 class StoreFull(TandemError):
@@ -498,11 +507,16 @@ class QuotaExceeded(TandemError):
 
     reason = "QUOTA_EXCEEDED"
 
-    def __init__(self, *, what: str, rate: float, retry_seconds: float) -> None:
+    def __init__(self, *, what: str, rate: float, retry_delay_seconds: float) -> None:
         super().__init__(
-            f"the token allows {rate:g} {what} a second; retry in {retry_seconds:.3f} s",
-            {"retry_seconds": f"{retry_seconds:.3f}"},
+            f"the token allows {rate:g} {what} a second; retry in {retry_delay_seconds:.3f} s",
+            {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"},
         )
+
+    @property
+    def retry_delay_seconds(self) -> float:
+        """As Overloaded's."""
+        return _retry_delay_seconds(self.metadata)
 
 
 class InternalFault(TandemError):
@@ -532,6 +546,14 @@ def error_from_reason(reason: str, message: str, metadata: Mapping[str, str]) ->
     error = error_class.__new__(error_class)
     TandemError.__init__(error, message, metadata)
     return error
+
+
+def _retry_delay_seconds(metadata: Mapping[str, str]) -> float:
+    try:
+        seconds = float(metadata[_RETRY_DELAY_KEY])
+    except (KeyError, ValueError):  # of a sender that does not say
+        return 0.1
+    return seconds if 0 < seconds < 3600 else 0.1
 
 
 def _shown(value: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tandem.duration_wire import duration_from_proto, duration_to_proto
 from tandem.v1 import cost_pb2
-from tandem.wire import duration_from_proto, duration_to_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

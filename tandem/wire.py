@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from google.protobuf.duration_pb2 import Duration
 from numpy.typing import NDArray
 
+from tandem import duration_wire
 from tandem.content import (
     Content,
     Encoding,
@@ -34,6 +34,10 @@ from tandem.errors import (
     error_from_reason,
 )
 from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
+
+# Most messages that carry contents carry times too.
+duration_from_proto = duration_wire.duration_from_proto
+duration_to_proto = duration_wire.duration_to_proto
 
 # Rounding to float32 moves a length by about 1e-7; float16 on the way would move it by 1e-3.
 UNIT_LENGTH_TOLERANCE = 1e-3
@@ -190,18 +194,6 @@ def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
     except ValueError:
         reason = str(message.reason)
     return error_from_reason(reason.removeprefix("ERROR_REASON_"), message.message, {})
-
-
-def duration_to_proto(seconds: float) -> Duration:
-    """Returns the span, to the nanosecond; a clock's small step back counts as none."""
-    duration = Duration()
-    duration.FromNanoseconds(round(max(seconds, 0.0) * 1e9))
-    return duration
-
-
-def duration_from_proto(duration: Duration) -> float:
-    """Returns seconds."""
-    return duration.seconds + duration.nanos * 1e-9
 
 
 def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:

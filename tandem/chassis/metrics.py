@@ -6,15 +6,31 @@ import functools
 
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     Gauge,
     Histogram,
     Info,
     ProcessCollector,
 )
+from prometheus_client.registry import Collector
 
 from tandem import __version__
 
-REGISTRY = CollectorRegistry()
+
+class _Registry(CollectorRegistry):
+    """Remembers what was registered, in order, for the table of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collectors: list[Collector] = []
+
+    def register(self, collector: Collector) -> None:
+        """Takes a metric in."""
+        super().register(collector)
+        self.collectors.append(collector)
+
+
+REGISTRY = _Registry()
 """This process's metrics. Not the library's default one, which its imports may add to."""
 
 # From a flat search over a small shard to the longest deadline that anyone sets.
@@ -33,6 +49,24 @@ RPC_INFLIGHT = Gauge(
     "tandem_rpc_inflight_count",
     "Calls being served now.",
     ["service"],
+    registry=REGISTRY,
+)
+REFUSALS = Counter(
+    "tandem_rpc_refusals_total",
+    "Calls that ended with a named error, by its reason.",
+    ["service", "method", "reason"],
+    registry=REGISTRY,
+)
+INFLIGHT_BYTES = Gauge(
+    "tandem_rpc_inflight_bytes",
+    "Bytes of the requests being served now, as they arrived.",
+    ["service"],
+    registry=REGISTRY,
+)
+ADMISSION_REFUSED = Counter(
+    "tandem_admission_refused_total",
+    "Calls refused for lack of room, by the limit that they met: count, bytes or streams.",
+    ["service", "limit"],
     registry=REGISTRY,
 )
 SERVING = Gauge(
@@ -60,6 +94,19 @@ def stage_histogram(service: str) -> Histogram:
         buckets=LATENCY_BUCKETS_SECONDS,
         registry=REGISTRY,
     )
+
+
+def table() -> str:
+    """Returns what is registered as a Markdown table: metric, type, labels, meaning."""
+    rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for collector in REGISTRY.collectors:
+        # Of what samples itself when asked, such as the process's own memory, there are no labels.
+        labels = ", ".join(f"`{name}`" for name in getattr(collector, "_labelnames", ()))
+        for family in collector.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            name = f"{name}_info" if family.type == "info" else name
+            rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join(rows)
 
 
 def note_build(service: str) -> None:

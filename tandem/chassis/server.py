@@ -22,6 +22,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
+from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
@@ -47,7 +48,7 @@ async def serve(
     ready: Probe | None = None,
     drain_notice_seconds: float = 0.0,
     grace_seconds: float = 5.0,
-    max_inflight_count: int = 64,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
     identity: Identity | None = None,
     guard: Guard | None = None,
 ) -> None:
@@ -74,9 +75,7 @@ async def serve(
     try:
         health = Health(name, service_names)
         options = server_options(SERVER_OPTIONS, identity)
-        server = await make_server(
-            name, health, register, service_names, max_inflight_count, options, guard
-        )
+        server = await make_server(name, health, register, service_names, limits, options, guard)
         heartbeat = Heartbeat()
         port = _bind(server, address, identity)
         door = _open_door(name, address, metrics_port, heartbeat, health)
@@ -103,14 +102,12 @@ async def make_server(
     health: Health,
     register: Callable[[grpc.aio.Server], None],
     service_names: Sequence[str],
-    max_inflight_count: int,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
     options: Sequence[tuple[str, Any]] = SERVER_OPTIONS,
     guard: Guard | None = None,
 ) -> grpc.aio.Server:
     """Returns a server with our interceptors, health and reflection, not yet bound or started."""
-    server = grpc.aio.server(
-        interceptors=interceptors(name, max_inflight_count, guard), options=options
-    )
+    server = grpc.aio.server(interceptors=interceptors(name, limits, guard), options=options)
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name

@@ -21,6 +21,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tandem.chassis import metrics
+
 SettingsClass = TypeVar("SettingsClass")
 
 _MISSING = dataclasses.MISSING
@@ -74,16 +76,21 @@ def load_or_exit(
 ) -> SettingsClass:
     """Returns the process's settings; for `__main__` alone.
 
-    Where the program was called with `--settings`, prints the table of them and exits 0; where
-    they are at fault, says so on stderr and exits 2.
+    Where the program was called with `--settings` or `--metrics`, prints the table of them and
+    exits 0; where settings are at fault, says so on stderr and exits 2.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments) == ["--settings"]:
         print(table(settings_class, prefix))
         raise SystemExit(0)
+    if list(arguments) == ["--metrics"]:
+        print(metrics.table())
+        raise SystemExit(0)
     try:
         if arguments:
-            raise SettingsError(f"unknown arguments: {' '.join(arguments)}; known: --settings")
+            raise SettingsError(
+                f"unknown arguments: {' '.join(arguments)}; known: --settings, --metrics"
+            )
         return load(settings_class, prefix, os.environ if environ is None else environ)
     except SettingsError as error:
         print(error, file=sys.stderr)

@@ -15,6 +15,7 @@ from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
     Overloaded,
+    QuotaExceeded,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
@@ -22,7 +23,6 @@ from tandem.errors import (
 
 ERROR_DOMAIN = "tandem"
 REASON_KEY = "tandem-reason"
-RETRY_DELAY_SECONDS = 0.1
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -114,9 +114,9 @@ def _rich_status(code: grpc.StatusCode, message: str, error: TandemError) -> sta
         metadata={key: _plain(value) for key, value in error.metadata.items()},
     )
     status = status_pb2.Status(code=code.value[0], message=message, details=[_packed(info)])
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | QuotaExceeded):
         retry = error_details_pb2.RetryInfo()
-        retry.retry_delay.FromNanoseconds(round(RETRY_DELAY_SECONDS * 1e9))
+        retry.retry_delay.FromNanoseconds(round(error.retry_delay_seconds * 1e9))
         status.details.append(_packed(retry))
     return status
 

@@ -163,6 +163,21 @@ def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
     )
 
 
+def triton_credentials(
+    identity: Identity | None, *, is_asked_for: bool
+) -> grpc.ChannelCredentials | None:
+    """Returns what Triton is shown, where it is told to ask for it; None for plain text.
+
+    Triton reads its certificates once, at its start, so this follows no rotation either. Raises
+    SettingsError where there is nothing to show.
+    """
+    if not is_asked_for:
+        return None
+    if identity is None:
+        raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
+    return channel_credentials(identity.certificates())
+
+
 class Rotation:
     """Says when a caller's certificates have changed; asks the file system once a second."""
 

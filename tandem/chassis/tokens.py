@@ -88,7 +88,7 @@ class Caller:
 
 def _take(bucket: TokenBucket | None, count: int, what: str) -> None:
     if bucket is not None and (seconds := bucket.take(count)) > 0:
-        raise QuotaExceeded(what=what, rate=bucket.rate, retry_seconds=seconds)
+        raise QuotaExceeded(what=what, rate=bucket.rate, retry_delay_seconds=seconds)
 
 
 @dataclass

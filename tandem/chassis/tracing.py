@@ -154,6 +154,14 @@ def current_trace() -> TraceContext | None:
     return _current.get()
 
 
+def trace_headers() -> dict[str, str] | None:
+    """Returns what tells a server that is not ours of the current trace; None if not sampled."""
+    context = _current.get()
+    if context is None or not context.is_sampled:
+        return None
+    return {TRACEPARENT_KEY: context.traceparent}
+
+
 def exemplar() -> dict[str, str] | None:
     """Returns the label by which a histogram points to the current trace; None if not sampled."""
     context = _current.get()

@@ -13,7 +13,7 @@ from tandem.cli.console import out
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
 from tandem.cli.evaluate import evaluate
 from tandem.cli.ingest import ingest_items
-from tandem.cli.search import print_result
+from tandem.cli.search_table import print_result
 from tandem.cli.stack import LocalStack, Ports
 from tandem.cli.up import print_endpoints
 from tandem.client import Client

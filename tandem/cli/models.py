@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tandem.cli.addresses import ADDRESS
+from tandem.cli.calibrate import calibrate
 from tandem.cli.console import out
+from tandem.client import Client
 from tandem.model_io.model_repository import (
     StoredModel,
     our_manifest,
@@ -19,6 +22,8 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 app = typer.Typer(
     help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
 )
+
+app.command("calibrate")(calibrate)
 
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
@@ -58,6 +63,33 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     table.add_column("config", no_wrap=True)
     for model in stored_models(repository):
         table.add_row(*_cells(model))
+    out.print(table)
+
+
+@app.command("describe")
+def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
+    """Prints what the model behind a running Tandem is, and what it takes."""
+    with Client(address) as client:
+        model = client.describe_model()
+    calibration, rule = model.probability_calibration, model.adaptive_depth_rule
+    rows = {
+        "fingerprint": model.fingerprint,
+        "family": model.family,
+        "precision": model.precision,
+        "embedding": f"{model.embedding_dimension} dimensions",
+        "text": f"{model.max_text_token_count} tokens, {model.max_text_bytes:,} bytes",
+        "image": f"{model.max_image_bytes:,} bytes, {model.max_image_pixel_count:,} pixels",
+        "match probability": "sigmoid(match logit)"
+        if calibration is None
+        else f"sigmoid({calibration.scale:g} x match logit {calibration.bias:+g})",
+        "adaptive depth": "no rule"
+        if rule is None
+        else f"{rule.first_count} candidates, then {rule.further_count} at a time until the "
+        f"chance of a better one is below {rule.stop_chance:g}",
+    }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
     out.print(table)
 
 

@@ -180,13 +180,11 @@ class LocalStack:
         self._processes[name].kill()
         self._processes[name].wait()
 
-    def dead_process(self) -> str | None:
-        """Returns the name and last words of a process that has ended by itself, if any has."""
+    def dead_service(self) -> str | None:
+        """Returns the name and last words of a service that has ended by itself, if any has."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
-        if self._triton and not self._triton.is_running():
-            return f"triton ended\n{self._log_tail('triton')}"
         return None
 
     def endpoints(self) -> Iterator[Endpoint]:

@@ -48,10 +48,14 @@ def train(
         str | None, typer.Option(help=f"what {FINETUNE} trains on: scenes, emoji or a path")
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(help=f"the checkpoint {FINETUNE} begins with; else the shipped")
+        Path | None,
+        typer.Option(help=f"the checkpoint {FINETUNE} or apart begins with; else the shipped"),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help=f"of {FINETUNE}; {_FINETUNE_ROUND_COUNT} unless told")
+        int | None, typer.Option(help=f"of {FINETUNE} or apart; unset is the recipe's")
+    ] = None,
+    apart_layers: Annotated[
+        int | None, typer.Option(help="lower layers that apart takes apart", min=0)
     ] = None,
     count: Annotated[
         int | None, typer.Option(help=f"of training records of {FINETUNE}; else all")
@@ -77,35 +81,53 @@ def train(
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
     if recipe != FINETUNE:
-        given = _given(
-            {
-                "corpus": corpus,
-                "init": init,
-                "rounds": rounds,
-                "count": count,
-                "on-error": on_error,
-                "drop-long-captions": drop_long_captions or None,
-            }
-        )
-        if given:
+        chosen = recipe_named(recipe, seed)
+        ignored = {
+            "corpus": corpus,
+            "init": init,
+            "rounds": rounds,
+            "apart-layers": apart_layers,
+            "count": count,
+            "on-error": on_error,
+            "drop-long-captions": drop_long_captions or None,
+        }
+        if chosen.begins_trained:
+            for name in ("init", "rounds", "apart-layers"):
+                del ignored[name]
+            ignored |= {"pretrained": pretrained, "image-source": image_source}
+            chosen = replace(
+                chosen,
+                round_count=chosen.round_count if rounds is None else rounds,
+                apart_layer_count=chosen.apart_layer_count
+                if apart_layers is None
+                else apart_layers,
+            )
+        if given := _given(ignored):
             raise ValueError(
                 f"{given} would be ignored: recipe {recipe} says it all; "
                 f"leave it out, or train {FINETUNE}"
             )
-        chosen = recipe_named(recipe, seed)
         if pretrained is not None:
             chosen = replace(chosen, pretrained=pretrained)
         if image_source is not None:
             chosen = replace(chosen, image_source=image_source)
         with torchrun_processes(place) as processes, TrainingBar(out) as bar:
             recall = run_training(
-                chosen, target, bar.show, resume=resume, device=place, processes=processes
+                chosen,
+                target,
+                bar.show,
+                init=init,
+                resume=resume,
+                device=place,
+                processes=processes,
             )
         if processes.is_first:
             out.print(f"{target}: dev {recall}")
             out.print(f"losses and recalls over time: {plot_run(target)}")
         return
-    if given := _given({"pretrained": pretrained, "image-source": image_source}):
+    if given := _given(
+        {"pretrained": pretrained, "image-source": image_source, "apart-layers": apart_layers}
+    ):
         raise ValueError(
             f"{given} would be ignored: {FINETUNE} has its encoder and image source from --init; "
             "leave it out, or train a recipe"

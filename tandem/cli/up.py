@@ -10,7 +10,10 @@ from rich.table import Table
 
 from tandem.cli.console import errors, out
 from tandem.cli.stack import LocalStack, Ports, StackFailed
+from tandem.cli.triton_watch import TritonWatch
+from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
+from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.fresh_export import export_if_stale
 
@@ -34,7 +37,7 @@ def up(
     ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
-    export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
+    manifest = export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
     ports = Ports.free(shards) if free_ports else Ports.fixed(shards)
     # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
     stopping = threading.Event()
@@ -48,11 +51,22 @@ def up(
             raise typer.Exit(1) from error
         print_endpoints(stack)
         out.print("Ctrl-C stops everything.")
-        while not stopping.wait(0.5):
-            if dead := stack.dead_process():
-                errors.print(dead, markup=False)
-                raise typer.Exit(1)
+        try:
+            _watch(stack, manifest, stopping)
+        except (StackFailed, TritonUnavailable) as error:
+            errors.print(str(error), markup=False)
+            raise typer.Exit(1) from error
     out.print("stopped")
+
+
+def _watch(stack: LocalStack, manifest: Manifest, stopping: threading.Event) -> None:
+    """Returns when told to stop; raises where a service has ended or Triton does not come back."""
+    with TritonWatch(stack, manifest) as watch:
+        while not stopping.wait(1.0):
+            if dead := stack.dead_service():
+                raise StackFailed(dead)
+            if why := watch.look():
+                errors.print(f"Triton was restarted: {why}", markup=False)
 
 
 def print_endpoints(stack: LocalStack) -> None:

@@ -5,7 +5,12 @@
             print(item.final_rank, item.item_id)
 
 A search finds only what its filter holds for: `where=where.equals("style", "noto")`.
-An answer may lack what is on a shard that did not answer: `result.coverage.is_full` tells.
+An answer that is less than was asked for says so: `result.degradations`, `result.coverage`.
+A query may be an item, or several things by weight:
+
+    client.search([QueryPart("at night"), QueryPart(StoredItem("photo-7"), 0.5)], index_id="pets",
+                  target_modality=Modality.IMAGE)
+
 A search by another process sees a write if it is given the write's token:
 
     *_, last = client.ingest(items, index_id="pets")
@@ -17,27 +22,54 @@ Errors are those of `tandem.errors`, by name.
 from tandem.client import where
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
+from tandem.client.query import (
+    GivenEncoding,
+    Query,
+    QueryPart,
+    Search,
+    SearchOptions,
+    StoredItem,
+)
 from tandem.client.requests import NewItem
 from tandem.client.results import (
     Coverage,
+    Explanation,
     FoundItem,
     IngestOutcome,
     Removal,
+    RerankSummary,
+    ScoreTerm,
     SearchResult,
     StageSeconds,
 )
-from tandem.content import TextUse, TruncationPolicy
+from tandem.content import Modality, TextUse, TruncationPolicy
+from tandem.fusion_method import FusionMethod
+from tandem.inference_cost import InferenceCost
+from tandem.model_description import ModelDescription
 
 __all__ = [
     "AsyncClient",
     "Client",
     "Coverage",
+    "Explanation",
     "FoundItem",
+    "FusionMethod",
+    "GivenEncoding",
+    "InferenceCost",
     "IngestOutcome",
+    "Modality",
+    "ModelDescription",
     "NewItem",
+    "Query",
+    "QueryPart",
     "Removal",
+    "RerankSummary",
+    "ScoreTerm",
+    "Search",
+    "SearchOptions",
     "SearchResult",
     "StageSeconds",
+    "StoredItem",
     "TextUse",
     "TruncationPolicy",
     "where",

@@ -1,33 +1,43 @@
 """The SDK for asyncio programs: the same calls as Client, awaited."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar, Unpack
 
 import grpc
+from google.protobuf.message import Message
 
+from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.requests import (
     CHANNEL_OPTIONS,
     IngestRequests,
     NewItem,
-    Query,
     error_of,
     remove_request,
     request_metadata,
-    search_request,
 )
 from tandem.client.results import (
     IngestOutcome,
     Removal,
     SearchResult,
+    batch_results,
     ingest_outcomes,
     removal,
     search_result,
+    streamed_result,
 )
-from tandem.content import Modality, TruncationPolicy
-from tandem.filters import Filter
-from tandem.v1 import search_service_pb2_grpc
+from tandem.content import TruncationPolicy
+from tandem.errors import TandemError
+from tandem.model_description import ModelDescription, model_from_proto
+from tandem.v1 import (
+    model_service_pb2,
+    model_service_pb2_grpc,
+    search_service_pb2,
+    search_service_pb2_grpc,
+)
+
+_Response = TypeVar("_Response")
 
 
 class AsyncClient:
@@ -39,43 +49,59 @@ class AsyncClient:
         self._timeout_seconds = timeout_seconds
         self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
+        self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     async def search(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        target_modality: Modality | None = None,
-        retrieve_k: int | None = None,
-        rerank_k: int | None = None,
-        return_n: int | None = None,
-        rerank_disabled: bool = False,
-        content_included: bool = False,
-        where: Filter | None = None,
-        consistency_tokens: Iterable[str] = (),
-        full_coverage_required: bool = False,
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
         """As Client.search."""
-        request = search_request(
-            query,
-            index_id=index_id,
-            target_modality=target_modality,
-            retrieve_k=retrieve_k,
-            rerank_k=rerank_k,
-            return_n=return_n,
-            rerank_disabled=rerank_disabled,
-            content_included=content_included,
-            where=where,
-            consistency_tokens=consistency_tokens,
-            full_coverage_required=full_coverage_required,
+        request = search_request(query, index_id=index_id, **options)
+        return search_result(await self._call(self._stub.SearchItems, request))
+
+    async def search_page(
+        self,
+        cursor: bytes,
+        *,
+        index_id: str,
+        return_n: int | None = None,
+        content_included: bool = False,
+    ) -> SearchResult:
+        """As Client.search_page."""
+        request = page_request(
+            cursor, index_id=index_id, return_n=return_n, content_included=content_included
+        )
+        return search_result(await self._call(self._stub.SearchItems, request))
+
+    async def search_stream(
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+    ) -> AsyncIterator[SearchResult]:
+        """As Client.search_stream."""
+        search = search_request(query, index_id=index_id, **options)
+        call = self._stub.StreamSearchItems(
+            search_service_pb2.StreamSearchItemsRequest(search=search),
+            timeout=self._timeout_seconds,
+            metadata=request_metadata(),
         )
         try:
-            response = await self._stub.SearchItems(
-                request, timeout=self._timeout_seconds, metadata=request_metadata()
-            )
+            async for response in call:
+                yield streamed_result(response)
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
-        return search_result(response)
+        finally:
+            # Where the caller has enough of the first answer, the second is not worked on.
+            call.cancel()
+
+    async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
+        """As Client.search_batch."""
+        request = search_service_pb2.BatchSearchItemsRequest(
+            searches=[search.request for search in searches]
+        )
+        return batch_results(await self._call(self._stub.BatchSearchItems, request))
+
+    async def describe_model(self) -> ModelDescription:
+        """As Client.describe_model."""
+        request = model_service_pb2.DescribeModelRequest()
+        return model_from_proto((await self._call(self._model_stub.DescribeModel, request)).model)
 
     async def ingest(
         self,
@@ -109,17 +135,19 @@ class AsyncClient:
     ) -> Removal:
         """As Client.remove."""
         request = remove_request(item_ids, index_id, request_id)
-        try:
-            response = await self._stub.RemoveItems(
-                request, timeout=self._timeout_seconds, metadata=request_metadata()
-            )
-        except grpc.aio.AioRpcError as error:
-            raise error_of(error, self._address) from error
-        return removal(response)
+        return removal(await self._call(self._stub.RemoveItems, request))
 
     async def close(self) -> None:
         """Ends the connection."""
         await self._channel.close()
+
+    async def _call(
+        self, method: Callable[..., Awaitable[_Response]], request: Message
+    ) -> _Response:
+        try:
+            return await method(request, timeout=self._timeout_seconds, metadata=request_metadata())
+        except grpc.aio.AioRpcError as error:
+            raise error_of(error, self._address) from error
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,32 +1,42 @@
 """The SDK for programs without an event loop."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar, Unpack
 
 import grpc
+from google.protobuf.message import Message
 
+from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.requests import (
     CHANNEL_OPTIONS,
     IngestRequests,
     NewItem,
-    Query,
     error_of,
     remove_request,
     request_metadata,
-    search_request,
 )
 from tandem.client.results import (
     IngestOutcome,
     Removal,
     SearchResult,
+    batch_results,
     ingest_outcomes,
     removal,
     search_result,
+    streamed_result,
 )
-from tandem.content import Modality, TruncationPolicy
-from tandem.filters import Filter
-from tandem.v1 import search_service_pb2_grpc
+from tandem.content import TruncationPolicy
+from tandem.errors import TandemError
+from tandem.model_description import ModelDescription, model_from_proto
+from tandem.v1 import (
+    model_service_pb2,
+    model_service_pb2_grpc,
+    search_service_pb2,
+    search_service_pb2_grpc,
+)
+
+_Response = TypeVar("_Response")
 
 
 class Client:
@@ -38,50 +48,76 @@ class Client:
         self._timeout_seconds = timeout_seconds
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
+        self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def search(
-        self,
-        query: Query,
-        *,
-        index_id: str,
-        target_modality: Modality | None = None,
-        retrieve_k: int | None = None,
-        rerank_k: int | None = None,
-        return_n: int | None = None,
-        rerank_disabled: bool = False,
-        content_included: bool = False,
-        where: Filter | None = None,
-        consistency_tokens: Iterable[str] = (),
-        full_coverage_required: bool = False,
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
         """Returns the items that match a text or a picture, best first.
 
-        Finds images by text and texts by image unless `target_modality` says otherwise, and only
-        items that the filter `where` holds for. Where a shard does not answer, the result is out
-        of the others and its `coverage` says so; with `full_coverage_required` that is
-        ShardsMissing. What was written under the `consistency_tokens` of earlier outcomes and
+        `options` are those of SearchOptions. Finds images by text and texts by images unless
+        `target_modality` says otherwise, and only items that the filter `where` holds for. A query
+        may also be a StoredItem, a GivenEncoding, or several of all these as QueryParts.
+
+        An answer may be less than was asked for, and then says so: `result.degradations`, with
+        `coverage` and `rerank` for how much. `full_coverage_required` and `rerank_required` refuse
+        such answers. What was written under the `consistency_tokens` of earlier outcomes and
         removals is seen, whichever client wrote it. Raises a TandemError by name.
         """
-        request = search_request(
-            query,
-            index_id=index_id,
-            target_modality=target_modality,
-            retrieve_k=retrieve_k,
-            rerank_k=rerank_k,
-            return_n=return_n,
-            rerank_disabled=rerank_disabled,
-            content_included=content_included,
-            where=where,
-            consistency_tokens=consistency_tokens,
-            full_coverage_required=full_coverage_required,
+        request = search_request(query, index_id=index_id, **options)
+        return search_result(self._call(self._stub.SearchItems, request))
+
+    def search_page(
+        self,
+        cursor: bytes,
+        *,
+        index_id: str,
+        return_n: int | None = None,
+        content_included: bool = False,
+    ) -> SearchResult:
+        """Returns the items after those of the answer that had this `next_cursor`.
+
+        As they stood in that search, whatever changed since; an item that was deleted has no
+        content. As many as that search asked for, unless told. Raises CursorInvalid.
+        """
+        request = page_request(
+            cursor, index_id=index_id, return_n=return_n, content_included=content_included
+        )
+        return search_result(self._call(self._stub.SearchItems, request))
+
+    def search_stream(
+        self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
+    ) -> Iterator[SearchResult]:
+        """Yields two answers: the bi-encoder's order at once, then what `search` returns."""
+        search = search_request(query, index_id=index_id, **options)
+        call = self._stub.StreamSearchItems(
+            search_service_pb2.StreamSearchItemsRequest(search=search),
+            timeout=self._timeout_seconds,
+            metadata=request_metadata(),
         )
         try:
-            response = self._stub.SearchItems(
-                request, timeout=self._timeout_seconds, metadata=request_metadata()
-            )
+            for response in call:
+                yield streamed_result(response)
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
-        return search_result(response)
+        finally:
+            # Where the caller has enough of the first answer, the second is not worked on.
+            call.cancel()
+
+    def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
+        """Returns what became of each of at most 64 searches: its answer, or its own error.
+
+        They are encoded and reranked in common batches. Raises where the call as a whole fails.
+        """
+        request = search_service_pb2.BatchSearchItemsRequest(
+            searches=[search.request for search in searches]
+        )
+        return batch_results(self._call(self._stub.BatchSearchItems, request))
+
+    def describe_model(self) -> ModelDescription:
+        """Returns what the model behind the searches is, and what it takes."""
+        request = model_service_pb2.DescribeModelRequest()
+        return model_from_proto(self._call(self._model_stub.DescribeModel, request).model)
 
     def ingest(
         self,
@@ -124,17 +160,17 @@ class Client:
         repeated with the same `request_id`, at most 64 bytes, is answered as the first time.
         """
         request = remove_request(item_ids, index_id, request_id)
-        try:
-            response = self._stub.RemoveItems(
-                request, timeout=self._timeout_seconds, metadata=request_metadata()
-            )
-        except grpc.RpcError as error:
-            raise error_of(error, self._address) from error
-        return removal(response)
+        return removal(self._call(self._stub.RemoveItems, request))
 
     def close(self) -> None:
         """Ends the connection."""
         self._channel.close()
+
+    def _call(self, method: Callable[..., _Response], request: Message) -> _Response:
+        try:
+            return method(request, timeout=self._timeout_seconds, metadata=request_metadata())
+        except grpc.RpcError as error:
+            raise error_of(error, self._address) from error
 
     def __enter__(self) -> Self:
         return self

@@ -6,26 +6,22 @@ from itertools import islice
 
 import grpc
 
-from tandem.attribute_wire import attributes_to_proto, filter_to_proto
+from tandem.attribute_wire import attributes_to_proto
 from tandem.attributes import Attributes
-from tandem.content import Modality, TruncationPolicy
+from tandem.client.query import SURROGATE, NewContent, content_to_proto
+from tandem.content import TruncationPolicy
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
     ItemIdInvalid,
-    RequestMalformed,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
 )
-from tandem.filters import Filter
 from tandem.identifiers import check_index_id, check_item_id
-from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
+from tandem.v1 import index_service_pb2, search_service_pb2
 
-Query = str | bytes
-"""A text, or the bytes of a JPEG, PNG or WebP file."""
-
-NewItem = tuple[str, Query] | tuple[str, Query, Attributes]
+NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
 """Item id, content and, where there are any, attributes."""
 
 MAX_BATCH_ITEM_COUNT = 64
@@ -36,58 +32,6 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )
-
-_SURROGATE = "has a surrogate that UTF-8 cannot carry"
-
-_MODALITIES = {
-    None: content_pb2.MODALITY_UNSPECIFIED,
-    Modality.TEXT: content_pb2.MODALITY_TEXT,
-    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
-}
-
-_TRUNCATION_POLICIES = {
-    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
-    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
-    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
-}
-
-
-def search_request(
-    query: Query,
-    *,
-    index_id: str,
-    target_modality: Modality | None,
-    retrieve_k: int | None,
-    rerank_k: int | None,
-    return_n: int | None,
-    rerank_disabled: bool,
-    content_included: bool,
-    where: Filter | None,
-    consistency_tokens: Iterable[str],
-    full_coverage_required: bool,
-) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message; what is None is left to the server's default.
-
-    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid for such an id,
-    FilterInvalid for a filter that the server would not take.
-    """
-    try:
-        content = _content(query)
-    except UnicodeEncodeError as error:
-        raise RequestMalformed(why=f"the query {_SURROGATE}") from error
-    return search_service_pb2.SearchItemsRequest(
-        query=content,
-        index_id=check_index_id(index_id),
-        target_modality=_MODALITIES[target_modality],
-        retrieve_k=retrieve_k,
-        rerank_k=rerank_k,
-        return_n=return_n,
-        rerank_disabled=rerank_disabled,
-        content_included=content_included,
-        filter=filter_to_proto(where) if where is not None else None,
-        consistency_tokens=consistency_tokens,
-        full_coverage_required=full_coverage_required,
-    )
 
 
 def remove_request(
@@ -123,7 +67,7 @@ class IngestRequests:
         self._items = iter(items)
         self._empty_batch = search_service_pb2.IngestItemsRequest(
             index_id=check_index_id(index_id),
-            truncation_policy=_TRUNCATION_POLICIES[truncation_policy],
+            truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
         )
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
         self._request_id = request_id
@@ -173,13 +117,11 @@ def _split_by_bytes(
         try:
             item = index_service_pb2.Item(
                 item_id=item_id,
-                content=_content(content),
+                content=content_to_proto(content),
                 attributes=attributes_to_proto(attributes),
             )
         except UnicodeEncodeError as error:
-            raise ItemIdInvalid(
-                item_id=repr(item_id), why=f"it or its text {_SURROGATE}"
-            ) from error
+            raise ItemIdInvalid(item_id=repr(item_id), why=f"it or its text {SURROGATE}") from error
         item_bytes = item.ByteSize()
         if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
             yield request
@@ -196,12 +138,6 @@ def _copied(
     copied = search_service_pb2.IngestItemsRequest()
     copied.CopyFrom(request)
     return copied
-
-
-def _content(query: Query) -> content_pb2.Content:
-    if isinstance(query, str):
-        return content_pb2.Content(text=query)
-    return content_pb2.Content(image=query)
 
 
 def _text_metadata(metadata: object) -> Mapping[str, str]:

@@ -2,16 +2,48 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-
-from google.protobuf.duration_pb2 import Duration
+from typing import Protocol
 
 from tandem.attribute_wire import value_from_proto
 from tandem.attributes import Attributes
-from tandem.content import Content, ImageContent, TextContent, TextUse
+from tandem.content import Content, ImageContent, Modality, TextContent, TextUse
+from tandem.duration_wire import duration_from_proto
 from tandem.errors import TandemError, error_from_reason
+from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
-_REASON_PREFIX = "ERROR_REASON_"
+_MODALITIES: Mapping[int, Modality] = {
+    content_pb2.MODALITY_TEXT: Modality.TEXT,
+    content_pb2.MODALITY_IMAGE: Modality.IMAGE,
+}
+
+
+class _Names(Protocol):
+    """An enum of the contract."""
+
+    def Name(self, number: int) -> str:
+        """Returns the value's name; raises ValueError where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTerm:
+    """A summand of a score: `value` times `weight`."""
+
+    name: str
+    """For example "similarity" or "match_logit"."""
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How an item came to its place."""
+
+    terms: tuple[ScoreTerm, ...]
+    """The item's score is the sum of these."""
+    ranks: Mapping[str, int]
+    """Its place, from 1, after each stage, in the stages' order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +64,12 @@ class FoundItem:
     """None unless the search asked for contents."""
     attributes: Attributes = field(default_factory=dict)
     """Empty unless the search asked for contents."""
+    modality: Modality | None = None
+    """None where the server does not say."""
+    score: float = 0.0
+    """What it was ordered by, among the items that were reranked alike."""
+    explanation: Explanation | None = None
+    """None unless the search asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +81,8 @@ class StageSeconds:
     rerank: float
     fetch: float
     total: float
+    rank: float = 0.0
+    """Fusion, diversity, pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +105,18 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class RerankSummary:
+    """How deep the cross-encoder got, and why no deeper."""
+
+    reranked_depth: int = 0
+    """Candidates, from the first in retrieval order, that were put to it."""
+    stop: str = "UNSPECIFIED"
+    """Why it ended there: a name of `tandem.v1.RerankStop`, for example "COMPLETE"."""
+    missing_count: int = 0
+    """Of these, items that were no longer there, or had nothing it could read."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The items found, best first."""
 
@@ -72,6 +124,22 @@ class SearchResult:
     model_fingerprint: str
     seconds: StageSeconds
     coverage: Coverage
+    rerank: RerankSummary = field(default_factory=RerankSummary)
+    degradations: tuple[str, ...] = ()
+    """In what the answer is less than was asked for: names of `tandem.v1.Degradation`, for example
+    "RERANK_PARTIAL"."""
+    text_uses: tuple[TextUse, ...] = ()
+    """How much of the query's texts was read."""
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    next_cursor: bytes = b""
+    """For the items after these; empty where there are none."""
+    is_final: bool = True
+    """False of the first answer of a stream, which is in the bi-encoder's order."""
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the answer is less than was asked for."""
+        return bool(self.degradations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +164,65 @@ class Removal:
     """A search that is given it does not see them."""
 
 
-def search_result(response: search_service_pb2.SearchItemsResponse) -> SearchResult:
+def search_result(
+    response: search_service_pb2.SearchItemsResponse, *, is_final: bool = True
+) -> SearchResult:
     """Returns the answer of SearchItems."""
     durations = response.durations
     return SearchResult(
         tuple(_found_item(item) for item in response.items),
         response.model_fingerprint,
         StageSeconds(
-            encode=_seconds(durations.encode_duration),
-            retrieve=_seconds(durations.retrieve_duration),
-            rerank=_seconds(durations.rerank_duration),
-            fetch=_seconds(durations.fetch_duration),
-            total=_seconds(durations.total_duration),
+            encode=duration_from_proto(durations.encode_duration),
+            retrieve=duration_from_proto(durations.retrieve_duration),
+            rerank=duration_from_proto(durations.rerank_duration),
+            fetch=duration_from_proto(durations.fetch_duration),
+            total=duration_from_proto(durations.total_duration),
+            rank=duration_from_proto(durations.rank_duration),
         ),
         _coverage(response.coverage),
+        RerankSummary(
+            response.rerank.reranked_depth,
+            _name(search_service_pb2.RerankStop, response.rerank.stop, "RERANK_STOP_"),
+            response.rerank.missing_count,
+        ),
+        tuple(
+            _name(search_service_pb2.Degradation, value, "DEGRADATION_")
+            for value in response.degradations
+        ),
+        tuple(TextUse(use.token_count, use.used_token_count) for use in response.text_uses),
+        cost_from_proto(response.cost),
+        response.next_cursor,
+        is_final,
     )
+
+
+def streamed_result(response: search_service_pb2.StreamSearchItemsResponse) -> SearchResult:
+    """Returns one of the two answers of StreamSearchItems."""
+    is_final = response.phase != search_service_pb2.SEARCH_PHASE_RETRIEVED
+    return search_result(response.answer, is_final=is_final)
+
+
+def batch_results(
+    response: search_service_pb2.BatchSearchItemsResponse,
+) -> list[SearchResult | TandemError]:
+    """Returns what became of each search of a batch."""
+    return [
+        _error(result.error)
+        if result.WhichOneof("outcome") == "error"
+        else search_result(result.response)
+        for result in response.results
+    ]
 
 
 def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
     """Yields the outcomes of one batch, in its order."""
     for result in response.results:
-        error = None
-        if result.HasField("error"):
-            error = error_from_reason(_reason(result.error.reason), result.error.message, {})
-        use = None
+        error = _error(result.error) if result.HasField("error") else None
+        text_use = None
         if result.HasField("text_use"):
-            use = TextUse(result.text_use.token_count, result.text_use.used_token_count)
-        yield IngestOutcome(result.item_id, error, response.consistency_token, use)
+            text_use = TextUse(result.text_use.token_count, result.text_use.used_token_count)
+        yield IngestOutcome(result.item_id, error, response.consistency_token, text_use)
 
 
 def removal(response: search_service_pb2.RemoveItemsResponse) -> Removal:
@@ -142,9 +242,17 @@ def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:
     )
 
 
+def _error(error: error_reason_pb2.ItemError) -> TandemError:
+    return error_from_reason(_reason(error.reason), error.message, {})
+
+
 def _reason(value: int) -> str:
+    return _name(error_reason_pb2.ErrorReason, value, "ERROR_REASON_")
+
+
+def _name(names: _Names, value: int, prefix: str) -> str:
     try:
-        return error_reason_pb2.ErrorReason.Name(value).removeprefix(_REASON_PREFIX)
+        return names.Name(value).removeprefix(prefix)
     except ValueError:  # one that a newer server knows
         return str(value)
 
@@ -159,6 +267,16 @@ def _found_item(item: search_service_pb2.RankedItem) -> FoundItem:
         final_rank=item.final_rank,
         content=_content(item.content) if item.HasField("content") else None,
         attributes=_attributes(item.attributes),
+        modality=_MODALITIES.get(item.modality),
+        score=item.score,
+        explanation=_explanation(item.explanation) if item.HasField("explanation") else None,
+    )
+
+
+def _explanation(message: search_service_pb2.Explanation) -> Explanation:
+    return Explanation(
+        tuple(ScoreTerm(term.name, term.value, term.weight) for term in message.terms),
+        {each.stage: each.rank for each in message.ranks},
     )
 
 
@@ -176,7 +294,3 @@ def _content(content: content_pb2.Content) -> Content | None:
             return ImageContent(content.image)
         case _:
             return None
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos * 1e-9

@@ -83,6 +83,26 @@ class Gallery:
             starts.append(starts[-1] + len(captions))
         return [set(range(starts[n], starts[n + 1])) for n in range(self.asking_count)]
 
+    def matches(self, target: Modality) -> list[set[int]]:
+        """Returns what each query is true of, numbered as in `answers`: its answers and more.
+
+        More is what shares a caption word by word: of two pictures of two dogs, each is only one
+        caption's answer, but both match both. A recall counts answers, a probability matches.
+        """
+        numbers: dict[str, set[int]] = {}
+        if target is Modality.IMAGE:
+            for number, (record, _) in enumerate(self.chosen):
+                for said in record.captions:
+                    numbers.setdefault(said.text.casefold(), set()).add(number)
+            asked = self.pairs[: len(self.languages(target))]
+            return [numbers[caption.text.casefold()] for _, caption in asked]
+        for number, (_, caption) in enumerate(self.pairs):
+            numbers.setdefault(caption.text.casefold(), set()).add(number)
+        return [
+            set().union(*(numbers.get(said.text.casefold(), ()) for said in record.captions))
+            for record, _ in self.chosen[: self.asking_count]
+        ]
+
     def only(self, record_ids: Container[str]) -> "Gallery":
         """Returns the gallery less all other records."""
         kept = [

@@ -4,15 +4,21 @@ Obeys the native libtorch backend's rules, so that a repository runs on it as on
 file `1/model.pt`, inputs named as forward's arguments, outputs NAME__i.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
+from tandem.model_io.priority import Priority
 
 IMAGE_BATCH_SIZE = 64
-PAIR_BATCH_SIZE = 128
+# Rows of the joint encoder at once. A query's encoding may wait for that many pairs (decision 19).
+PAIR_BATCH_SIZE = 32
+COMPUTE_SECONDS = "COMPUTE_SECONDS"
+"""The output that says how long the model took over the batch."""
 
+_BATCHED = re.compile(r"^\s*max_batch_size: [1-9]", re.MULTILINE)
 # With one instance, Triton 2.51 often left what came while it was at work in the queue for half a
 # second after it was free (decision 11).
 INSTANCE_COUNT = 2
@@ -59,6 +65,17 @@ def joint_model_configs(manifest: Manifest) -> dict[str, str]:
     kind = "KIND_GPU" if manifest.precision == Precision.FP16 else "KIND_CPU"
     configs = (_image_backbone(manifest), _joint_encoder(manifest))
     return {config.name: render(replace(config, device_kind=kind)) for config in configs}
+
+
+def timed(config_text: str) -> str:
+    """Returns a config.pbtxt with an output more, which our own backend adds to a model's.
+
+    The same text where the model takes no batches. Not for libtorch's backend, which gives what the
+    model gives.
+    """
+    if 'backend: "pytorch"' not in config_text or not _BATCHED.search(config_text):
+        return config_text
+    return config_text + _tensor_block("output", TensorSpec(COMPUTE_SECONDS, "TYPE_FP32", (1,)))
 
 
 def _image_backbone(manifest: Manifest) -> ModelConfig:
@@ -115,6 +132,8 @@ def render(config: ModelConfig) -> str:
         f"instance_group [ {{ count: {INSTANCE_COUNT}, kind: {config.device_kind} }} ]",
         "dynamic_batching {\n"
         f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
+        f"  priority_levels: {max(Priority)}\n"
+        f"  default_priority_level: {max(Priority)}\n"
         "  default_queue_policy {\n"
         "    timeout_action: REJECT\n"
         f"    default_timeout_microseconds: {_QUEUE_TIMEOUT_MICROSECONDS}\n"

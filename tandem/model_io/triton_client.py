@@ -1,9 +1,11 @@
 """The way to Triton: one connection, every call with a deadline, every answer checked."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import InferInput, InferRequestedOutput
@@ -18,6 +20,7 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.priority import Priority
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
@@ -56,9 +59,22 @@ class TritonAnswer:
 class TritonClient:
     """Runs inferences. One a process, made where the event loop runs."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is host:port of Triton's gRPC endpoint; connects with the first call."""
-        self._client = InferenceServerClient(address, channel_args=_CHANNEL_ARGUMENTS)
+    def __init__(
+        self,
+        address: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        headers: Callable[[], dict[str, str] | None] = lambda: None,
+    ) -> None:
+        """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
+
+        Without `credentials` in plain text. `headers` is asked for each inference.
+        """
+        self._client = InferenceServerClient(
+            address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS
+        )
+        self._headers = headers
+        self._timed_models: dict[str, bool] = {}
 
     async def infer(
         self,
@@ -75,24 +91,48 @@ class TritonClient:
         answers with a wrong shape, a wrong dtype, or NaN.
         """
         batch = len(next(iter(inputs.values())))
+        start_time = time.perf_counter()
         try:
+            asked = [spec.name for spec in outputs]
+            if await self._is_timed(model, timeout_seconds):
+                asked.append(COMPUTE_SECONDS)
+                timeout_seconds -= time.perf_counter() - start_time
             result = await self._client.infer(
                 model,
                 [_input(name, values) for name, values in inputs.items()],
-                outputs=[InferRequestedOutput(spec.name) for spec in outputs],
+                outputs=[InferRequestedOutput(name) for name in asked],
                 priority=priority,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds,
+                headers=self._headers(),
             )
             arrays = [result.as_numpy(spec.name) for spec in outputs]
         except InferenceServerException as error:
-            raise _named(error, model) from error
+            # The next call may find another server there, with another config.
+            self._timed_models.pop(model, None)
+            raise error_from_triton(error, model) from error
         except ValueError as error:  # as_numpy, of fewer bytes than the shape says
             raise ModelOutputInvalid(model=model, why=str(error)) from error
         for spec, array in zip(outputs, arrays, strict=True):
             _check(model, spec, array, batch)
-        return TritonAnswer(arrays)
+        seconds = result.as_numpy(COMPUTE_SECONDS)
+        if seconds is None:
+            return TritonAnswer(arrays)
+        compute_seconds = float(seconds[0, 0])
+        return TritonAnswer(
+            arrays,
+            compute_seconds,
+            max(0.0, time.perf_counter() - start_time - compute_seconds),
+        )
+
+    async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
+        """Returns whether the server tells how long it computed; asks it once for each model."""
+        if model not in self._timed_models:
+            metadata = await self._client.get_model_metadata(model, client_timeout=timeout_seconds)
+            names = [output.name for output in metadata.outputs]
+            self._timed_models[model] = COMPUTE_SECONDS in names
+        return self._timed_models[model]
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -118,7 +158,7 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
 
 
-def _named(error: InferenceServerException, model: str) -> TandemError:
+def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
     """Returns our error for Triton's, which are told apart by their texts."""
     status, message = str(error.status() or ""), str(error.message() or "")
     if "Exceeds maximum queue size" in message:
@@ -127,4 +167,10 @@ def _named(error: InferenceServerException, model: str) -> TandemError:
         return DeadlineExceeded(what=f"the inference of {model}")
     if "INVALID_ARGUMENT" in status:  # the model's config and ours differ: no retry helps
         return InternalFault(why=f"model {model} refuses its inputs: {message}")
+    if "protocol is restricted" in message:
+        return InternalFault(why=f"Triton does not let us use model {model}: {message}")
+    if "has no available versions" in message:
+        return ModelUnavailable(model=model, why="its Triton server is leaving")
+    if "Stub process" in message and "healthy" in message:
+        return ModelUnavailable(model=model, why="its process in Triton is dead; restart Triton")
     return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)

@@ -23,7 +23,7 @@ from pathlib import Path
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.model_io.config_pbtxt import INSTANCE_COUNT
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -126,17 +126,19 @@ class TritonServer:
     def _start(self, wheel: Path, model_names: Sequence[str]) -> None:
         self._work_folder = Path(tempfile.mkdtemp(prefix="tandem-triton-"))
         try:
-            self._process = self._launch(wheel, _make_backends(wheel, self._work_folder))
+            backends = _make_backends(wheel, self._work_folder)
+            repository = _make_repository(self._model_repository, self._work_folder)
+            self._process = self._launch(wheel, backends, repository)
             self._wait_until_ready(self._process, model_names)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, wheel: Path, backends: Path) -> subprocess.Popen[bytes]:
+    def _launch(self, wheel: Path, backends: Path, repository: Path) -> subprocess.Popen[bytes]:
         with self._log_path.open("ab") as log:
             self._log_start = log.tell()  # what is before is of earlier runs
             return subprocess.Popen(
-                self._command(wheel, backends),
+                self._command(wheel, backends, repository),
                 env=_environment(wheel, self._thread_count),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -145,10 +147,10 @@ class TritonServer:
                 start_new_session=True,
             )
 
-    def _command(self, wheel: Path, backends: Path) -> list[str]:
+    def _command(self, wheel: Path, backends: Path, repository: Path) -> list[str]:
         return [
             str(wheel / "bin" / "tritonserver"),
-            f"--model-repository={self._model_repository}",
+            f"--model-repository={repository}",
             f"--backend-directory={backends}",
             f"--backend-config=python,shm-region-prefix-name={self._region_prefix}",
             # Nothing is loaded or changed over the wire: a load call can run code of its sender's.
@@ -268,6 +270,21 @@ def _make_backends(wheel: Path, work_folder: Path) -> Path:
     shutil.copy2(stub, python / stub.name)
     shutil.copytree(backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))
     return backends
+
+
+def _make_repository(model_repository: Path, work_folder: Path) -> Path:
+    """Lays out the repository as our backend serves it: the same files, the configs timed."""
+    repository = work_folder / "models"
+    for config_path in model_repository.glob("*/config.pbtxt"):
+        folder = repository / config_path.parent.name
+        folder.mkdir(parents=True)
+        for path in config_path.parent.iterdir():
+            if path != config_path:
+                (folder / path.name).symlink_to(path.resolve())
+        (folder / config_path.name).write_text(
+            timed(config_path.read_text(encoding="utf-8")), encoding="utf-8"
+        )
+    return repository
 
 
 def _environment(wheel: Path, thread_count: int) -> dict[str, str]:

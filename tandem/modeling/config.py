@@ -41,6 +41,9 @@ class JointConfig:
     """D of the grid's tokens; None is `width`. The other sources have their own."""
     region_count: int = 50
     """Regions an image has at most."""
+    apart_layer_count: int = 0
+    """Lower layers in which text and image do not see each other, so that the image's side of them
+    is computed once, at ingest."""
 
     def __post_init__(self) -> None:
         if self.width % self.head_count:
@@ -54,6 +57,11 @@ class JointConfig:
         if self.image_source not in get_args(ImageSource):
             known = ", ".join(get_args(ImageSource))
             raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
+        if not 0 <= self.apart_layer_count < self.layer_count:
+            raise ValueError(
+                f"apart_layer_count is {self.apart_layer_count}; of {self.layer_count} layers at "
+                f"least one joins text and image, so it is 0 to {self.layer_count - 1}"
+            )
 
     @property
     def grid_side(self) -> int:
@@ -71,7 +79,7 @@ class JointConfig:
 
     @property
     def token_width(self) -> int:
-        """D of image tokens, as they are stored and served."""
+        """D of image tokens, as the image source gives them."""
         widths = {
             "grid": self.grid_width or self.width,
             "patches": _PATCH_WIDTH,
@@ -79,6 +87,14 @@ class JointConfig:
             "regions": REGION_WIDTH,
         }
         return widths[self.image_source]
+
+    @property
+    def served_token_width(self) -> int:
+        """D of image tokens, as they are stored and served.
+
+        With layers apart they are what the last of these gives.
+        """
+        return self.width if self.apart_layer_count else self.token_width
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest and for the fingerprint.
@@ -99,4 +115,5 @@ _LATER_FIELDS = {
     "image_source",
     "grid_width",
     "region_count",
+    "apart_layer_count",
 }

@@ -9,9 +9,10 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
-# Half of the demo's texts have 11 tokens or fewer, all 26 or fewer. The model's own limit is the
-# last bucket.
-_SHORT_TEXT_LENGTHS = (16, 32)
+# Each at most half again as long as the one before, so that a fifth of it at most is padding on
+# average. Half of the demo's texts have 11 tokens or fewer, all 26 or fewer. The model's own limit
+# is the last bucket.
+_SHORT_TEXT_LENGTHS = (8, 12, 16, 24, 32, 48)
 
 
 def export_manifest(
@@ -26,7 +27,7 @@ def export_manifest(
         fingerprint=_fingerprint(files, precision),
         precision=precision,
         embedding_dim=config.width,
-        token_width=config.token_width,
+        token_width=config.served_token_width,
         image_token_count=config.image_token_count,
         image_size=config.image_size,
         max_text_tokens=config.max_text_tokens,

@@ -14,6 +14,7 @@ from torch import Tensor
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.served_parts import served_parts
 
 # Both run on this machine, on the same inputs. In fp32 the order of additions alone may differ; in
 # fewer bits such a difference can tip a value over to its neighbour.
@@ -67,25 +68,38 @@ class ExportedModel:
     def compare(self, model: JointModel) -> None:
         """Raises ExportMismatch unless `model`, in the export's precision, gives the same.
 
-        Within 1e-5 in fp32, else 1e-3.
+        Within 1e-5 in fp32, else 1e-3. Part for part, and from pixels to logit as it was trained.
         """
         tolerance = _TOLERANCES[Precision(self.manifest.precision)]
+        backbone, encoder = served_parts(model)
         for batch in (1, 3):
             pixels = sample_pixels(self.manifest, batch)
-            _compare(IMAGE_BACKBONE, self.backbone(pixels), model.image_backbone(pixels), tolerance)
+            _compare(IMAGE_BACKBONE, self.backbone(pixels), backbone(pixels), tolerance)
         for inputs in _served_inputs(self.manifest):
-            pairs = zip(self.encoder(*inputs), model.joint_encoder(*inputs), strict=True)
-            for exported, eager in pairs:
+            for exported, eager in zip(self.encoder(*inputs), encoder(*inputs), strict=True):
                 _compare(JOINT_ENCODER, exported, eager, tolerance)
+        if model.config.apart_layer_count:  # else the parts are the model's own
+            self._compare_whole(model, tolerance)
+
+    def _compare_whole(self, model: JointModel, tolerance: float) -> None:
+        pixels = sample_pixels(self.manifest, 3)
+        ids, text_mask, _, image_mask = sample_pairs(
+            self.manifest, len(pixels), 16, self.manifest.image_token_count
+        )
+        trained = model.joint_encoder(ids, text_mask, model.image_backbone(pixels), image_mask)
+        served = self.encoder(ids, text_mask, self.backbone(pixels), image_mask)
+        for exported, eager in zip(served, trained, strict=True):
+            _compare("both parts", exported, eager, tolerance)
 
 
 def write_exported(
     model: JointModel, manifest: Manifest, backbone_file: Path, encoder_file: Path
 ) -> None:
     """Traces both parts of a model and writes them."""
+    backbone, encoder = served_parts(model)
     for module, example, path in (
-        (model.image_backbone, (sample_pixels(manifest, 2),), backbone_file),
-        (model.joint_encoder, sample_pairs(manifest, 2, 7, 5), encoder_file),
+        (backbone, (sample_pixels(manifest, 2),), backbone_file),
+        (encoder, sample_pairs(manifest, 2, 7, 5), encoder_file),
     ):
         with torch.inference_mode():
             traced = torch.jit.trace(module, example, check_trace=False)

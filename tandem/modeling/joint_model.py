@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
+from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
 
@@ -23,6 +24,7 @@ class JointEncoder(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         width = config.width
+        self.apart_layer_count = config.apart_layer_count
         self.word = nn.Embedding(config.vocabulary_size, width)
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
         # As large as what they are added to: at the usual 0.02 a token's place drowned in its
@@ -50,16 +52,38 @@ class JointEncoder(nn.Module):
         positions that count, and float32 [B, 1], z1 - z0 of the two-class head: the log odds of a
         match, which ranks as its probability does but does not saturate.
         """
+        text_BTD = self.text_side(input_ids, text_mask)
+        image_BRD = self.image_side(image_tokens, image_mask)
+        return self.joined(text_BTD, text_mask, image_BRD, image_mask)
+
+    def text_side(self, input_ids: Tensor, text_mask: Tensor) -> Tensor:
+        """Returns a text as the first joined layer reads it, [B, T, D]; no image has a part in it.
+
+        Behind the layers that are apart, or where there are none, as it is embedded.
+        """
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
-        image = self.image_project(image_tokens.to(text.dtype))
+        return through(self.layers[: self.apart_layer_count], self.embedding_norm(text), text_mask)
+
+    def image_side(self, image_tokens: Tensor, image_mask: Tensor) -> Tensor:
+        """Returns an image as the first joined layer reads it, [B, R, D]; no text has a part in it.
+
+        Behind layers that are apart it is as the index stores it.
+        """
+        image = self.image_project(image_tokens.to(self.image_row.dtype))
         if self.has_places:
             places_RD = (self.image_row + self.image_column).flatten(0, 1)
             image = image + places_RD[: image_tokens.shape[1]]
-        hidden_BLD = self.embedding_norm(torch.cat([text, image], dim=1))
+        apart_count = self.apart_layer_count
+        image = through(self.layers[:apart_count], self.embedding_norm(image), image_mask)
+        return as_stored(image, apart_count, is_training=self.training)
+
+    def joined(
+        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns what forward does, of both sides as their methods gave them."""
+        hidden_BLD = torch.cat([text_BTD, image_BRD.to(text_BTD.dtype)], dim=1)
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
-        attends = mask_BL.bool()[:, None, None, :]
-        for layer in self.layers:
-            hidden_BLD = layer(hidden_BLD, attends)
+        hidden_BLD = through(self.layers[self.apart_layer_count :], hidden_BLD, mask_BL)
         hidden_BLD = self.final_norm(hidden_BLD).float()
         mean_BD = mean_of_counted(hidden_BLD, mask_BL)
         read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)

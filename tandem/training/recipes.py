@@ -55,6 +55,10 @@ class Recipe:
     """Of its files, since a folder's name says little; filled in when the run starts."""
     has_half_the_layers: bool = False
     """Of the published encoder, every second layer from the first."""
+    begins_trained: bool = False
+    """With a checkpoint of ours, which then says the shape but for `apart_layer_count`."""
+    apart_layer_count: int = 0
+    """Lower layers in which text and image do not see each other (layers_apart.py)."""
     image_source: ImageSource = "grid"
     accumulation_step_count: int = 1
     """Micro-batches, each as large as said above, whose mean gradient makes one step."""
@@ -153,6 +157,27 @@ def default(seed: int = 1) -> Recipe:
         gradient_clip_norm=1.0,
         dev_family_count=125,
         dev_every_round_count=150,
+    )
+
+
+def apart(seed: int = 1) -> Recipe:
+    """A trained model whose lower layers are taken apart, until it matches again (decision 22).
+
+    How many, and how long, were measured; the softmax comes first because images without their
+    [CLS] in the lower layers embed otherwise.
+    """
+    return replace(
+        default(seed),
+        name="apart",
+        begins_trained=True,
+        apart_layer_count=2,
+        backbone_step_count=0,
+        pool_family_count=3_000,
+        round_count=400,
+        softmax_round_count=100,
+        random_negative_round_count=0,
+        learning_rate=3e-4,
+        dev_every_round_count=100,
     )
 
 
@@ -293,7 +318,18 @@ def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
 
 RECIPES: Mapping[str, Callable[[int], Recipe]] = {
     recipe.__name__: recipe
-    for recipe in (ance, default, bi_encoder, cross_encoder, half, minilm, half_minilm, small, tiny)
+    for recipe in (
+        ance,
+        apart,
+        default,
+        bi_encoder,
+        cross_encoder,
+        half,
+        minilm,
+        half_minilm,
+        small,
+        tiny,
+    )
 }
 
 

@@ -1,10 +1,13 @@
-"""What a run begins from: random weights and a vocabulary of its own, or a published encoder."""
+"""What a run begins from: random weights, a published encoder, or a checkpoint of ours."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.joint_model import JointModel
@@ -13,11 +16,23 @@ from tandem.modeling.published_checkpoint import PublishedCheckpoint
 from tandem.training.recipes import Recipe
 
 
-def in_its_shape(recipe: Recipe) -> Recipe:
-    """Returns the recipe with shape and digest of the published encoder it begins from, if any.
+def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
+    """Returns the recipe with shape and digest of what it begins from, if it does from anything.
 
-    Raises PublishedCheckpointInvalid where there is none under that name.
+    `init` is the checkpoint of a recipe that begins trained. Raises PublishedCheckpointInvalid
+    where no published encoder is under its name, and ValueError for a folder that is no checkpoint.
     """
+    if recipe.begins_trained:
+        files = CheckpointFiles.read(init)
+        return replace(
+            recipe,
+            init_weights_sha256=files.weights_sha256,
+            width=files.config.width,
+            layer_count=files.config.layer_count,
+            head_count=files.config.head_count,
+            vocabulary_size=files.config.vocabulary_size,
+            image_source=files.config.image_source,
+        )
     if not recipe.pretrained:
         return recipe
     published = _published(recipe)
@@ -33,17 +48,30 @@ def in_its_shape(recipe: Recipe) -> Recipe:
 
 
 def starting_model(
-    recipe: Recipe, learn_vocabulary: Callable[[], Tokenizer]
+    recipe: Recipe, init: Path, learn_vocabulary: Callable[[], Tokenizer]
 ) -> tuple[JointModel, Tokenizer]:
     """Returns the model as it is before its first step, with its tokenizer.
 
     `learn_vocabulary` is asked where nothing published brings a tokenizer. Raises
-    PublishedCheckpointInvalid, and PackagedWeightsMissing for an image source that needs a package.
+    PublishedCheckpointInvalid, ValueError for an `init` that is no checkpoint or has too few layers
+    to take apart, and PackagedWeightsMissing for an image source that needs a package.
     """
+    if recipe.begins_trained:
+        checkpoint = load_checkpoint(init)
+        trained = checkpoint.model
+        model = JointModel(replace(trained.config, apart_layer_count=recipe.apart_layer_count))
+        model.load_state_dict(trained.state_dict())
+        return model, checkpoint.tokenizer
     if recipe.pretrained:
         published = _published(recipe)
         tokenizer = published.tokenizer
-        model = JointModel(replace(published.config, image_source=recipe.image_source))
+        model = JointModel(
+            replace(
+                published.config,
+                image_source=recipe.image_source,
+                apart_layer_count=recipe.apart_layer_count,
+            )
+        )
         assert isinstance(model.joint_encoder, PretrainedEncoder), "the published shape's"
         published.start(model.joint_encoder)
     else:
@@ -55,6 +83,7 @@ def starting_model(
                 layer_count=recipe.layer_count,
                 head_count=recipe.head_count,
                 image_source=recipe.image_source,
+                apart_layer_count=recipe.apart_layer_count,
             )
         )
     if isinstance(model.image_backbone, EfficientNetLite0):

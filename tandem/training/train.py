@@ -19,6 +19,7 @@ from tandem.corpus.scene import Scene
 from tandem.corpus.scene_captions import captions_of
 from tandem.corpus.scene_drawing import scene_pixels
 from tandem.corpus.scenes import Split, scene_families
+from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import tokenize
@@ -45,6 +46,7 @@ def train(
     folder: Path,
     progress: Progress,
     *,
+    init: Path | None = None,
     resume: bool = False,
     state_every_step_count: int = 50,
     device: torch.device = _CPU,
@@ -52,16 +54,17 @@ def train(
 ) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
-    `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its
-    state every `state_every_step_count` steps of a stage. With `resume` a run goes on from there,
-    to the same weights as if it had never stopped. The same recipe on the same machine's CPU gives
-    the same weights. Of several processes only the first writes and tells. Raises ValueError for a
-    recipe that trains nothing or reads regions, which scenes have none of, RunStateInvalid for
-    another recipe's state, LossCurveIncomplete where the curve does not reach the state,
-    CaptionTooLong where the tokenizer splits a caption too finely, and what `starting_model`
-    raises.
+    A recipe that begins trained does with `init`, the shipped checkpoint unless given. `folder`
+    gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its state every
+    `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
+    weights as if it had never stopped. The same recipe on the same machine's CPU gives the same
+    weights. Of several processes only the first writes and tells. Raises ValueError for a recipe
+    that trains nothing or reads regions, which scenes have none of, RunStateInvalid for another
+    recipe's state, LossCurveIncomplete where the curve does not reach the state, CaptionTooLong
+    where the tokenizer splits a caption too finely, and what `starting_model` raises.
     """
-    recipe = in_its_shape(recipe)
+    init = init or default_checkpoint()
+    recipe = in_its_shape(recipe, init)
     run = Run(
         recipe,
         folder,
@@ -73,9 +76,13 @@ def train(
     )
     torch.manual_seed(recipe.seed)
     train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
-    model, tokenizer = starting_model(recipe, lambda: _learn_vocabulary(train_families, recipe))
+    model, tokenizer = starting_model(
+        recipe, init, lambda: _learn_vocabulary(train_families, recipe)
+    )
     model.to(device)
-    if isinstance(model.image_backbone, ImageBackbone):
+    if recipe.begins_trained:
+        model.image_backbone.eval().requires_grad_(False)
+    elif isinstance(model.image_backbone, ImageBackbone):
         train_image_backbone(model.image_backbone, model.config.image_size, run)
     scenes = [scene for family in train_families for scene in family]
     tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")

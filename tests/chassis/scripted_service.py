@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import grpc
 
+from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
+from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.server import make_server
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
@@ -52,7 +55,7 @@ class ScriptedSearch(SearchServiceServicer):
 
 @asynccontextmanager
 async def scripted_service(
-    search: Search, *, name: str = "scripted", max_inflight_count: int = 8
+    search: Search, *, name: str = "scripted", limits: AdmissionLimits = DEFAULT_LIMITS
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves `search` on a free port of the loopback and yields a channel to it."""
     health = Health(name, [SEARCH_SERVICE])
@@ -61,7 +64,7 @@ async def scripted_service(
         health,
         lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
         [SEARCH_SERVICE],
-        max_inflight_count,
+        limits,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -77,3 +80,23 @@ async def nothing_found(
 ) -> pb.SearchItemsResponse:
     """The search that always succeeds."""
     return pb.SearchItemsResponse()
+
+
+async def hang(
+    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+) -> pb.SearchItemsResponse:
+    """The search that never ends."""
+    await asyncio.sleep(60)
+    return pb.SearchItemsResponse()
+
+
+def sample(name: str, **labels: str) -> float:
+    """Returns a metric's value; 0 where nothing was counted yet."""
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def until(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> None:
+    """Waits for what other tasks bring about."""
+    async with asyncio.timeout(timeout_seconds):
+        while not condition():  # noqa: ASYNC110 (a metric has no event to wait for)
+            await asyncio.sleep(0.005)

@@ -158,7 +158,7 @@ async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[
                 (grpc.method_handlers_generic_handler(service.full_name, handlers),)
             )
 
-    server = await make_server("door", Health("door", []), register, [], 64, guard=guard)
+    server = await make_server("door", Health("door", []), register, [], guard=guard)
     if identity is None:
         opened.port = server.add_insecure_port("localhost:0")
     else:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
 import structlog
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tandem.chassis import log
+from tandem.chassis.admission import DEFAULT_LIMITS
 from tandem.chassis.channels import call, deadline_seconds
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.metrics import REGISTRY
-from tandem.errors import DeadlineExceeded, IndexNotFound, Overloaded
+from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import SEARCH_SERVICE, nothing_found, scripted_service
+from tests.chassis.scripted_service import (
+    SEARCH_SERVICE,
+    hang,
+    nothing_found,
+    sample,
+    scripted_service,
+    until,
+)
 
 # SearchItemsRequest.index_id = "\xff", which is not UTF-8, and a length that runs past the end.
 MALFORMED = [b"\x12\x01\xff", b"\x12\x7f"]
@@ -55,28 +61,15 @@ async def crash(
     raise KeyError("the inside of the service")
 
 
-async def hang(
-    request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
-) -> pb.SearchItemsResponse:
-    """The search that never ends."""
-    await asyncio.sleep(60)
-    return pb.SearchItemsResponse()
-
-
 async def batches(*requests: pb.IngestItemsRequest) -> AsyncIterator[pb.IngestItemsRequest]:
     """Sends `requests` as a stream."""
     for request in requests:
         yield request
 
 
-def sample(name: str, **labels: str) -> float:
-    """Returns a metric's value; 0 where nothing was counted yet."""
-    return REGISTRY.get_sample_value(name, labels) or 0.0
-
-
 def test_the_order_of_interceptors() -> None:
     """Each one's place has a reason (see the package); changing it is a decision."""
-    names = [type(interceptor).__name__ for interceptor in interceptors("encoder", 1)]
+    names = [type(interceptor).__name__ for interceptor in interceptors("encoder", DEFAULT_LIMITS)]
 
     assert names == [
         "RequestIdInterceptor",
@@ -236,47 +229,6 @@ async def test_one_log_line_a_call_with_nothing_of_its_content(log_stream: io.St
     assert "my secret" not in log_stream.getvalue()
 
 
-async def test_calls_past_the_limit_are_refused_at_once_and_health_is_not() -> None:
-    """Refused, not queued; places come back; probes still get an answer under overload."""
-    async with scripted_service(hang, name="full", max_inflight_count=2) as channel:
-        search = SearchServiceStub(channel).SearchItems
-        taken = [search(pb.SearchItemsRequest(), timeout=30) for _ in range(2)]
-        await until(lambda: sample("tandem_rpc_inflight_count", service="full") == 2)
-
-        with pytest.raises(Overloaded, match="full serves 2 calls already; retry with backoff"):
-            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=5)
-        health = await health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(), timeout=5
-        )
-
-        for call_in_flight in taken:
-            call_in_flight.cancel()
-        await until(lambda: sample("tandem_rpc_inflight_count", service="full") == 0)
-        with pytest.raises(DeadlineExceeded):
-            await call(search, pb.SearchItemsRequest(), service="full", timeout_seconds=0.1)
-
-    assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-async def test_an_open_stream_holds_one_place() -> None:
-    """However many batches it carries."""
-    async with scripted_service(nothing_found, name="stream", max_inflight_count=1) as channel:
-        stub = SearchServiceStub(channel)
-        stream = stub.IngestItems(timeout=10)
-        for _ in range(3):
-            await stream.write(pb.IngestItemsRequest())
-            await stream.read()
-
-        with pytest.raises(Overloaded):
-            await call(
-                stub.SearchItems, pb.SearchItemsRequest(), service="stream", timeout_seconds=5
-            )
-
-        await stream.done_writing()
-        assert await stream.read() is grpc.aio.EOF
-        await call(stub.SearchItems, pb.SearchItemsRequest(), service="stream", timeout_seconds=5)
-
-
 async def test_calls_are_timed_by_method_and_code() -> None:
     """Refused ones too; methods that do not exist make no label."""
     async with scripted_service(refuse, name="timed") as channel:
@@ -355,10 +307,3 @@ async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
         await call(
             SearchServiceStub(channel).SearchItems, request, service="scripted", timeout_seconds=10
         )
-
-
-async def until(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> None:
-    """Waits for what other tasks bring about."""
-    async with asyncio.timeout(timeout_seconds):
-        while not condition():  # noqa: ASYNC110 (a metric has no event to wait for)
-            await asyncio.sleep(0.005)

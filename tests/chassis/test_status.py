@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tandem.chassis.channels import call, open_channel
-from tandem.chassis.status import RETRY_DELAY_SECONDS, STATUS_CODES
+from tandem.chassis.status import STATUS_CODES
 from tandem.errors import (
     ERROR_CLASSES,
     DeadlineExceeded,
@@ -96,11 +96,12 @@ async def test_a_downstream_error_is_raised_again_as_itself() -> None:
 
 async def test_overload_says_when_to_retry() -> None:
     """RetryInfo, as google.rpc asks of RESOURCE_EXHAUSTED."""
-    status = rpc_status.from_call(await failed_search(Overloaded(what="all seats are taken")))
+    error = Overloaded(what="all seats are taken", retry_delay_seconds=0.35)
+    status = rpc_status.from_call(await failed_search(error))
 
     retry = error_details_pb2.RetryInfo()
     assert status.details[1].Unpack(retry)
-    assert retry.retry_delay.ToTimedelta().total_seconds() == RETRY_DELAY_SECONDS
+    assert retry.retry_delay.ToTimedelta().total_seconds() == 0.35
 
 
 async def test_a_message_without_end_is_cut_to_what_metadata_can_hold() -> None:

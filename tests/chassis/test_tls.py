@@ -72,8 +72,7 @@ async def serving(identity: Identity) -> AsyncIterator[Server]:
         Health("scripted", [SEARCH_SERVICE]),
         lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
         [SEARCH_SERVICE],
-        64,
-        server_options(SERVER_OPTIONS, identity),
+        options=server_options(SERVER_OPTIONS, identity),
     )
     port = server.add_secure_port("localhost:0", server_credentials(identity))
     await server.start()

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.search import coverage_warning
+from tandem.cli.search_table import coverage_warning
 from tandem.client import Coverage
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import ToldService, search_server
+from tests.client.search_server import Search, ToldService, search_server
 
 FULL = pb.Coverage(answered_shard_count=4, shard_count=4, covered_item_count=60, item_count=60)
 PARTIAL = pb.Coverage(
@@ -29,11 +29,18 @@ PARTIAL = pb.Coverage(
 
 @contextmanager
 def serving(coverage: pb.Coverage) -> Iterator[tuple[str, ToldService]]:
-    """Serves answers of this coverage from a loop in a thread: the command blocks this one."""
+    """Serves answers of this coverage."""
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(coverage=coverage)
 
+    with serving_search(search) as served:
+        yield served
+
+
+@contextmanager
+def serving_search(search: Search) -> Iterator[tuple[str, ToldService]]:
+    """Serves from a loop in a thread: the command blocks this one."""
     served: list[tuple[str, ToldService]] = []
     ready, done = threading.Event(), threading.Event()
 

@@ -38,5 +38,5 @@ def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> N
     with pytest.raises((TritonUnavailable, TandemError), match="failed to load model"):
         stack.start()
 
-    assert stack.dead_process() is None
+    assert stack.dead_service() is None
     shutil.rmtree(tmp_path / "data")

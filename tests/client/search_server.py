@@ -10,10 +10,45 @@ import grpc
 
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
+from tandem.errors import TandemError
+from tandem.model_description import (
+    AdaptiveDepthRule,
+    ModelDescription,
+    ProbabilityCalibration,
+    model_to_proto,
+)
+from tandem.v1 import model_service_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.model_service_pb2_grpc import (
+    ModelServiceServicer,
+    add_ModelServiceServicer_to_server,
+)
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceServicer,
     add_SearchServiceServicer_to_server,
+)
+from tandem.wire import item_error_to_proto
+
+MODEL = ModelDescription(
+    fingerprint="f1",
+    family="joint",
+    precision="bf16",
+    embedding_dimension=256,
+    max_text_token_count=64,
+    max_text_bytes=8192,
+    max_image_bytes=2**23,
+    max_image_pixel_count=25_000_000,
+    probability_calibration=ProbabilityCalibration(1.5, -0.25),
+    adaptive_depth_rule=AdaptiveDepthRule(
+        first_count=4,
+        further_count=4,
+        intercept=1.0,
+        best_logit_weight=-0.5,
+        margin_weight=-0.25,
+        similarity_gap_weight=-2.0,
+        log_rank_weight=-1.0,
+        stop_chance=0.01,
+    ),
 )
 
 Search = Callable[[pb.SearchItemsRequest], Awaitable[pb.SearchItemsResponse]]
@@ -38,7 +73,7 @@ async def all_removed(request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
     return pb.RemoveItemsResponse(removed_count=len(request.item_ids))
 
 
-class ToldService(SearchServiceServicer):
+class ToldService(SearchServiceServicer, ModelServiceServicer):
     """Answers as it was told, and notes what it was sent."""
 
     def __init__(self, search: Search, ingest: IngestBatch, remove: Remove) -> None:
@@ -54,6 +89,38 @@ class ToldService(SearchServiceServicer):
         """Answers by `search`."""
         self._note(request, context)
         return await self._search(request)
+
+    async def StreamSearchItems(
+        self, request: pb.StreamSearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.StreamSearchItemsResponse]:
+        """Answers twice by `search`."""
+        self._note(request, context)
+        try:
+            for phase in (pb.SEARCH_PHASE_RETRIEVED, pb.SEARCH_PHASE_FINAL):
+                answer = await self._search(request.search)
+                yield pb.StreamSearchItemsResponse(phase=phase, answer=answer)
+        finally:
+            self.stream_ended.set()
+
+    async def BatchSearchItems(
+        self, request: pb.BatchSearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.BatchSearchItemsResponse:
+        """Answers each by `search`, or by the error that it raises."""
+        self._note(request, context)
+        results = []
+        for search in request.searches:
+            try:
+                results.append(pb.BatchSearchResult(response=await self._search(search)))
+            except TandemError as error:
+                results.append(pb.BatchSearchResult(error=item_error_to_proto(error)))
+        return pb.BatchSearchItemsResponse(results=results)
+
+    async def DescribeModel(
+        self, request: model_service_pb2.DescribeModelRequest, context: grpc.aio.ServicerContext
+    ) -> model_service_pb2.DescribeModelResponse:
+        """Describes `MODEL`."""
+        self._note(request, context)
+        return model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
 
     async def IngestItems(
         self,
@@ -80,6 +147,11 @@ class ToldService(SearchServiceServicer):
         self.metadata.append(dict(context.invocation_metadata()))
 
 
+def _add(service: ToldService, server: grpc.aio.Server) -> None:
+    add_SearchServiceServicer_to_server(service, server)
+    add_ModelServiceServicer_to_server(service, server)
+
+
 @asynccontextmanager
 async def search_server(
     search: Search = found_nothing,
@@ -91,9 +163,8 @@ async def search_server(
     server = await make_server(
         "told",
         Health("told", []),
-        lambda server: add_SearchServiceServicer_to_server(service, server),
+        lambda server: _add(service, server),
         [],
-        max_inflight_count=64,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -25,7 +25,7 @@ from tandem.client import (
     SearchResult,
     where,
 )
-from tandem.client.requests import Query
+from tandem.client.query import NewContent, Query
 from tandem.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -287,7 +287,7 @@ async def test_what_the_items_themselves_raise_is_raised(
 ) -> None:
     """gRPC reads them out of sight and would only say that something was cancelled."""
 
-    def items() -> Iterator[tuple[str, Query]]:
+    def items() -> Iterator[tuple[str, NewContent]]:
         yield "a", "text"
         raise FileNotFoundError("b.png")
 
@@ -309,7 +309,7 @@ async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
     """Batches of one go out as they are full: waiting for an answer first is no deadlock."""
     answered = threading.Semaphore(1)
 
-    def items() -> Iterator[tuple[str, Query]]:
+    def items() -> Iterator[tuple[str, NewContent]]:
         for item in texts(5):
             assert answered.acquire(timeout=10)
             yield item
@@ -331,7 +331,7 @@ async def test_stopping_early_ends_the_call(connect: Callable[[str], AnyClient])
     """The server is told, and no further items are drawn from an endless supply."""
     drawn = []
 
-    def endless() -> Iterator[tuple[str, Query]]:
+    def endless() -> Iterator[tuple[str, NewContent]]:
         while True:
             drawn.append(1)
             yield f"item-{len(drawn)}", "word" * 100

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.attributes import Attributes
 from tandem.client import where
-from tandem.client.requests import IngestRequests, NewItem, Query, remove_request, search_request
+from tandem.client.query import NewContent, Query, search_request
+from tandem.client.requests import IngestRequests, NewItem, remove_request
 from tandem.content import Modality, TruncationPolicy
 from tandem.errors import (
     AttributeInvalid,
@@ -223,7 +224,7 @@ def test_items_are_drawn_only_as_batches_are_sent() -> None:
 
 def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
     """The caller's id and the batch's number, of batches split by their bytes too."""
-    items: list[tuple[str, Query]] = [(f"item-{n}", bytes(12 * MIB)) for n in range(6)]
+    items: list[tuple[str, NewContent]] = [(f"item-{n}", bytes(12 * MIB)) for n in range(6)]
 
     def request_ids(request_id: str) -> list[str]:
         requests = IngestRequests(iter(items), "scenes", 4, request_id)

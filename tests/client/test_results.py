@@ -4,16 +4,20 @@ import pytest
 
 from tandem.client.results import (
     Coverage,
+    Explanation,
     FoundItem,
     IngestOutcome,
+    RerankSummary,
+    ScoreTerm,
     SearchResult,
     StageSeconds,
     ingest_outcomes,
     search_result,
 )
-from tandem.content import ImageContent, TextContent, TextUse
+from tandem.content import ImageContent, Modality, TextContent, TextUse
 from tandem.errors import ImageUnreadable, InternalFault
-from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2
+from tandem.inference_cost import InferenceCost
+from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto
 
@@ -154,6 +158,48 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
 
     assert isinstance(outcome.error, InternalFault)
     assert "too purple" in outcome.error.message
+
+
+def test_what_else_an_answer_says_by_hand() -> None:
+    """How deep it was reranked, in what it is less, what it took, and how items came there."""
+    response = pb.SearchItemsResponse(
+        items=[
+            pb.RankedItem(
+                item_id="a",
+                modality=content_pb2.MODALITY_IMAGE,
+                score=0.75,
+                explanation=pb.Explanation(
+                    terms=[pb.ScoreTerm(name="similarity", value=1.5, weight=0.5)],
+                    ranks=[
+                        pb.StageRank(stage="retrieve", rank=3),
+                        pb.StageRank(stage="rerank", rank=1),
+                    ],
+                ),
+            ),
+        ],
+        durations=pb.StageDurations(rank_duration=duration_to_proto(0.5)),
+        rerank=pb.RerankSummary(reranked_depth=7, stop=pb.RERANK_STOP_TIME, missing_count=2),
+        degradations=[pb.DEGRADATION_RERANK_PARTIAL, 99],  # type: ignore[list-item]
+        text_uses=[content_pb2.TextUse(token_count=80, used_token_count=64, truncated=True)],
+        cost=cost_pb2.InferenceCost(pair_count=7, triton_queue_duration=duration_to_proto(0.25)),
+        next_cursor=b"more",
+    )
+
+    result = search_result(response)
+
+    [item] = result.items
+    assert (item.modality, item.score) == (Modality.IMAGE, 0.75)
+    assert item.explanation == Explanation(
+        (ScoreTerm("similarity", 1.5, 0.5),), {"retrieve": 3, "rerank": 1}
+    )
+    assert result.seconds.rank == 0.5
+    assert result.rerank == RerankSummary(7, "TIME", 2)
+    assert result.degradations == ("RERANK_PARTIAL", "99")
+    assert result.is_degraded
+    assert result.text_uses == (TextUse(80, 64),)
+    assert result.cost == InferenceCost(pair_count=7, triton_queue_seconds=0.25)
+    assert result.next_cursor == b"more"
+    assert not search_result(pb.SearchItemsResponse()).is_degraded
 
 
 def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:

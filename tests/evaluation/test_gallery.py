@@ -1,6 +1,7 @@
 """Galleries: whole, in turn through the languages, and with one right answer a query."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -74,6 +75,27 @@ def test_several_captions_all_answer_and_all_ask() -> None:
     by_image = list(gallery.queries(Modality.TEXT))
     assert [each.answer_ids for each in by_image] == [{"a-en-0", "a-en-1"}, {"b-en-0"}]
     assert len(list(gallery.queries(Modality.IMAGE))) == 3
+
+
+def test_what_shares_a_caption_matches_and_is_no_answer() -> None:
+    """In letters of any case, and by captions that the gallery does not ask with."""
+    said = [["two dogs", "a pair"], ["a cat"], ["a tabby", "TWO DOGS"]]
+    records = [
+        replace(
+            _record(name, name),
+            captions=tuple(
+                Caption(f"{name}-{number}", text, "en") for number, text in enumerate(texts)
+            ),
+        )
+        for name, texts in zip("abc", said, strict=True)
+    ]
+
+    gallery = make_gallery(records, ["en"])
+
+    assert gallery.matches(Modality.IMAGE) == [{0, 2}, {1}, {2}]
+    assert gallery.matches(Modality.TEXT) == [{0}, {1}, {0, 2}]
+    for target in Modality:
+        assert gallery.answers(target) == [{0}, {1}, {2}]
 
 
 def test_distractors_are_searched_and_never_ask() -> None:

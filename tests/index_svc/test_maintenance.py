@@ -18,6 +18,7 @@ from tandem.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Delete, Upsert
+from tandem.search_path import BEING_BUILT
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 
 INDEX_ID = "scenes"
@@ -166,6 +167,31 @@ def test_changes_during_a_compaction_are_kept(
     assert found(shard, 1005, 1) == ["01005"]
     assert sorted(found(shard, 7777, 10)) == [f"{number:05}" for number in range(10)]
     assert not {f"{n:05}" for n in range(20, 30)} & set(found(shard, 1, 1000))
+
+
+def test_while_its_index_is_built_a_search_says_that_it_scans(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no longer than that; one that is built anew goes on answering meanwhile."""
+    ingest(shard, range(600))
+    query = Query(
+        INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, [unit_vector(1, DIMENSION)], 10
+    )
+    build = maintenance.FaissIndex.build
+    told: list[str] = []
+
+    def build_while_searching(*arguments: object, **options: object) -> object:
+        told.append(shard.search(query).found[0].path.fallback_reason)
+        return build(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(maintenance.FaissIndex, "build", build_while_searching)
+
+    work(shard)
+    shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning(index_type="IVF16,Flat"))
+    work(shard)
+
+    assert told == [BEING_BUILT, ""]
+    assert shard.search(query).found[0].path.fallback_reason == ""
 
 
 def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) -> None:

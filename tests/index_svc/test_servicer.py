@@ -51,7 +51,6 @@ async def served(
             IndexServicer(shard, threads, shard_map_version=shard_map_version), server
         ),
         [],
-        max_inflight_count=64,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
 
 from tandem.errors import (
     DeadlineExceeded,
@@ -16,9 +17,19 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
-from tandem.model_io.triton_client import OutputSpec, TritonClient
-from tests.model_io.odd_models import DOUBLE, HEADLESS, MOODY, MOODY_QUEUE_SIZE, NAN, PLAIN, SLOW
-from tests.model_io.tiny_triton import free_ports
+from tandem.model_io.triton_client import OutputSpec, TritonClient, error_from_triton
+from tests.model_io.odd_models import (
+    DOUBLE,
+    HEADLESS,
+    MOODY,
+    MOODY_QUEUE_SIZE,
+    NAN,
+    PLAIN,
+    SLOW,
+    UNBATCHED,
+)
+from tests.model_io.tiny_triton import Serving, free_ports
+from tests.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -164,6 +175,91 @@ async def test_a_cancelled_call_leaves_the_connection_whole(odd_client: TritonCl
         await call
 
     assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
+
+
+async def test_cancelled_calls_are_not_run(odd_client: TritonClient, odd_serving: Serving) -> None:
+    """Those that wait in Triton's queue go out of it: what runs grows by what was running alone."""
+    # Started one by one: the first alone is a batch, which runs while the others wait.
+    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+    running = asyncio.create_task(moody(odd_client, rows(SLOW, 8), timeout_seconds=60))
+    await asyncio.sleep(0.3)
+    waiting = [asyncio.create_task(moody(odd_client, rows(PLAIN, 8))) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    assert not running.done()
+
+    for call in waiting:
+        call.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await running
+
+    after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
+    # Triton may have taken one more batch out of the queue, to be run next.
+    assert 8 <= after.inferences <= 16
+    assert all(call.cancelled() for call in waiting)
+    # Positive control: without the cancelling, all of them run.
+    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+    await asyncio.gather(*(moody(odd_client, rows(PLAIN, 8)) for _ in range(3)))
+    assert counted(odd_serving.metrics_url, MOODY, before, 24).inferences == 24
+
+
+async def test_an_answer_says_how_long_the_model_took(odd_client: TritonClient) -> None:
+    """Of a long one, most of the time is the model's; of one that waits for it, the queue's."""
+
+    async def timed(mood: float) -> tuple[float, float]:
+        start_time = time.monotonic()
+        values = rows(mood, 8)
+        answer = await odd_client.infer(MOODY, {"x": values}, [OUTPUT], timeout_seconds=60)
+        total_seconds = time.monotonic() - start_time
+        assert answer.compute_seconds is not None
+        assert answer.queue_seconds is not None
+        assert answer.compute_seconds + answer.queue_seconds <= total_seconds
+        return answer.compute_seconds, answer.queue_seconds
+
+    slow, quick = asyncio.create_task(timed(SLOW)), asyncio.create_task(timed(SLOW))
+    (compute_seconds, _), (_, queue_seconds) = await asyncio.gather(slow, quick)
+
+    assert compute_seconds > 0.05
+    assert queue_seconds > 0.5 * compute_seconds
+
+
+async def test_a_model_that_does_not_tell_leaves_the_times_unset(odd_client: TritonClient) -> None:
+    """As under libtorch's own backend: nothing is made up."""
+    values = np.ones(3, dtype=np.float32)
+
+    answer = await odd_client.infer(
+        UNBATCHED, {"x": values}, [OutputSpec("OUTPUT__0", np.float32, ())], TIMEOUT_SECONDS
+    )
+
+    assert (answer.compute_seconds, answer.queue_seconds) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected", "words"),
+    [
+        ("UNAVAILABLE", "Exceeds maximum queue size", Overloaded, "queue of moody"),
+        ("UNAVAILABLE", "Request timeout expired", DeadlineExceeded, "inference of moody"),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", DeadlineExceeded, "inference of moody"),
+        (
+            "NOT_FOUND",
+            "Request for unknown model: 'moody' has no available versions",
+            ModelUnavailable,
+            "is leaving",
+        ),
+        ("INTERNAL", "Stub process 'moody_0' is not healthy.", ModelUnavailable, "is dead"),
+        ("UNAVAILABLE", "This protocol is restricted", InternalFault, "does not let us"),
+        ("UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
+    ],
+)
+def test_what_triton_says_is_told_apart(
+    status: str, message: str, expected: type[TandemError], words: str
+) -> None:
+    """Some of it, no test can make a real one say on demand."""
+    told = InferenceServerException(message, f"StatusCode.{status}")
+
+    error = error_from_triton(told, MOODY)
+
+    assert type(error) is expected
+    assert words in error.message
 
 
 @pytest.fixture

@@ -12,10 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandem.errors import DeadlineExceeded, ModelUnavailable
-from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.errors import ModelUnavailable
+from tandem.model_io.triton_client import OutputSpec, TritonAnswer, TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
-from tests.model_io.odd_models import Unbatched, tensor, write_model
+from tests.model_io.odd_models import (
+    MOODY,
+    PLAIN,
+    SLOW,
+    Unbatched,
+    tensor,
+    write_model,
+    write_odd_models,
+)
 from tests.model_io.tiny_triton import Serving, free_ports, serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
@@ -95,9 +103,10 @@ async def double(running: Serving) -> list[float]:
     values = np.array([1, 2], dtype=np.float32)
     try:
         async with asyncio.timeout(30):
-            [array] = await client.infer("double", {"x": values}, [output], timeout_seconds=3.0)
+            answer = await client.infer("double", {"x": values}, [output], timeout_seconds=3.0)
     finally:
         await client.close()
+    [array] = answer.arrays
     return array.tolist()
 
 
@@ -129,11 +138,40 @@ async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
     kill_the_stub(doubling)
 
     for _ in range(3):
-        with pytest.raises((ModelUnavailable, DeadlineExceeded)):
+        with pytest.raises(ModelUnavailable, match="its process in Triton is dead"):
             await double(doubling)
 
     doubling.server.stop()
     assert_nothing_is_left(doubling, group)
+
+
+async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Path) -> None:
+    """Told to stop, it ends what it runs and says NOT_FOUND to others, who may go elsewhere."""
+    repository = write_odd_models(tmp_path / "models")
+    with serving(repository) as leaving:
+        client = TritonClient(leaving.address)
+        output = OutputSpec("OUTPUT__0", np.float32, (3,))
+
+        async def moody(mood: float) -> TritonAnswer:
+            values = np.full((8, 3), mood, dtype=np.float32)
+            return await client.infer(MOODY, {"x": values}, [output], timeout_seconds=10.0)
+
+        await moody(PLAIN)
+        running = [asyncio.create_task(moody(SLOW)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        os.kill(leaving.server.pid, signal.SIGTERM)
+        refused_count = 0
+        deadline_time = time.monotonic() + 20
+        while refused_count < 3 and time.monotonic() < deadline_time:
+            try:
+                await moody(PLAIN)
+            except ModelUnavailable:  # whatever Triton says; it has said garbage
+                refused_count += 1
+            await asyncio.sleep(0.02)
+        await asyncio.gather(*running, return_exceptions=True)
+        await client.close()
+
+    assert refused_count == 3
 
 
 async def test_a_killed_server_takes_its_stubs_along(doubling: Serving) -> None:

@@ -7,6 +7,7 @@ a test reads off which item is nearest: "10" is nearer to "12" than to "40".
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
@@ -41,7 +43,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.filters import AllOf, holds
-from tandem.v1 import content_pb2
+from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1.encoder_service_pb2_grpc import (
@@ -86,22 +88,48 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         """Encodes each content by the angle that it names."""
         await self.asked("EncodeContents", request)
         return encoder_pb.EncodeContentsResponse(
-            results=[self._result(content) for content in request.contents],
+            results=[
+                self._result(content, request.truncation_policy) for content in request.contents
+            ],
             model_fingerprint=FINGERPRINT,
+            cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
             model_unavailable=self.is_model_unavailable,
         )
 
-    def _result(self, content: content_pb2.Content) -> encoder_pb.EncodeResult:
+    def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
-        angle = math.radians(float(told.split()[0]))
-        embedding = np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
-        tokens: TextTokens | ImageTokens = TextTokens(np.array([2, 7, 3], dtype=np.int32))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
-        encoding = Encoding(embedding, tokens, self.text_uses.get(told))
-        return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
+            return _encoded(Encoding(_at(told), tokens))
+        if policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
+            return _encoded(Encoding(_at(told), text_tokens(0), self.text_uses.get(told)))
+        windows = [
+            Encoding(_at(each), text_tokens(number)) for number, each in enumerate(told.split("|"))
+        ]
+        use = TextUse(len(windows), len(windows))
+        return _encoded(Encoding(windows[0].embedding, windows[0].tokens, use, tuple(windows[1:])))
+
+
+def text_tokens(window_number: int) -> TextTokens:
+    """Returns the tokens of a text, or of its further windows, which a `|` starts."""
+    return TextTokens(np.array([2, 7 + window_number, 3], dtype=np.int32))
+
+
+def _at(told: str) -> NDArray[np.float32]:
+    """Returns the angle that is named; of other words, one of their own."""
+    start = told.split()[0].split("|")[0]
+    try:
+        degrees = float(start)
+    except ValueError:
+        degrees = zlib.crc32(told.encode()) % 90
+    angle = math.radians(degrees)
+    return np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+
+
+def _encoded(encoding: Encoding) -> encoder_pb.EncodeResult:
+    return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
 
 
 class FakeShard(FakeReranker, IndexServiceServicer):
@@ -373,7 +401,7 @@ async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[
 async def _serving(
     register: Callable[[grpc.aio.Server], None],
 ) -> AsyncIterator[tuple[grpc.aio.Server, grpc.aio.Channel]]:
-    server = await make_server("fake", Health("fake", []), register, [], max_inflight_count=64)
+    server = await make_server("fake", Health("fake", []), register, [])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

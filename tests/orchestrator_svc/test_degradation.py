@@ -19,6 +19,7 @@ from tandem.model_description import (
     ProbabilityCalibration,
     model_from_proto,
 )
+from tandem.search_path import BEING_BUILT
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import model_service_pb2 as model_pb
@@ -200,10 +201,11 @@ async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
 
 
 async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> None:
-    """A scan with a reason is one; a scan that is the index's own way is none."""
+    """A scan that is the index's own way is no loss, nor is one that an operator asked for."""
     for reason, degradations in (
         ("", []),
-        ("the index is being built", [pb.DEGRADATION_SHARD_REBUILDING]),
+        ("the index cannot be made like this", []),
+        (BEING_BUILT, [pb.DEGRADATION_SHARD_REBUILDING]),
     ):
         filled.shards[0].path = index_pb.SearchPath(
             strategy=index_pb.SEARCH_STRATEGY_EXACT_SCAN, fallback_reason=reason

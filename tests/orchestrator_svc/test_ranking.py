@@ -1,15 +1,21 @@
 """The final order: the cross-encoder's stands first, and what else a search may ask of it."""
 
-from itertools import groupby
+import math
+from dataclasses import replace
+from itertools import groupby, pairwise
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.query import QueryPart, SearchQuery
-from orchestrator_svc.ranking import RankedHit, rank_answer
+from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery
+from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
 from tandem.content import Modality, TextContent
+from tandem.errors import RankingInvalid
+from tandem.fusion_method import FusionMethod
 
 # Few different values, so that ties are common.
 values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
@@ -95,3 +101,188 @@ def test_a_worked_example() -> None:
     assert [entry.hit.item_id for entry in ranked] == ["d", "b", "a", "c"]
     assert [entry.retrieve_rank for entry in ranked] == [4, 2, 1, 3]
     assert ranked[-1].match is None
+
+
+def pointed(item_id: str, similarity: float, degrees: float) -> Hit:
+    """Returns a hit whose embedding is at this angle."""
+    angle = math.radians(degrees)
+    embedding = np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+    return Hit(item_id, similarity, Modality.IMAGE, embedding)
+
+
+def ids(ranked: list[RankedHit]) -> list[str]:
+    """Returns the items, best first."""
+    return [entry.hit.item_id for entry in ranked]
+
+
+rules = st.builds(
+    RankingRule,
+    fusion=st.sampled_from(FusionMethod),
+    cross_encoder_weight=st.floats(0, 1),
+    min_probability=st.none() | st.floats(0, 1),
+    relevance_weight=st.none() | st.floats(0, 1),
+    duplicate_similarity=st.none() | st.floats(-1, 1),
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, MatchScore]]:
+    """Yields a search with everything that can be asked for, hits of two kinds, and scores."""
+    query = replace(
+        QUERY,
+        ranking=draw(rules),
+        is_explained=True,
+        are_all_modalities_included=draw(st.booleans()),
+    )
+    hits: list[Hit] = []
+    for modality in query.modalities:
+        similarities = sorted(draw(st.lists(st.floats(-1, 1, width=32), max_size=8)), reverse=True)
+        hits += [
+            replace(
+                pointed(f"{modality.value}-{n}", similarity, draw(st.floats(0, 360))),
+                modality=modality,
+            )
+            for n, similarity in enumerate(similarities)
+        ]
+    matches = {
+        hit.item_id: MatchScore(logit, 1 / (1 + math.exp(-logit)))
+        for hit in hits
+        if draw(st.booleans())
+        for logit in [draw(st.floats(-9, 9, width=32))]
+    }
+    return query, hits, matches
+
+
+@given(answers())
+def test_an_explanation_adds_up(
+    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+) -> None:
+    """Terms to the score, whatever was asked for; the last rank is the place in the answer."""
+    query, hits, matches = answer
+
+    ranked = rank_answer(query, hits, matches)
+
+    assert [entry.final_rank for entry in ranked] == list(range(1, len(ranked) + 1))
+    for entry in ranked:
+        assert entry.explanation is not None
+        total = math.fsum(term.value * term.weight for term in entry.explanation.terms)
+        assert total == pytest.approx(entry.score, abs=1e-6)
+        ranks = {each.stage: each.rank for each in entry.explanation.ranks}
+        stages = ["retrieve", "rerank"]
+        stages += ["diversity"] * query.ranking.are_embeddings_needed
+        stages += ["interleave"] * query.are_all_modalities_included
+        assert list(ranks) == stages
+        assert ranks["retrieve"] == entry.retrieve_rank
+        assert ranks[stages[-1]] == entry.final_rank
+
+
+@given(answers())
+def test_each_kind_keeps_its_own_order(
+    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+) -> None:
+    """Two kinds together are each as alone; they take turns, the target first."""
+    query, hits, matches = answer
+    ranked = rank_answer(query, hits, matches)
+
+    alone = {
+        modality: rank_answer(
+            replace(query, target_modality=modality, are_all_modalities_included=False),
+            [hit for hit in hits if hit.modality is modality],
+            matches,
+        )
+        for modality in query.modalities
+    }
+    kinds = [entry.hit.modality for entry in ranked]
+    for modality, own in alone.items():
+        assert [entry.hit.item_id for entry in ranked if entry.hit.modality is modality] == ids(own)
+    if query.are_all_modalities_included:
+        turns = 2 * min(len(own) for own in alone.values())
+        assert kinds[:turns] == [Modality.IMAGE, Modality.TEXT] * (turns // 2)
+
+
+@given(answers())
+def test_scored_items_stand_before_the_others_by_score(
+    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+) -> None:
+    """Of each kind; and what is left out is improbable, unscored or a double."""
+    query, hits, matches = answer
+    rule = query.ranking
+    ranked = rank_answer(query, hits, matches)
+
+    for modality in query.modalities:
+        own = [entry for entry in ranked if entry.hit.modality is modality]
+        are_scored = [entry.match is not None for entry in own]
+        assert are_scored == sorted(are_scored, reverse=True)
+        for is_scored in (True, False):
+            scores = [entry.score for entry in own if (entry.match is not None) is is_scored]
+            assert all(later <= earlier + 1e-6 for earlier, later in pairwise(scores))
+    if rule.min_probability is not None:
+        assert all(
+            entry.match is not None and entry.match.probability >= rule.min_probability
+            for entry in ranked
+        )
+    elif rule.duplicate_similarity is None:
+        assert sorted(ids(ranked)) == sorted(hit.item_id for hit in hits)
+
+
+def test_fusion_brings_back_what_the_bi_encoder_holds_high() -> None:
+    """By logit b stands first; with most of the weight on the similarity, a does."""
+    hits = [Hit("a", 0.9), Hit("b", 0.1)]
+    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(1.0, 0.73)}
+    added = replace(QUERY, ranking=RankingRule(fusion=FusionMethod.ADD, cross_encoder_weight=0.25))
+
+    assert ids(rank_answer(QUERY, hits, matches)) == ["b", "a"]
+    assert ids(rank_answer(added, hits, matches)) == ["a", "b"]
+
+
+def test_the_improbable_and_the_unscored_are_left_out() -> None:
+    """Of four, b is improbable and d was not scored."""
+    hits = [Hit(each, 0.5) for each in "abcd"]
+    matches = {"a": MatchScore(1.0, 0.7), "b": MatchScore(-1.0, 0.3), "c": MatchScore(0.0, 0.5)}
+    query = replace(QUERY, ranking=RankingRule(min_probability=0.5))
+
+    assert ids(rank_answer(query, hits, matches)) == ["a", "c"]
+
+
+def test_doubles_fall_together_to_the_best() -> None:
+    """Best by score, not by retrieval: b is a's double and scored higher."""
+    hits = [pointed("a", 0.9, 0), pointed("b", 0.8, 1), pointed("c", 0.7, 80)]
+    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(1.0, 0.7), "c": MatchScore(-1.0, 0.3)}
+    query = replace(QUERY, ranking=RankingRule(duplicate_similarity=0.99))
+
+    assert ids(rank_answer(query, hits, matches)) == ["b", "c"]
+
+
+def test_variety_comes_between_the_alike() -> None:
+    """a and b are nearly one picture; c, less near, is another."""
+    hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 1), pointed("c", 0.6, 90)]
+    query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5))
+
+    assert ids(rank_answer(query, hits, {})) == ["a", "c", "b"]
+
+
+def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score() -> None:
+    """What is known at once is the bi-encoder's order, with its variety."""
+    hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 0), pointed("c", 0.6, 90)]
+    query = replace(QUERY, ranking=RankingRule(min_probability=0.9, duplicate_similarity=0.99))
+
+    assert ids(retrieved_order(query, hits)) == ["a", "c"]
+    assert ids(rank_answer(query, hits, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "low"),
+    [
+        ("cross_encoder_weight", 0.0),
+        ("min_probability", 0.0),
+        ("relevance_weight", 0.0),
+        ("duplicate_similarity", -1.0),
+    ],
+)
+def test_a_number_out_of_range_is_refused(field: str, low: float) -> None:
+    """By its name; the ends are taken."""
+    for value in (low, 1.0):
+        assert getattr(RankingRule(**{field: value}), field) == value  # type: ignore[arg-type]
+    for value in (low - 0.01, 1.01, math.nan, math.inf):
+        with pytest.raises(RankingInvalid, match=field):
+            RankingRule(**{field: value})  # type: ignore[arg-type]

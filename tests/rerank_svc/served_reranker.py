@@ -105,7 +105,6 @@ async def serving(reranker: Reranker, *, warm: bool = True) -> AsyncIterator[Rer
         Health("rerank", []),
         lambda server: add_RerankServiceServicer_to_server(servicer, server),
         [],
-        max_inflight_count=64,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

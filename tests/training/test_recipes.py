@@ -77,7 +77,7 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
     with pytest.raises(
         ValueError,
-        match="no recipe 'huge'; there are ance, bi_encoder, cross_encoder, default, half, "
+        match="no recipe 'huge'; there are ance, apart, bi_encoder, cross_encoder, default, half, "
         "half_minilm, minilm, small, ",
     ):
         recipe_named("huge", seed=1)

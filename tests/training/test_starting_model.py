@@ -38,7 +38,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
     checkpoint = load_checkpoint(tmp_path / "ours")
     assert checkpoint.model.config == replace(published.config, image_source="patches")
     assert checkpoint.tokenizer.to_str() == published.tokenizer.to_str()
-    begun, _ = starting_model(from_published(tmp_path / "published"), tiny_tokenizer)
+    begun, _ = starting_model(from_published(tmp_path / "published"), tmp_path, tiny_tokenizer)
     moved = {
         name: (weight - begun.state_dict()[name]).abs().max().item()
         for name, weight in checkpoint.model.state_dict().items()
@@ -71,7 +71,7 @@ def test_half_the_layers_are_taken(tmp_path: Path) -> None:
     published = published_bert(tmp_path)
     recipe = replace(from_published(tmp_path), has_half_the_layers=True)
 
-    model, _ = starting_model(recipe, tiny_tokenizer)
+    model, _ = starting_model(recipe, tmp_path, tiny_tokenizer)
 
     layers = model.joint_encoder.layers
     assert len(layers) == 2
@@ -80,9 +80,9 @@ def test_half_the_layers_are_taken(tmp_path: Path) -> None:
         assert torch.equal(own.feed_forward[2].weight, theirs)
 
 
-def test_without_a_published_encoder_the_vocabulary_is_learned() -> None:
+def test_without_a_published_encoder_the_vocabulary_is_learned(tmp_path: Path) -> None:
     """And the layers are ours."""
-    model, tokenizer = starting_model(tiny(1), tiny_tokenizer)
+    model, tokenizer = starting_model(tiny(1), tmp_path, tiny_tokenizer)
 
     assert tokenizer.to_str() == tiny_tokenizer().to_str()
     assert model.config.encoder == "pre_norm"
@@ -142,6 +142,6 @@ def test_a_published_tokenizer_splits_the_captions(tmp_path: Path) -> None:
     """The words that it was trained with, not those of the scenes."""
     published_bert(tmp_path)
 
-    _, tokenizer = starting_model(from_published(tmp_path), tiny_tokenizer)
+    _, tokenizer = starting_model(from_published(tmp_path), tmp_path, tiny_tokenizer)
 
     assert tokenizer.get_vocab() == bert_tokenizer().get_vocab()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import grpc
 
+from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
@@ -18,7 +19,7 @@ from tandem.chassis.interceptors.trace import TraceInterceptor
 
 
 def interceptors(
-    service: str, max_inflight_count: int, guard: Guard | None = None
+    service: str, limits: AdmissionLimits, guard: Guard | None = None
 ) -> tuple[grpc.aio.ServerInterceptor, ...]:
     """Returns the interceptors of a service, outermost first."""
     return (
@@ -28,5 +29,5 @@ def interceptors(
         MetricsInterceptor(service),  # outside admission, to count what that refuses
         ErrorsInterceptor(),
         AuthInterceptor(guard or Guard()),  # before admission: strangers take no place
-        AdmissionInterceptor(service, max_inflight_count),  # next to the handler: refuses for it
+        AdmissionInterceptor(service, limits),  # next to the handler: refuses for it
     )

@@ -2,34 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import Message
 
-from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.admission import AdmissionLimits, Pace, Room
+from tandem.chassis.interceptors.around import (
+    UNOBSERVED,
+    AroundInterceptor,
+    Continuation,
+    behavior,
+    with_behavior,
+)
+from tandem.chassis.metrics import ADMISSION_REFUSED, INFLIGHT_BYTES
 from tandem.errors import Overloaded
 
 
 class AdmissionInterceptor(AroundInterceptor):
-    """Serves at most `max_inflight_count` calls at once; a stream is one call while it is open.
+    """Serves what the limits have room for.
 
-    gRPC's own `maximum_concurrent_rpcs` has queued instead of refusing, and miscounted, in
-    versions not long ago.
+    A call past them is refused, before its request is read where its place is what lacks. A
+    stream's message waits for room, the next is not read, and gRPC's flow control holds the sender
+    back. gRPC's own `maximum_concurrent_rpcs` has queued instead of refusing, and
+    miscounted, in versions not long ago; and it does not count bytes.
     """
 
-    def __init__(self, service: str, max_inflight_count: int) -> None:
+    def __init__(self, service: str, limits: AdmissionLimits) -> None:
         self._service = service
-        self._max_inflight_count = max_inflight_count
-        self._inflight_count = 0
+        self._limits = limits
+        self._calls = Room(limits.max_inflight_count, limits.max_inflight_bytes)
+        self._streams = Room(limits.max_stream_count, limits.max_stream_bytes)
+        self._messages = Room(limits.max_stream_message_count, limits.max_stream_bytes)
+        self._pace = Pace()
+        INFLIGHT_BYTES.labels(service).set_function(
+            lambda: self._calls.byte_count + self._messages.byte_count
+        )
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
-        """Holds one of the places; raises `Overloaded` where there is none."""
-        if self._inflight_count >= self._max_inflight_count:
-            raise Overloaded(what=f"{self._service} serves {self._inflight_count} calls already")
-        self._inflight_count += 1
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Returns a handler that refuses where it is already clear, before the request is read."""
+        handler = await continuation(handler_call_details)
+        path: str = handler_call_details.method
+        if handler is None or path.startswith(UNOBSERVED):
+            return handler
+        if not handler.request_streaming and self._calls.lacks_places():
+            return self._refusing(handler)
+        return self.wrap(handler, path.rpartition("/")[2])
+
+    def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+        """Returns `handler` with its requests, or the messages of its stream, admitted."""
+        serve = behavior(handler)
+
+        async def answer(request: Message, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            with self._call(method, request):
+                return await serve(request, context)
+
+        async def answers(
+            request: Message, context: grpc.aio.ServicerContext
+        ) -> AsyncIterator[Any]:
+            with self._call(method, request):
+                async with aclosing(serve(request, context)) as responses:
+                    async for response in responses:
+                        yield response
+
+        async def answer_stream(
+            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
+        ) -> Any:  # noqa: ANN401
+            with self._stream() as messages:
+                return await serve(messages.read(requests), context)
+
+        async def answers_stream(
+            requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
+        ) -> AsyncIterator[Any]:
+            with self._stream() as messages:
+                async with aclosing(serve(messages.read(requests), context)) as responses:
+                    async for response in responses:
+                        messages.answer_one()
+                        yield response
+
+        if handler.request_streaming:
+            chosen: Callable[..., Any] = (
+                answers_stream if handler.response_streaming else answer_stream
+            )
+        else:
+            chosen = answers if handler.response_streaming else answer
+        return with_behavior(handler, chosen)
+
+    @contextmanager
+    def _call(self, method: str, request: Message) -> Iterator[None]:
+        count, byte_count = self._limits.weight(method, request), request.ByteSize()
+        if self._calls.lacks_places(count):
+            self._refuse_count()
+        if self._calls.lacks_bytes(byte_count):
+            self._refuse("bytes", f"{self._service} has {self._calls.byte_count:,} bytes in hand")
+        self._calls.take(count, byte_count)
         try:
             yield
         finally:
-            self._inflight_count -= 1
+            self._calls.give_back(count, byte_count)
+            self._pace.note_end()
+
+    @contextmanager
+    def _stream(self) -> Iterator[_StreamMessages]:
+        if self._streams.lacks_places():
+            self._refuse("streams", f"{self._service} serves {self._streams.count} streams already")
+        self._streams.take(1, 0)
+        messages = _StreamMessages(self._messages)
+        try:
+            yield messages
+        finally:
+            messages.answer_all()
+            self._streams.give_back(1, 0)
+            self._pace.note_end()
+
+    def _refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
+        # calls its handler, and this one needs none and gives none.
+        async def refuse(
+            _requests: AsyncIterator[Message], _context: grpc.aio.ServicerContext
+        ) -> NoReturn:
+            self._refuse_count()
+
+        return grpc.stream_unary_rpc_method_handler(
+            refuse,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _refuse_count(self) -> NoReturn:
+        self._refuse("count", f"{self._service} serves {self._calls.count} calls already")
+
+    def _refuse(self, limit: str, what: str) -> NoReturn:
+        ADMISSION_REFUSED.labels(self._service, limit).inc()
+        raise Overloaded(what=what, retry_delay_seconds=self._pace.retry_delay_seconds())
+
+
+class _StreamMessages:
+    """One stream's messages that are under way: each from its arrival to the answer of its turn."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._sizes: deque[int] = deque()
+
+    async def read(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
+        """Yields the requests as there is room for them; the next is not read before."""
+        async for request in requests:
+            byte_count = request.ByteSize()
+            await self._room.wait_and_take(byte_count)
+            self._sizes.append(byte_count)
+            yield request
+
+    def answer_one(self) -> None:
+        """Gives back the room of the oldest."""
+        if self._sizes:
+            self._room.give_back(1, self._sizes.popleft())
+
+    def answer_all(self) -> None:
+        """Gives back the room of all."""
+        while self._sizes:
+            self.answer_one()

@@ -10,7 +10,8 @@ import grpc
 
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.interceptors.outcome import code_name
-from tandem.chassis.metrics import RPC_DURATION, RPC_INFLIGHT
+from tandem.chassis.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT
+from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tracing import exemplar
 
 
@@ -40,3 +41,5 @@ class MetricsInterceptor(AroundInterceptor):
             duration_seconds = time.perf_counter() - start_time
             code = code_name(context, fault)
             RPC_DURATION.labels(self._service, method, code).observe(duration_seconds, exemplar())
+            if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
+                REFUSALS.labels(self._service, method, reason).inc()

@@ -10,6 +10,7 @@ with empty tensors, and no error, when NumPy is 2 or newer).
 import json
 import os
 import re
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,9 @@ warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated")
 
 # What a model raises: by its operators, or by a raise of its own.
 _FAULTS = (RuntimeError, torch.jit.Error)
+# An output that no model has: where config.pbtxt promises it, the batch's seconds in the model.
+# Triton 2.51 lets a Python backend tell its clients of a request in no other way.
+_COMPUTE_SECONDS = "COMPUTE_SECONDS"
 # OUTPUT__0, OUTPUT__1: the native backend's way of naming by position.
 _BY_POSITION = re.compile(r".*__(\d+)$")
 
@@ -44,13 +48,16 @@ class TritonPythonModel:
         self._input_names = _in_forward_order(
             [entry["name"] for entry in config["input"]], _argument_names(self._model)
         )
-        self._output_names = _by_position([entry["name"] for entry in config["output"]])
+        output_names = [entry["name"] for entry in config["output"]]
+        self._is_timed = _COMPUTE_SECONDS in output_names
+        self._output_names = _by_position([n for n in output_names if n != _COMPUTE_SECONDS])
         self._is_batched = config.get("max_batch_size", 0) > 0
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Runs the requests of one dynamic batch as one; the server made their shapes equal."""
         if not self._is_batched or len(requests) == 1:
             return [self._respond_alone(request) for request in requests]
+        start_time = time.perf_counter()
         inputs = [self._tensors(request) for request in requests]
         counts = [tensors[0].shape[0] for tensors in inputs]
         try:
@@ -59,11 +66,14 @@ class TritonPythonModel:
             # One request may be at fault: alone, it fails alone.
             return [self._respond_alone(request) for request in requests]
         columns = [output.split(counts) for output in outputs]
-        return [self._response(parts) for parts in zip(*columns, strict=True)]
+        seconds = time.perf_counter() - start_time
+        return [self._response(parts, seconds) for parts in zip(*columns, strict=True)]
 
     def _respond_alone(self, request: Any) -> Any:  # noqa: ANN401 (Triton's own types)
+        start_time = time.perf_counter()
         try:
-            return self._response(self._run(self._tensors(request)))
+            outputs = self._run(self._tensors(request))
+            return self._response(outputs, time.perf_counter() - start_time)
         except _FAULTS as error:
             # TorchScript's errors open with where the model was traced; what went wrong ends them.
             last_line = str(error).strip().rpartition("\n")[2]
@@ -83,12 +93,15 @@ class TritonPythonModel:
             outputs = self._model(*inputs)
         return (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
 
-    def _response(self, outputs: Sequence[torch.Tensor]) -> Any:  # noqa: ANN401
+    def _response(self, outputs: Sequence[torch.Tensor], seconds: float) -> Any:  # noqa: ANN401
+        named = dict(zip(self._output_names, outputs, strict=True))
+        if self._is_timed:
+            named[_COMPUTE_SECONDS] = torch.full((len(outputs[0]), 1), seconds)
         # Contiguous, because the server reads the buffer as it lies.
         return pb_utils.InferenceResponse(
             [
                 pb_utils.Tensor.from_dlpack(name, to_dlpack(output.contiguous()))
-                for name, output in zip(self._output_names, outputs, strict=True)
+                for name, output in named.items()
             ]
         )
 

@@ -1,0 +1,3 @@
+#!/bin/sh
+# The `tandem` command of the image.
+exec python -m tandem.cli "$@"

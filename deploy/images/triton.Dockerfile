@@ -1,0 +1,23 @@
+# syntax=docker/dockerfile:1
+# NVIDIA's image with our Python-based `pytorch` backend in place of the native one, and torch for
+# it: for CPUs, and for a libtorch that cannot read our TorchScript. On GPUs the native backend of
+# NVIDIA's image is enough, and nothing is built.
+# Build from the root of the repository (docs/deploy.md). Keep above 26.05: NVIDIA's security
+# bulletin 5828.
+ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.11-py3
+FROM ${TRITON_IMAGE}
+
+# The torch that exported the models, or a later one. "+cpu" has no CUDA and is a tenth of the size.
+ARG TORCH_VERSION=2.13.0+cpu
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+USER 0
+RUN python3 -m pip install --no-cache-dir --only-binary :all: --target /opt/tandem/site-packages \
+        --index-url "${TORCH_INDEX}" "torch==${TORCH_VERSION}"
+# Backends of our own beside the image's `python`: a native `pytorch` would be taken first.
+RUN mkdir -p /opt/tandem/backends \
+    && ln -s /opt/tritonserver/backends/python /opt/tandem/backends/python
+COPY --chmod=755 deploy/triton/backends/pytorch /opt/tandem/backends/pytorch
+
+ENV PYTHONPATH=/opt/tandem/site-packages
+USER 1000:1000
+CMD ["tritonserver", "--help"]

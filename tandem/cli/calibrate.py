@@ -1,0 +1,143 @@
+"""`tandem models calibrate`: match probabilities and adaptive depth, measured for a checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tandem.cli.console import errors, out, query_progress
+from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
+from tandem.model_io.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    read_calibrations,
+    with_calibration,
+    write_calibrations,
+)
+from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.readable_records import (
+    ModelCheck,
+    OnError,
+    SkippedRecords,
+    readable_records,
+)
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.default_checkpoint import default_checkpoint
+
+if TYPE_CHECKING:
+    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.modeling.checkpoint import Checkpoint
+
+_POOL_SIZE = 20
+
+
+def calibrate(
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="a checkpoint's folder; the shipped one unless given")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="that it will serve in; as tandem models add")
+    ] = None,
+    corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
+    dev_split: Annotated[str, typer.Option(help="to fit on")] = "val",
+    test_split: Annotated[str, typer.Option(help="to report on")] = "test",
+    gallery_count: Annotated[int, typer.Option(help="pictures of each split", min=1)] = 2_000,
+    seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    k: Annotated[int, typer.Option(help="candidates of a whole rerank", min=3)] = _POOL_SIZE,
+    first_count: Annotated[
+        int, typer.Option(help="candidates read before a rerank may stop", min=2)
+    ] = 4,
+    further_count: Annotated[
+        int, typer.Option(help="candidates read before it is asked again", min=1)
+    ] = 4,
+    lost_points: Annotated[
+        float, typer.Option(help="of R@1 that stopping early may lose on dev", min=0.0)
+    ] = 0.2,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
+    ] = OnError.STOP,
+    report: Annotated[Path | None, typer.Option(help="Markdown file for what was found")] = None,
+) -> None:
+    """Measures a checkpoint's match probabilities and when its reranks may stop.
+
+    Writes calibration.json beside the checkpoint, for the precision alone; `tandem models add` and
+    `tandem up` put it beside the model that is served.
+    """
+    if first_count >= k:
+        raise ValueError(
+            f"first_count {first_count} of {k} candidates leaves nothing to stop; ask "
+            f"for {k - 1} or fewer"
+        )
+    # Here: torch takes seconds, which `tandem --help` need not wait.
+    from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
+    from tandem.modeling.checkpoint import load_checkpoint
+    from tandem.modeling.export_manifest import export_manifest
+    from tandem.modeling.lowered import lowered
+
+    folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
+    loaded = load_checkpoint(folder)
+    path = folder / CALIBRATION_NAME
+    others = read_calibrations(path)
+    fingerprint = export_manifest(loaded.files, chosen, {}).fingerprint
+    served = replace(loaded, model=lowered(loaded.model, chosen))
+    dev, test = (
+        _pools(served, corpus, split, seed, gallery_count, k, on_error)
+        for split in (dev_split, test_split)
+    )
+    fitted = FittedCalibration.of(dev, first_count, further_count, lost_points)
+    calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
+    write_calibrations(path, with_calibration(others, calibration))
+    about = {
+        "title": f"Calibration of {folder.name} in {chosen}",
+        "weights": loaded.weights_sha256[:12],
+        "fingerprint": fingerprint[:12],
+        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}, seed {seed}",
+        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}, seed {seed}",
+        "pools": f"{k} candidates",
+        "limit": f"{lost_points} points of R@1 lost on dev, by the interval's upper end",
+    }
+    page = calibration_markdown(fitted, dev, test, about)
+    if report is None:
+        out.print(page, markup=False, highlight=False)
+    else:
+        report.write_text(page, encoding="utf-8")
+        out.print(f"written: {report}")
+    out.print(f"{path}: calibrated in {chosen}; tandem models add puts it beside the model")
+
+
+def _pools(
+    checkpoint: "Checkpoint",
+    corpus: str,
+    split: str,
+    seed: int,
+    gallery_count: int,
+    k: int,
+    on_error: OnError,
+) -> "Mapping[str, HeldOutPools]":
+    from tandem.evaluation.held_out_pools import HeldOutPools
+    from tandem.evaluation.offline import OfflineGallery
+
+    config, skipped = checkpoint.model.config, SkippedRecords()
+    check = ModelCheck(
+        config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
+    )
+    records = list(
+        readable_records(open_corpus(corpus, split, seed, gallery_count), check, on_error, skipped)
+    )
+    for line in skipped.lines():
+        errors.print(line, markup=False, highlight=False)
+    if len(records) < k:
+        raise ValueError(f"{split} of {corpus} has {len(records)} records for pools of {k}")
+    gallery = make_gallery(records, languages_of(records))
+    encoded = OfflineGallery(checkpoint, gallery)
+    totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
+    with query_progress(totals) as show:
+        return {
+            name: HeldOutPools.of(encoded.score(target, k, partial(show, name)), gallery, target)
+            for name, target in DIRECTIONS.items()
+        }

@@ -1,0 +1,150 @@
+"""What a search answered, for a person: the items, what the answer lacks, where the time went."""
+
+from rich.table import Table
+from rich.text import Text
+
+from tandem.attributes import AttributeValue
+from tandem.cli.console import errors, out
+from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
+from tandem.content import TextContent
+
+_LACKS = {
+    "TOKENS_MISSING": "the cross-encoder could not read {missing} of the candidates",
+    "EMBEDDING_CACHED": "the encoder's model does not answer; the query's encoding was kept",
+    "SHARD_REBUILDING": "a shard compared every item, for its index is being built",
+}
+
+
+def print_result(
+    result: SearchResult, count: int | None = None, *, attributes_shown: bool = False
+) -> None:
+    """Prints the items, or the first `count`, as a table, and what there is to say of the whole."""
+    items = result.items[:count]
+    out.print(_table(items, attributes_shown=attributes_shown))
+    for warning in warnings(result):
+        errors.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+    seconds = result.seconds
+    stages = {
+        "encode": seconds.encode,
+        "retrieve": seconds.retrieve,
+        "rerank": seconds.rerank,
+        "rank": seconds.rank,
+        "fetch": seconds.fetch,
+        "total": seconds.total,
+    }
+    times = ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in stages.items())
+    out.print(f"{times}; model {result.model_fingerprint[:12]}", highlight=False)
+    out.print(
+        f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}); "
+        f"{_spent(result.cost)}",
+        highlight=False,
+    )
+
+
+def warnings(result: SearchResult) -> list[str]:
+    """Returns in what the answer is less than was asked for, a line each."""
+    lines = []
+    for degradation in result.degradations:
+        match degradation:
+            case "SHARDS_MISSING":
+                continue  # the coverage says it better, also where a server does not flag it
+            case "RERANK_SKIPPED":
+                lines.append(f"not reranked: {result.rerank.stop.lower()}")
+            case "RERANK_PARTIAL":
+                depth, stop = result.rerank.reranked_depth, result.rerank.stop.lower()
+                lines.append(f"only the first {depth} candidates were reranked: {stop}")
+            case _:
+                lack = _LACKS.get(degradation, degradation)
+                lines.append(lack.format(missing=result.rerank.missing_count))
+    if not result.coverage.is_full:
+        lines.insert(0, _partial(result.coverage))
+    lines += [
+        f"{use.used_token_count} of the {use.token_count} tokens of a text were read"
+        for use in result.text_uses
+        if use.is_truncated
+    ]
+    return lines
+
+
+def coverage_warning(coverage: Coverage) -> str:
+    """Returns a line that says how much of the index an answer lacks, and why."""
+    return f"warning: {_partial(coverage)}"
+
+
+def _partial(coverage: Coverage) -> str:
+    missing = ", ".join(
+        f"shard {number}: {reason}" for number, reason in sorted(coverage.missing_shards.items())
+    )
+    items = f"{coverage.covered_item_count:,} items"
+    if coverage.item_count is not None:
+        items = f"{coverage.covered_item_count:,} of {coverage.item_count:,} items"
+    shards = f"{coverage.answered_shard_count} of {coverage.shard_count} shards"
+    return f"partial answer: {shards} ({items}) were searched; {missing}"
+
+
+def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
+    is_explained = any(item.explanation for item in items)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("rank", "was", "similarity", "CE logit", "probability"):
+        table.add_column(heading, justify="right")
+    table.add_column("item")
+    if attributes_shown:
+        table.add_column("attributes")
+    if is_explained:
+        table.add_column("score", justify="right")
+        table.add_column("made of")
+        table.add_column("places")
+    for item in items:
+        cells: list[str | Text] = [
+            str(item.final_rank),
+            str(item.retrieve_rank),
+            f"{item.similarity:.3f}",
+            "" if item.match_logit is None else f"{item.match_logit:+.2f}",
+            "" if item.match_probability is None else f"{item.match_probability:.3f}",
+            Text(_named(item)),
+        ]
+        if attributes_shown:
+            cells.append(Text(_attributes(item)))
+        if is_explained and item.explanation:
+            cells += [f"{item.score:+.3f}", *_explained(item.explanation)]
+        table.add_row(*cells)
+    return table
+
+
+def _explained(explanation: Explanation) -> tuple[str, str]:
+    """Returns what a score is the sum of, and the places on the way."""
+    terms = " ".join(
+        f"{term.weight:+g} x {term.name} {term.value:.3f}" for term in explanation.terms
+    )
+    places = ", ".join(f"{stage} {rank}" for stage, rank in explanation.ranks.items())
+    return terms, places
+
+
+def _spent(cost: InferenceCost) -> str:
+    """Returns what the models had to do."""
+    parts = [f"{cost.pair_count} pairs"]
+    if cost.padded_token_count:
+        parts.append(f"{cost.token_count:,} tokens, {cost.padded_token_count:,} with padding")
+    if cost.cache_hit_count:
+        parts.append(f"{cost.cache_hit_count} more kept from earlier calls")
+    if cost.triton_compute_seconds is not None:
+        parts.append(f"Triton computed {cost.triton_compute_seconds * 1e3:.1f} ms")
+    if cost.triton_queue_seconds is not None:
+        parts.append(f"queued {cost.triton_queue_seconds * 1e3:.1f} ms")
+    return ", ".join(parts)
+
+
+def _attributes(item: FoundItem) -> str:
+    return ", ".join(f"{name}={_written(value)}" for name, value in item.attributes.items())
+
+
+def _written(value: AttributeValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "|".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _named(item: FoundItem) -> str:
+    if isinstance(item.content, TextContent):
+        return f"{item.item_id}: {item.content.text}"
+    return item.item_id

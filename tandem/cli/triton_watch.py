@@ -1,0 +1,60 @@
+"""Restarts a local Triton that no longer answers."""
+
+import asyncio
+from typing import Self
+
+from tandem.cli.stack import LocalStack
+from tandem.errors import Overloaded, TandemError
+from tandem.model_io.canary import check_encoding
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+
+FAILED_CANARY_COUNT = 3
+
+
+class TritonWatch:
+    """Tries a stack's Triton each time that it is told to look. Use it in a with statement."""
+
+    def __init__(self, stack: LocalStack, manifest: Manifest) -> None:
+        self._stack = stack
+        self._manifest = manifest
+        self._failed_count = 0
+        # One loop and one connection for all tries.
+        self._runner = asyncio.Runner()
+        self._model: ServedJointModel | None = None
+        self._client: TritonClient | None = None
+
+    def look(self) -> str | None:
+        """Runs a canary; after the third in a row that failed, restarts Triton and returns why.
+
+        Raises TritonUnavailable where it does not come up again.
+        """
+        error = self._runner.run(self._failure())
+        self._failed_count = self._failed_count + 1 if error else 0
+        if error is None or self._failed_count < FAILED_CANARY_COUNT:
+            return None
+        self._failed_count = 0
+        self._stack.stop_triton()
+        self._stack.start_triton()
+        return error.message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._client is not None:
+            self._runner.run(self._client.close())
+        self._runner.close()
+
+    async def _failure(self) -> TandemError | None:
+        if self._model is None:
+            self._client = TritonClient(f"127.0.0.1:{self._stack.ports.triton}")
+            self._model = ServedJointModel(self._client, self._manifest)
+        try:
+            await check_encoding(self._model)
+        except Overloaded:  # it works, and hard
+            return None
+        except TandemError as error:
+            return error
+        return None

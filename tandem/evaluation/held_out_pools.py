@@ -1,0 +1,68 @@
+"""Pools of searches whose answers are known: what calibrations are fitted and tested on.
+
+Shapes: Q queries, K candidates of a pool, M items of the target modality.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.content import Modality
+from tandem.evaluation.gallery import Gallery
+from tandem.evaluation.offline import ScoredPools
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutPools:
+    """One direction's pools, a row a query, candidates in the bi-encoder's order."""
+
+    similarity: Floats
+    """[Q, K]."""
+    match_logits: Floats
+    """[Q, K]."""
+    is_answer: NDArray[np.bool_]
+    """[Q, K], what a recall counts."""
+    is_match: NDArray[np.bool_]
+    """[Q, K], what a match probability is of: the answer, and whatever else the query is true of.
+    """
+
+    @classmethod
+    def of(cls, pools: ScoredPools, gallery: Gallery, target: Modality) -> Self:
+        """Returns the scored part of the pools of the gallery's queries that look for `target`."""
+        pool_QK = pools.retrieved[:, : pools.logits.shape[1]]
+        return cls(
+            np.take_along_axis(pools.similarity, pool_QK, axis=1),
+            pools.logits,
+            _is_in(pool_QK, gallery.answers(target)),
+            _is_in(pool_QK, gallery.matches(target)),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Returns all queries of parts with pools of one size."""
+        return cls(
+            np.concatenate([part.similarity for part in parts]),
+            np.concatenate([part.match_logits for part in parts]),
+            np.concatenate([part.is_answer for part in parts]),
+            np.concatenate([part.is_match for part in parts]),
+        )
+
+    @property
+    def query_count(self) -> int:
+        """Q."""
+        return len(self.match_logits)
+
+    @property
+    def pool_size(self) -> int:
+        """K."""
+        return self.match_logits.shape[1]
+
+
+def _is_in(pool_QK: NDArray[np.int64], wanted: Sequence[Collection[int]]) -> NDArray[np.bool_]:
+    rows = zip(pool_QK, wanted, strict=True)
+    return np.stack([np.isin(pool_K, list(numbers)) for pool_K, numbers in rows])

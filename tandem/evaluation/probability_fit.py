@@ -1,0 +1,80 @@
+"""Match logits into probabilities that mean what they say (Platt 1999), and how far they do."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.evaluation.held_out_pools import Floats, HeldOutPools
+from tandem.evaluation.logistic import fit_logistic, sigmoid_of
+from tandem.model_description import ProbabilityCalibration
+
+_BIN_COUNT = 15
+_RETURN_N = 10
+
+
+def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
+    """Returns the scaling under which the pools' matches are likeliest.
+
+    Raises ValueError unless there are matches and others, and where higher logits do not mean more
+    matches: no scaling above 0 fits then.
+    """
+    logits_N = pools.match_logits.ravel()
+    scale, bias = fit_logistic(logits_N[:, None], pools.is_match.ravel())
+    if scale <= 0:
+        raise ValueError(
+            "higher match logits do not mean more matches here; train the model before calibrating"
+        )
+    return ProbabilityCalibration(float(scale), float(bias))
+
+
+@dataclass(frozen=True, slots=True)
+class ProbabilityQuality:
+    """How well probabilities say what happens; all of it is better when lower."""
+
+    pool_error: float
+    """Expected calibration error over all pairs of the pools, most of which are no match."""
+    returned_error: float
+    """The same over the ten that stand first in each query's order, which a search returns."""
+    first_error: float
+    """The same over the one that stands first."""
+    brier: float
+    """Mean squared error over all pairs."""
+
+    @classmethod
+    def of(cls, calibration: ProbabilityCalibration, pools: HeldOutPools) -> Self:
+        """Returns the quality of the calibrated probabilities of these pools."""
+        logits_QK, is_match_QK = pools.match_logits, pools.is_match
+        probability_QK = sigmoid_of(calibration.scale * logits_QK + calibration.bias)
+        order_QK = np.argsort(-logits_QK, axis=1, kind="stable")
+
+        def error_of_first(count: int) -> float:
+            first_QN = order_QK[:, :count]
+            return expected_calibration_error(
+                np.take_along_axis(probability_QK, first_QN, axis=1).ravel(),
+                np.take_along_axis(is_match_QK, first_QN, axis=1).ravel(),
+            )
+
+        return cls(
+            error_of_first(pools.pool_size),
+            error_of_first(_RETURN_N),
+            error_of_first(1),
+            float(((probability_QK - is_match_QK) ** 2).mean()),
+        )
+
+
+def expected_calibration_error(
+    probability_N: Floats, is_true_N: NDArray[np.bool_], bin_count: int = _BIN_COUNT
+) -> float:
+    """Returns the mean distance between what was said and what was so, over bins of equal width.
+
+    Each bin weighs as much as it holds (Guo et al. 2017).
+
+    >>> said, so = np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])
+    >>> round(expected_calibration_error(said, so), 3)
+    0.15
+    """
+    bins_N = np.minimum((probability_N * bin_count).astype(np.int64), bin_count - 1)
+    distance_B = np.bincount(bins_N, probability_N - is_true_N, bin_count)
+    return float(np.abs(distance_B).sum() / len(probability_N))

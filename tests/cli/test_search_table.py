@@ -1,0 +1,70 @@
+"""What a person is told of an answer that is less than was asked for."""
+
+import pytest
+
+from tandem.cli.search_table import warnings
+from tandem.client import Coverage, RerankSummary, SearchResult, StageSeconds, TextUse
+
+FULL = Coverage(4, 4, 60, 60, {})
+
+
+def result(
+    degradations: tuple[str, ...],
+    rerank: RerankSummary,
+    text_uses: tuple[TextUse, ...] = (),
+    coverage: Coverage = FULL,
+) -> SearchResult:
+    """Returns an answer without items."""
+    seconds = StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0)
+    return SearchResult((), "f1", seconds, coverage, rerank, degradations, text_uses)
+
+
+@pytest.mark.parametrize(
+    ("degradation", "said"),
+    [
+        ("RERANK_SKIPPED", "not reranked: unavailable"),
+        ("RERANK_PARTIAL", "only the first 8 candidates were reranked: unavailable"),
+        ("TOKENS_MISSING", "the cross-encoder could not read 3 of the candidates"),
+        (
+            "EMBEDDING_CACHED",
+            "the encoder's model does not answer; the query's encoding was kept",
+        ),
+        (
+            "SHARD_REBUILDING",
+            "a shard compared every item, for its index is being built",
+        ),
+        ("SOMETHING_NEWER", "SOMETHING_NEWER"),
+    ],
+)
+def test_each_degradation_is_told(degradation: str, said: str) -> None:
+    """In words, with how much and why; one of a newer server by its name."""
+    answer = result((degradation,), RerankSummary(8, "UNAVAILABLE", 3))
+
+    assert warnings(answer) == [said]
+
+
+def test_a_whole_answer_has_no_warning() -> None:
+    """A text that was read wholly is none either."""
+    answer = result((), RerankSummary(20, "COMPLETE"), (TextUse(64, 64),))
+
+    assert warnings(answer) == []
+
+
+def test_missing_shards_are_told_once() -> None:
+    """By the coverage, which says more than the flag, and also where there is no flag."""
+    partial = Coverage(1, 2, 30, 60, {1: "DEADLINE_EXCEEDED"})
+    summary = RerankSummary(20, "COMPLETE")
+
+    flagged = warnings(result(("SHARDS_MISSING",), summary, coverage=partial))
+
+    assert flagged == warnings(result((), summary, coverage=partial))
+    assert flagged == [
+        "partial answer: 1 of 2 shards (30 of 60 items) were searched; shard 1: DEADLINE_EXCEEDED"
+    ]
+
+
+def test_a_text_that_was_cut_is_told() -> None:
+    """With how much of it was read."""
+    answer = result((), RerankSummary(20, "COMPLETE"), (TextUse(80, 64),))
+
+    assert warnings(answer) == ["64 of the 80 tokens of a text were read"]

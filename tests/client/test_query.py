@@ -1,0 +1,145 @@
+"""Queries of every form and every option, as they are sent."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from tandem.client.query import (
+    GivenEncoding,
+    Query,
+    QueryPart,
+    Search,
+    SearchOptions,
+    StoredItem,
+    page_request,
+    search_request,
+)
+from tandem.content import Modality, TruncationPolicy
+from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
+from tandem.fusion_method import FusionMethod
+from tandem.v1 import content_pb2
+from tandem.v1 import search_service_pb2 as pb
+
+TOKENS = content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=b"1234"))
+
+
+def test_every_option_is_sent() -> None:
+    """Each in its field; there is no field of a search that the SDK cannot set."""
+    options = SearchOptions(
+        target_modality=Modality.IMAGE,
+        all_modalities_included=True,
+        retrieve_k=30,
+        rerank_k=20,
+        return_n=10,
+        rerank_disabled=True,
+        rerank_required=True,
+        adaptive_depth=True,
+        fusion=FusionMethod.NORMALISED_ADD,
+        cross_encoder_weight=0.25,
+        min_probability=0.5,
+        relevance_weight=0.75,
+        duplicate_similarity=0.875,
+        explained=True,
+        truncation_policy=TruncationPolicy.BEST_WINDOW,
+        content_included=True,
+        consistency_tokens=["token"],
+        full_coverage_required=True,
+    )
+
+    request = search_request("a cup", index_id="scenes", **options)
+
+    assert request == pb.SearchItemsRequest(
+        query=content_pb2.Content(text="a cup"),
+        index_id="scenes",
+        target_modality="MODALITY_IMAGE",
+        all_modalities_included=True,
+        retrieve_k=30,
+        rerank_k=20,
+        return_n=10,
+        rerank_disabled=True,
+        rerank_required=True,
+        adaptive_depth=True,
+        fusion=pb.Fusion(method="FUSION_METHOD_NORMALISED_ADD", cross_encoder_weight=0.25),
+        min_probability=0.5,
+        diversity=pb.Diversity(relevance_weight=0.75, duplicate_similarity=0.875),
+        explained=True,
+        truncation_policy="TRUNCATION_POLICY_BEST_WINDOW",
+        content_included=True,
+        consistency_tokens=["token"],
+        full_coverage_required=True,
+    )
+    sent = {field.name for field, _ in request.ListFields()}
+    fields = {field.name for field in pb.SearchItemsRequest.DESCRIPTOR.fields}
+    assert fields - sent == {"filter", "query_parts", "cursor"}
+    assert Search("a cup", index_id="scenes", **options).request == request
+
+
+def test_a_weight_alone_is_sent_for_the_server_to_refuse() -> None:
+    """A caller's mistake is not taken for a wish for the default; a zero is no wish for none."""
+    request = search_request("a cup", index_id="scenes", cross_encoder_weight=0.0)
+    varied = search_request("a cup", index_id="scenes", relevance_weight=0.0)
+
+    assert request.fusion.HasField("cross_encoder_weight")
+    assert request.fusion.method == pb.FUSION_METHOD_CROSS_ENCODER
+    assert varied.diversity.HasField("relevance_weight")
+    assert not varied.diversity.HasField("duplicate_similarity")
+
+
+@pytest.mark.parametrize(
+    ("query", "parts"),
+    [
+        (StoredItem("photo-7"), [pb.QueryPart(item_id="photo-7", weight=1.0)]),
+        (
+            [QueryPart("at night"), QueryPart(b"png", 0.5), QueryPart(StoredItem("a"), -0.25)],
+            [
+                pb.QueryPart(content=content_pb2.Content(text="at night"), weight=1.0),
+                pb.QueryPart(content=content_pb2.Content(image=b"png"), weight=0.5),
+                pb.QueryPart(item_id="a", weight=-0.25),
+            ],
+        ),
+        (
+            GivenEncoding((0.6, 0.8), "f1", Modality.TEXT, TOKENS),
+            [
+                pb.QueryPart(
+                    encoding=pb.GivenEncoding(
+                        embedding=content_pb2.Embedding(values=struct.pack("<2f", 0.6, 0.8)),
+                        model_fingerprint="f1",
+                        modality="MODALITY_TEXT",
+                        tokens=TOKENS,
+                    ),
+                    weight=1.0,
+                )
+            ],
+        ),
+        ([], []),
+    ],
+)
+def test_a_query_of_each_form_is_sent(query: Query, parts: list[pb.QueryPart]) -> None:
+    """As parts, where it is more than one text or picture."""
+    request = search_request(query, index_id="scenes")
+
+    assert list(request.query_parts) == parts
+    assert not request.HasField("query")
+
+
+def test_what_no_message_can_carry_is_refused_by_name() -> None:
+    """In a part too."""
+    with pytest.raises(RequestMalformed):
+        search_request([QueryPart("dog \ud800")], index_id="scenes")
+    with pytest.raises(ItemIdInvalid):
+        search_request(StoredItem(""), index_id="scenes")
+
+
+def test_a_page_is_asked_for_with_little_beside_its_cursor() -> None:
+    """The index and, where given, a size and contents."""
+    plain = page_request(b"more", index_id="pets", return_n=None, content_included=False)
+    larger = page_request(b"more", index_id="pets", return_n=50, content_included=True)
+
+    assert plain == pb.SearchItemsRequest(cursor=b"more", index_id="pets")
+    assert larger == pb.SearchItemsRequest(
+        cursor=b"more", index_id="pets", return_n=50, content_included=True
+    )
+    with pytest.raises(IndexIdInvalid):
+        page_request(b"more", index_id="Pets", return_n=None, content_included=False)

@@ -1,0 +1,177 @@
+"""The calls beside plain search, through both clients: pages, streams, batches, the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tandem import errors
+from tandem.client import AsyncClient, Client, ModelDescription, Search, SearchResult
+from tandem.v1 import search_service_pb2 as pb
+from tests.client.search_server import MODEL, search_server
+
+Batch = list[SearchResult | errors.TandemError]
+
+
+class Threaded:
+    """Client, in threads."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def page(self, cursor: bytes, return_n: int | None = None) -> SearchResult:
+        """Asks for a page of "scenes"."""
+
+        def page() -> SearchResult:
+            with Client(self._address) as client:
+                return client.search_page(cursor, index_id="scenes", return_n=return_n)
+
+        return await asyncio.to_thread(page)
+
+    async def stream(self, text: str, take: int = 2) -> list[SearchResult]:
+        """Takes so many answers of a stream."""
+
+        def stream() -> list[SearchResult]:
+            with Client(self._address) as client:
+                answers = client.search_stream(text, index_id="scenes", retrieve_k=30)
+                taken = [next(answers) for _ in range(take)]
+                if take > 1:
+                    assert next(answers, None) is None
+                answers.close()  # type: ignore[attr-defined]
+                return taken
+
+        return await asyncio.to_thread(stream)
+
+    async def batch(self, texts: list[str]) -> Batch:
+        """Searches for each."""
+
+        def batch() -> Batch:
+            with Client(self._address) as client:
+                return client.search_batch(Search(text, index_id="scenes") for text in texts)
+
+        return await asyncio.to_thread(batch)
+
+    async def model(self) -> ModelDescription:
+        """Asks for the model."""
+
+        def model() -> ModelDescription:
+            with Client(self._address) as client:
+                return client.describe_model()
+
+        return await asyncio.to_thread(model)
+
+
+class Awaited:
+    """AsyncClient."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def page(self, cursor: bytes, return_n: int | None = None) -> SearchResult:
+        """As Threaded."""
+        async with AsyncClient(self._address) as client:
+            return await client.search_page(cursor, index_id="scenes", return_n=return_n)
+
+    async def stream(self, text: str, take: int = 2) -> list[SearchResult]:
+        """As Threaded."""
+        async with AsyncClient(self._address) as client:
+            answers = client.search_stream(text, index_id="scenes", retrieve_k=30)
+            taken = [await anext(answers) for _ in range(take)]
+            if take > 1:
+                assert await anext(answers, None) is None
+            await answers.aclose()  # type: ignore[attr-defined]
+            return taken
+
+    async def batch(self, texts: list[str]) -> Batch:
+        """As Threaded."""
+        async with AsyncClient(self._address) as client:
+            return await client.search_batch(Search(text, index_id="scenes") for text in texts)
+
+    async def model(self) -> ModelDescription:
+        """As Threaded."""
+        async with AsyncClient(self._address) as client:
+            return await client.describe_model()
+
+
+Connect = Callable[[str], Threaded | Awaited]
+
+
+@pytest.fixture(name="connect", params=[Threaded, Awaited])
+def _connect(request: pytest.FixtureRequest) -> Connect:
+    return request.param  # type: ignore[no-any-return]
+
+
+async def echo(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """Finds an item that is called as the query, unless it is "bad"."""
+    if request.query.text == "bad":
+        raise errors.TextEmpty()
+    return pb.SearchItemsResponse(
+        items=[pb.RankedItem(item_id=request.query.text)], next_cursor=b"more"
+    )
+
+
+async def test_a_page_is_asked_for_by_the_cursor_of_an_answer(connect: Connect) -> None:
+    """As it came, with the index."""
+    async with search_server(echo) as (address, service):
+        result = await connect(address).page(b"\0cursor", return_n=3)
+
+    assert result.next_cursor == b"more"
+    assert service.requests == [
+        pb.SearchItemsRequest(index_id="scenes", cursor=b"\0cursor", return_n=3)
+    ]
+
+
+async def test_a_stream_gives_both_answers(connect: Connect) -> None:
+    """The second one is final; the options go with the query."""
+    async with search_server(echo) as (address, service):
+        first, second = await connect(address).stream("two dogs")
+
+    assert (first.is_final, second.is_final) == (False, True)
+    assert first.items == second.items
+    [request] = service.requests
+    assert isinstance(request, pb.StreamSearchItemsRequest)
+    assert (request.search.query.text, request.search.retrieve_k) == ("two dogs", 30)
+
+
+async def test_whoever_has_enough_of_the_first_answer_stops_the_second(connect: Connect) -> None:
+    """The server hears of it."""
+    asked = []
+
+    async def slow_second(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        asked.append(request)
+        if len(asked) > 1:
+            await asyncio.sleep(30)
+        return pb.SearchItemsResponse()
+
+    async with search_server(slow_second) as (address, service):
+        [first] = await connect(address).stream("two dogs", take=1)
+        async with asyncio.timeout(5):
+            await service.stream_ended.wait()
+
+    assert not first.is_final
+
+
+async def test_a_stream_that_is_refused_raises_by_name(connect: Connect) -> None:
+    """As a search does."""
+    async with search_server(echo) as (address, _):
+        with pytest.raises(errors.TextEmpty):
+            await connect(address).stream("bad")
+
+
+async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> None:
+    """In their order; one that is refused is refused alone."""
+    async with search_server(echo) as (address, _):
+        first, second, third = await connect(address).batch(["a", "bad", "c"])
+
+    assert isinstance(first, SearchResult)
+    assert isinstance(second, errors.TextEmpty)
+    assert isinstance(third, SearchResult)
+    assert [item.item_id for item in (*first.items, *third.items)] == ["a", "c"]
+
+
+async def test_the_model_describes_itself(connect: Connect) -> None:
+    """With its limits and measured rules."""
+    async with search_server() as (address, _):
+        assert await connect(address).model() == MODEL

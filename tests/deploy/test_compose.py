@@ -1,0 +1,134 @@
+"""deploy/compose.yaml: the services' settings are theirs, and each container is locked down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tandem import __version__
+from tandem.chassis.settings import load
+from tests.deploy.rendered import ROOT
+from tests.deploy.service_policies import SETTINGS
+
+TEXT = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+SERVICES: Mapping[str, Any] = yaml.safe_load(TEXT)["services"]
+OURS = {
+    name: service["command"][1]
+    for name, service in SERVICES.items()
+    if service.get("command", [])[:1] == ["-m"]
+}
+
+
+def settings_of(name: str) -> Any:  # noqa: ANN401 (any service's)
+    """Returns a service's settings; raises SettingsError where compose gives wrong ones."""
+    module = OURS[name]
+    prefix = module.removesuffix("svc").upper()
+    return load(SETTINGS[module], prefix, SERVICES[name]["environment"])
+
+
+def port(address: str) -> int:
+    """Returns the port of a host:port."""
+    return int(address.rpartition(":")[2])
+
+
+def test_every_service_is_there() -> None:
+    """Two shards, as `tandem up` has."""
+    assert sorted(OURS) == ["encoder", "index-0", "index-1", "orchestrator", "rerank-0", "rerank-1"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_starts_with_what_it_is_given(name: str) -> None:
+    """All that must be set, nothing unknown; and its health is asked where it listens."""
+    its = settings_of(name)
+
+    assert its.address.startswith("0.0.0.0:")
+    assert SERVICES[name]["healthcheck"]["test"] == [
+        "CMD", "tandem", "health", f"localhost:{port(its.address)}",
+    ]  # fmt: skip
+    grace_seconds = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
+    assert grace_seconds > its.drain_notice_seconds + its.grace_seconds
+
+
+def test_addresses_are_those_of_the_services() -> None:
+    """Each by the name of its container, and the port that it binds."""
+    bound = {name: f"{name}:{port(settings_of(name).address)}" for name in OURS}
+    door = settings_of("orchestrator")
+
+    assert door.encoder_address == bound["encoder"]
+    assert door.index_addresses == (bound["index-0"], bound["index-1"])
+    assert door.rerank_addresses == (bound["rerank-0"], bound["rerank-1"])
+    for name in ("encoder", "rerank-0", "rerank-1"):
+        assert settings_of(name).triton_address == "triton:7440"
+    assert "--grpc-port=7440" in SERVICES["triton"]["command"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_shards_two_services_share_its_store_and_its_processes(number: int) -> None:
+    """One volume, writable for both, and one process namespace, as LMDB needs."""
+    index, rerank = settings_of(f"index-{number}"), settings_of(f"rerank-{number}")
+
+    assert (index.store_path, index.shard_number, index.shard_count, index.store_map_bytes) == (
+        rerank.store_path, rerank.shard_number, rerank.shard_count, rerank.store_map_bytes,
+    )  # fmt: skip
+    assert (index.shard_number, index.shard_count) == (number, 2)
+    for kind in ("index", "rerank"):
+        assert f"store-{number}:/store" in SERVICES[f"{kind}-{number}"]["volumes"]
+    assert SERVICES[f"rerank-{number}"]["pid"] == f"service:index-{number}"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_is_locked_down(name: str) -> None:
+    """Read-only, without capabilities, bounded, and published on loopback if at all."""
+    service = SERVICES[name]
+
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert "privileged" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service.keys() >= {"mem_limit", "cpus", "pids_limit", "logging"}
+    assert all(each.startswith("127.0.0.1:") for each in service.get("ports", []))
+    is_published = "ports" in service
+    assert service.get("networks", []) == (["inside", "door"] if is_published else ["inside"]) or (
+        service.get("network_mode") == "none"
+    )
+
+
+def test_only_the_doors_are_published() -> None:
+    """The orchestrator, Prometheus and Grafana."""
+    published = {name for name, service in SERVICES.items() if "ports" in service}
+
+    assert published == {"orchestrator", "prometheus", "grafana"}
+
+
+def test_triton_takes_nothing_over_the_wire() -> None:
+    """As in Kubernetes: tests/deploy/service_policies.py."""
+    flags = SERVICES["triton"]["command"]
+
+    assert {"--model-control-mode=none", "--allow-http=false", "--strict-readiness=true"} <= set(
+        flags
+    )
+    assert SERVICES["triton"]["shm_size"] == "1gb"
+
+
+def test_prometheus_scrapes_every_service() -> None:
+    """The metrics port of each, Triton's too, and nothing else."""
+    scraped = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
+    (tandem,) = scraped["scrape_configs"]
+    (targets,) = (each["targets"] for each in tandem["static_configs"])
+
+    wanted = {f"{name}:{settings_of(name).metrics_port}" for name in OURS} | {"triton:7540"}
+    assert set(targets) == wanted
+    assert "--metrics-port=7540" in SERVICES["triton"]["command"]
+
+
+def test_images_are_pinned_and_ours_of_this_release() -> None:
+    """Names as in Kubernetes."""
+    images = {service["image"] for service in SERVICES.values()}
+    ours = {image for image in images if image.startswith("tandem/")}
+
+    assert ours == {f"tandem/{name}:{__version__}" for name in ("service", "models", "triton-cpu")}
+    assert all(image.rpartition(":")[2].removeprefix("v")[0].isdigit() for image in images)

@@ -1,0 +1,211 @@
+"""deploy/images: what the Dockerfiles copy is there, and what they install is enough.
+
+No container engine is needed: the images are not built here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.rendered import ROOT, installed_command
+
+IMAGES = ROOT / "deploy" / "images"
+DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
+# Without the packages of the environment that runs the tests.
+PYTHON = (sys.executable, "-S")
+MODULES = ("encoder_svc", "index_svc", "orchestrator_svc", "rerank_svc")
+_COPY = re.compile(r"^COPY (?!--from)((?:--\S+ )*)(.+) \S+$", re.MULTILINE)
+
+
+def copied(dockerfile: Path) -> list[str]:
+    """Returns the paths that it copies out of the build's context."""
+    text = dockerfile.read_text(encoding="utf-8")
+    return [source for _, sources in _COPY.findall(text) for source in sources.split()]
+
+
+def ignore_rules() -> tuple[list[str], list[str]]:
+    """Returns what .dockerignore leaves out, and what it takes back in."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    return (
+        [rule for rule in rules if not rule.startswith("!")],
+        [rule[1:] for rule in rules if rule.startswith("!")],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A folder with the program as the service's image has it, and one with its packages."""
+
+    app: Path
+    packages: Path
+
+    def run(self, *command: str | Path, path: str = os.defpath) -> subprocess.CompletedProcess[str]:
+        """Runs a command that sees nothing but the standard library and what the image has."""
+        return subprocess.run(
+            command,
+            cwd=self.app.parent,
+            env={"PATH": path, "PYTHONPATH": f"{self.app}:{self.packages}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The image without its operating system: files copied, packages linked."""
+    root = tmp_path_factory.mktemp("image")
+    left_out, _ = ignore_rules()
+    for folder in (*MODULES, "tandem"):
+        assert folder in copied(IMAGES / "service.Dockerfile")
+        caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, root / "app" / folder, ignore=caches)
+    for rule in left_out:
+        if "*" not in rule:
+            shutil.rmtree(root / "app" / rule)
+    packages = root / "packages"
+    packages.mkdir()
+    for name in locked():
+        for path in top_level_paths(name):
+            if not (packages / path.name).exists():
+                (packages / path.name).symlink_to(path)
+    return Image(root / "app", packages)
+
+
+def top_level_paths(name: str) -> Iterator[Path]:
+    """Yields the folders and files that an installed package lays into site-packages."""
+    try:
+        files = importlib.metadata.distribution(name).files or []
+    except importlib.metadata.PackageNotFoundError:
+        return  # of another platform
+    for first in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+        yield Path(str(importlib.metadata.distribution(name).locate_file(first)))
+
+
+def locked() -> set[str]:
+    """Returns the names of the packages that the service's image installs."""
+    text = (ROOT / "requirements" / "serve.txt").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+
+
+def linted(*dockerfiles: Path) -> subprocess.CompletedProcess[str]:
+    """Returns what hadolint says of them."""
+    return subprocess.run(
+        [installed_command("hadolint"), *dockerfiles],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_dockerfiles_are_clean() -> None:
+    """By hadolint, every rule of it."""
+    done = linted(*DOCKERFILES)
+
+    assert DOCKERFILES
+    assert done.returncode == 0, done.stdout
+
+
+def test_hadolint_would_see_a_fault(tmp_path: Path) -> None:
+    """The positive control: an image that is not pinned, and root at the end."""
+    sabotaged = tmp_path / "Dockerfile"
+    sabotaged.write_text("FROM python:latest\nUSER root\n")
+
+    done = linted(sabotaged)
+
+    assert done.returncode == 1
+    assert {"DL3007", "DL3002"} <= set(re.findall(r"DL\d{4}", done.stdout))
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_what_is_copied_is_there_and_not_left_out(dockerfile: Path) -> None:
+    """Each source is in the repository, and .dockerignore lets it through."""
+    _, taken = ignore_rules()
+
+    sources = copied(dockerfile)
+
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), f"{dockerfile.name} copies {source}"
+        assert source in taken, f".dockerignore leaves {source} out"
+
+
+def test_nothing_is_let_through_that_no_image_copies() -> None:
+    """A build's context holds no data, no weights and no secret by accident."""
+    left_out, taken = ignore_rules()
+
+    assert left_out[0] == "*"
+    assert set(taken) == {source for dockerfile in DOCKERFILES for source in copied(dockerfile)}
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_an_image_is_pinned_and_ends_as_no_root(dockerfile: Path) -> None:
+    """An exact tag in an argument, which a build may replace by a digest; a user by number."""
+    text = dockerfile.read_text(encoding="utf-8")
+
+    (base,) = re.findall(r"^ARG \w+_IMAGE=(\S+)$", text, re.MULTILINE)
+    users = re.findall(r"^USER (\S+)$", text, re.MULTILINE)
+
+    assert re.search(r":\d+\.\d+(\.\d+)?-[\w-]+$", base)
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+
+
+def test_the_lock_of_the_image_has_no_torch_and_no_triton_server() -> None:
+    """Each is gigabytes, and a service needs neither."""
+    assert not {name for name in locked() if name.startswith(("torch", "nvidia", "cuda"))}
+
+
+def test_both_locks_pin_the_same_versions() -> None:
+    """What the tests run is what the image has."""
+    pins = [
+        dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+        for text in (
+            (ROOT / "requirements" / name).read_text(encoding="utf-8")
+            for name in ("serve.txt", "cpu.txt")
+        )
+    ]
+
+    assert pins[0].items() <= pins[1].items()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_service_starts_with_what_the_image_has(module: str, image: Image) -> None:
+    """It imports all that it is made of, and prints its settings."""
+    done = image.run(*PYTHON, "-m", module, "--settings")
+
+    assert done.returncode == 0, done.stderr
+    assert f"`{module.removesuffix('svc').upper()}ADDRESS`" in done.stdout
+
+
+def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> None:
+    """The script that the image has for it; a start of the program, torch nowhere."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {" ".join(PYTHON)} "$@"\n')
+    python.chmod(0o755)
+    path = f"{tmp_path}:{os.defpath}"
+
+    done = image.run("sh", IMAGES / "tandem.sh", "health", "127.0.0.1:1", path=path)
+
+    assert done.returncode == 1
+    assert "127.0.0.1:1: UNAVAILABLE" in done.stderr
+
+
+def test_what_the_image_has_not_is_not_seen(image: Image) -> None:
+    """The positive control: torch is installed beside the tests, and not in the image."""
+    done = image.run(*PYTHON, "-c", "import numpy, torch")
+
+    assert done.returncode == 1
+    assert "No module named 'torch'" in done.stderr

@@ -1,0 +1,52 @@
+"""What manifests tell tritonserver, a real one knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tandem.model_io import triton_server
+from tests.deploy.rendered import OVERLAYS, ROOT, rendered
+from tests.deploy.workloads import workloads
+
+
+def told() -> set[str]:
+    """Returns every flag of every overlay and of the Compose file."""
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    arguments = list(compose["services"]["triton"]["command"][1:])
+    for overlay in OVERLAYS:
+        for workload in workloads(rendered(overlay)):
+            for container in workload.containers():
+                if container.spec.get("command") == ["tritonserver"]:
+                    arguments += container.spec["args"]
+    return {argument.partition("=")[0] for argument in arguments}
+
+
+@pytest.fixture(scope="module")
+def known() -> set[str]:
+    """What the server of the pip wheel, older than any image, says of its flags."""
+    wheel = triton_server._wheel_folder()
+    done = subprocess.run(
+        [wheel / "bin" / "tritonserver", "--help"],
+        env=triton_server._environment(wheel, 1),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return set(re.findall(r"^\s*(?:-\w, )?(--[\w-]+)", done.stdout + done.stderr, re.MULTILINE))
+
+
+def test_every_flag_is_one_of_tritons(known: set[str]) -> None:
+    """A misspelt one would end the container at its start."""
+    assert "--model-control-mode" in told()
+    assert told() <= known
+
+
+def test_a_misspelt_flag_would_be_seen(known: set[str]) -> None:
+    """The positive control."""
+    assert "--model-repository" in known
+    assert "--model-repositry" not in known

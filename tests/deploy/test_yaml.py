@@ -1,0 +1,63 @@
+"""Every YAML file of deploy/ is clean, and each manifest is one that kustomize reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.deploy.rendered import ROOT
+
+DEPLOY = ROOT / "deploy"
+
+
+def linted(path: Path) -> subprocess.CompletedProcess[str]:
+    """Returns what yamllint says, warnings counted as errors."""
+    return subprocess.run(
+        [sys.executable, "-m", "yamllint", "-s", "-c", DEPLOY / ".yamllint.yaml", path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_every_file_is_clean() -> None:
+    """By the rules of deploy/.yamllint.yaml."""
+    done = linted(DEPLOY)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_key_said_twice_is_seen(tmp_path: Path) -> None:
+    """The positive control, and the fault that YAML itself lets pass: the last one wins."""
+    path = tmp_path / "twice.yaml"
+    path.write_text("replicas: 2\nreplicas: 3\n")
+
+    done = linted(path)
+
+    assert done.returncode == 1
+    assert 'duplication of key "replicas"' in done.stdout
+
+
+def test_every_manifest_is_read_by_its_kustomization() -> None:
+    """A file that nothing names is never applied; two are applied by hand, and say so."""
+    unread = {
+        path
+        for kustomization in (DEPLOY / "kubernetes").rglob("kustomization.yaml")
+        for path in kustomization.parent.iterdir()
+        if path.is_file() and path.name not in {kustomization.name, *read_by(kustomization)}
+    }
+
+    assert {path.name for path in unread} == {"time-slicing.yaml", "prometheus-adapter.yaml"}
+    for path in unread:
+        assert "ot part of what kustomize builds" in path.read_text().replace("\n# ", " ")
+
+
+def read_by(kustomization: Path) -> set[str]:
+    """Returns the files that a kustomization names."""
+    names = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
+    maps = names.get("configMapGenerator", [])
+    return {*names.get("resources", []), *(env for each in maps for env in each.get("envs", []))}

@@ -1,0 +1,187 @@
+"""Readiness tells the truth: a Triton that says ready and is not makes both services NOT_SERVING.
+
+Both find it out by canaries; the same rounds, 20 of them, are run by `make test-faults`.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import torch
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from torch import Tensor, nn
+
+from tandem.cli.stack import LocalStack, Ports
+from tandem.errors import TandemError
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tests.faults.run_counts import run_count
+from tests.faults.summary import report
+
+pytestmark = [pytest.mark.xdist_group("triton-model-io"), pytest.mark.timeout(600)]
+
+ROUND_COUNT = run_count(2, 20)
+DETECTION_SECONDS = 5.0
+RECOVERY_SECONDS = 10.0
+WATCHED = ("encoder", "rerank-0")
+STUB = "triton_python_backend_stub"
+# A token id that no canary sends.
+POISON = 150
+
+
+class Sickly(nn.Module):
+    """A joint encoder that answers nonsense for ever once it has read the poison."""
+
+    def __init__(self, embedding_dim: int, empty: bool) -> None:
+        super().__init__()
+        self.embedding_dim = embedding_dim
+        self.empty = empty
+        self.register_buffer("sick", torch.zeros(1))
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Embedding float32 [B, d] and logit float32 [B, 1], NaN or of no rows when sick."""
+        if bool((input_ids == 150).any()):
+            self.sick.fill_(1.0)
+        rows = input_ids.shape[0]
+        embedding = torch.full((rows, self.embedding_dim), float(self.embedding_dim) ** -0.5)
+        logit = torch.zeros(rows, 1)
+        if bool(self.sick.any()):
+            if self.empty:
+                return embedding[:0], logit[:0]
+            return embedding * float("nan"), logit * float("nan")
+        return embedding, logit
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
+    """The small model in a folder that these tests may change."""
+    folder = tmp_path_factory.mktemp("canary") / "model_repository"
+    shutil.copytree(tiny_repository, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[LocalStack]:
+    """Triton and the services that ask it, without an orchestrator."""
+    with LocalStack(tmp_path_factory.mktemp("canary"), repository, Ports.free(1)) as running:
+        (running._data_folder / "logs").mkdir()
+        running.start_triton()
+        for name in ("encoder", "index-0", "rerank-0"):
+            running.start_service(name)
+            running.wait_until_serving(name, time.monotonic() + 30)
+        yield running
+
+
+def is_serving(stack: LocalStack, name: str) -> bool:
+    with grpc.insecure_channel(stack.address_of(name)) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=2
+        )
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def seconds_until(stack: LocalStack, *, serving: bool, limit_seconds: float) -> float:
+    """Returns when both services say so; fails past the limit."""
+    start_time = time.monotonic()
+    while any(is_serving(stack, name) is not serving for name in WATCHED):
+        assert time.monotonic() - start_time < limit_seconds, f"not {serving=} in time"
+        time.sleep(0.05)
+    return time.monotonic() - start_time
+
+
+def stubs(stack: LocalStack) -> list[int]:
+    """Returns the processes that run Triton's models: two instances of each of two."""
+    assert stack._triton is not None
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            command = (path.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if parent == stack._triton.pid and STUB.encode() in command:
+            found.append((command, int(path.parent.name)))
+    return [pid for command, pid in sorted(found) if JOINT_ENCODER.encode() in command]
+
+
+def stays_out(stack: LocalStack, seconds: float) -> bool:
+    """Whether no service says SERVING again for that long."""
+    end_time = time.monotonic() + seconds
+    while time.monotonic() < end_time:
+        if any(is_serving(stack, name) for name in WATCHED):
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_dead_stub_takes_the_services_out_until_a_restart(stack: LocalStack) -> None:
+    """Killed at random, one of two instances: out within 5 s, and back within 10 s."""
+    random_ = random.Random(7)
+    start_time = time.monotonic()
+    detections, recoveries = [], []
+    for _ in range(ROUND_COUNT):
+        seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+        candidates = stubs(stack)
+        assert len(candidates) == 2
+        time.sleep(random_.random())  # at any point of the canaries' second
+        os.kill(random_.choice(candidates), signal.SIGKILL)
+        detections.append(seconds_until(stack, serving=False, limit_seconds=DETECTION_SECONDS))
+        assert stays_out(stack, 2.5)
+        stack.stop_triton()
+        stack.start_triton()
+        recoveries.append(seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS))
+    report(
+        "canary: dead stub",
+        start_time,
+        rounds=ROUND_COUNT,
+        slowest_detection_seconds=round(max(detections), 2),
+        slowest_recovery_seconds=round(max(recoveries), 2),
+    )
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "nan"])
+async def test_a_model_that_answers_nonsense_takes_the_services_out(
+    stack: LocalStack, repository: Path, tiny_manifest: Manifest, empty: bool
+) -> None:
+    """Status OK and a ready server, but no rows, or NaN: out within 5 s, and back within 10 s."""
+    whole = model_file(repository, JOINT_ENCODER).read_bytes()
+    start_time = time.monotonic()
+    detections, recoveries = [], []
+    module = torch.jit.script(Sickly(tiny_manifest.embedding_dim, empty))
+    for _ in range(run_count(1, 20)):
+        module.save(str(model_file(repository, JOINT_ENCODER)))
+        stack.stop_triton()
+        stack.start_triton()
+        seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+        await poison(stack, tiny_manifest)
+        detections.append(seconds_until(stack, serving=False, limit_seconds=DETECTION_SECONDS))
+        model_file(repository, JOINT_ENCODER).write_bytes(whole)
+        stack.stop_triton()
+        stack.start_triton()
+        recoveries.append(seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS))
+    report(
+        f"canary: {'empty' if empty else 'NaN'} output",
+        start_time,
+        rounds=run_count(1, 20),
+        slowest_detection_seconds=round(max(detections), 2),
+        slowest_recovery_seconds=round(max(recoveries), 2),
+    )
+
+
+async def poison(stack: LocalStack, manifest: Manifest) -> None:
+    """Makes one instance sick."""
+    client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
+    ids = np.array([manifest.cls_id, POISON, manifest.sep_id], dtype=np.int32)
+    with pytest.raises(TandemError, match="OUTPUT__0"):
+        await ServedJointModel(client, manifest).embed_texts([ids], 5.0)
+    await client.close()

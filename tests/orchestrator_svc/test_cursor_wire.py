@@ -1,0 +1,285 @@
+"""Cursors: the rest of an answer through bytes and back, and nothing else through."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.cursor_wire import make_cursor, page_from_proto
+from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.ranking import RankedHit
+from tandem import errors
+from tandem.content import Modality
+from tandem.v1 import search_cursor_pb2
+from tandem.v1 import search_service_pb2 as pb
+
+floats = st.floats(-1, 1, width=32)
+answer = pb.SearchItemsResponse(
+    model_fingerprint="model-a",
+    coverage=pb.Coverage(
+        answered_shard_count=1,
+        shard_count=2,
+        missing_shards=[pb.MissingShard(shard_number=1, reason="ERROR_REASON_DEADLINE_EXCEEDED")],
+    ),
+    rerank=pb.RerankSummary(reranked_depth=7, stop="RERANK_STOP_TIME"),
+    degradations=["DEGRADATION_RERANK_PARTIAL", "DEGRADATION_SHARDS_MISSING"],
+)
+explanations = st.builds(
+    Explanation,
+    st.lists(st.builds(ScoreTerm, st.text(max_size=20), floats, floats), max_size=3),
+    st.lists(st.builds(StageRank, st.text(max_size=9), st.integers(1, 2000)), max_size=4),
+)
+
+
+@st.composite
+def rests(draw: st.DrawFn) -> list[RankedHit]:
+    """Yields what follows an answer's items."""
+    start = draw(st.integers(2, 900))
+    is_explained = draw(st.booleans())
+    ids = draw(
+        st.lists(
+            st.text(
+                st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=9
+            ),
+            min_size=1,
+            max_size=9,
+        )
+    )
+    return [
+        RankedHit(
+            Hit(item_id, draw(floats), draw(st.sampled_from(Modality))),
+            draw(st.none() | st.builds(MatchScore, st.floats(-30, 30, width=32), floats)),
+            draw(st.integers(1, 1000)),
+            rank,
+            draw(floats),
+            draw(explanations) if is_explained else None,
+        )
+        for rank, item_id in enumerate(ids, start=start)
+    ]
+
+
+def request(cursor: bytes, **fields: object) -> pb.SearchItemsRequest:
+    """Returns the request for the next page."""
+    return pb.SearchItemsRequest(**({"index_id": "scenes", "cursor": cursor} | fields))  # type: ignore[arg-type]
+
+
+def some(count: int) -> list[RankedHit]:
+    """Returns the rest after ten items."""
+    return [
+        RankedHit(Hit(f"item-{n}", 0.5, Modality.IMAGE), None, n, n, 0.5)
+        for n in range(11, 11 + count)
+    ]
+
+
+def cursor_of(rest: list[RankedHit], return_n: int = 3) -> bytes:
+    """Returns the cursor for the rest."""
+    return make_cursor(rest, answer, index_id="scenes", return_n=return_n)
+
+
+@given(rests(), st.integers(1, 4))
+def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) -> None:
+    """All of it, once, and to the last bit; with what held for the whole answer."""
+    cursor = cursor_of(rest, return_n)
+    given_: list[RankedHit] = []
+    while cursor:
+        page = page_from_proto(request(cursor))
+        assert 1 <= len(page.ranked) <= return_n
+        assert page.held.model_fingerprint == "model-a"
+        assert page.held.coverage == answer.coverage
+        assert page.held.rerank == answer.rerank
+        assert page.held.degradations == answer.degradations
+        given_ += page.ranked
+        cursor = page.next_cursor
+
+    assert given_ == rest
+
+
+def test_no_rest_is_no_cursor() -> None:
+    """So that an empty cursor is the end."""
+    assert cursor_of([]) == b""
+
+
+def test_a_page_may_have_another_size() -> None:
+    """The next one goes on after it, with the first one's size again."""
+    page = page_from_proto(request(cursor_of(some(20)), return_n=7))
+    following = page_from_proto(request(page.next_cursor))
+
+    assert [entry.final_rank for entry in page.ranked] == list(range(11, 18))
+    assert [entry.final_rank for entry in following.ranked] == [18, 19, 20]
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\x01")
+def test_bytes_that_are_no_cursor_are_refused(junk: bytes) -> None:
+    """By name, whatever they are: bare, sealed, or in the place of what is compressed."""
+    sealed = seal_cursor(junk)
+    checksum = zlib.crc32(junk).to_bytes(4, "big")
+    for cursor in (junk or b"\0", sealed, b"\x01" + checksum + junk):
+        with pytest.raises(errors.CursorInvalid):
+            page_from_proto(request(cursor))
+
+
+@settings(max_examples=300)
+@given(st.randoms(use_true_random=False))
+def test_a_damaged_cursor_is_refused(random: Random) -> None:
+    """One byte changed, some lost, some added."""
+    cursor = cursor_of(some(5))
+    place = random.randrange(len(cursor))
+    changed = bytearray(cursor)
+    changed[place] ^= random.randrange(1, 256)
+    for damaged in (bytes(changed), cursor[:place] or b"\0", cursor + bytes([place % 256])):
+        with pytest.raises(errors.CursorInvalid):
+            page_from_proto(request(damaged))
+    assert page_from_proto(request(cursor))
+
+
+@settings(max_examples=300)
+@given(st.randoms(use_true_random=False))
+def test_a_forged_cursor_is_taken_whole_or_refused(random: Random) -> None:
+    """Its checksum is right, what it holds is not: never another error."""
+    held = bytearray(unseal_cursor(cursor_of(some(4))))
+    for _ in range(random.randrange(1, 6)):
+        held[random.randrange(len(held))] = random.randrange(256)
+    try:
+        page = page_from_proto(request(seal_cursor(bytes(held))))
+    except (errors.CursorInvalid, errors.KOutOfRange):
+        return
+    assert page.ranked
+    assert all(math.isfinite(entry.hit.similarity) for entry in page.ranked)
+
+
+def forged(**fields: object) -> bytes:
+    """Returns a cursor of one item, but for these fields."""
+    columns: dict[str, object] = {
+        "index_id": "scenes",
+        "return_n": 3,
+        "given_count": 10,
+        "item_ids": ["a"],
+        "similarities": [0.5],
+        "match_logits": [math.nan],
+        "match_probabilities": [0.0],
+        "retrieve_ranks": [1],
+        "modalities": ["MODALITY_IMAGE"],
+        "scores": [0.5],
+    }
+    held = search_cursor_pb2.SearchCursor(**(columns | fields))  # type: ignore[arg-type]
+    return seal_cursor(held.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"item_ids": []},
+        {"item_ids": [""]},
+        {"item_ids": ["a" * 257]},
+        {"item_ids": ["a", "b"]},
+        {"similarities": [math.nan]},
+        {"match_logits": [math.inf]},
+        {"scores": [-math.inf]},
+        {"modalities": ["MODALITY_UNSPECIFIED"]},
+        {"modalities": [77]},
+        {"given_count": 0},
+        {"given_count": -5},
+        {"index_id": "pets"},
+        {"explanations": [pb.Explanation(), pb.Explanation()]},
+        {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
+    ],
+)
+def test_what_no_answer_leaves_is_refused(fields: dict[str, object]) -> None:
+    """Columns of different lengths, no numbers, no modality, no item."""
+    assert page_from_proto(request(forged())).ranked
+
+    with pytest.raises(errors.CursorInvalid):
+        page_from_proto(request(forged(**fields)))
+
+
+def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
+    """As is one that is too large itself."""
+    bomb = zlib.compress(bytes(64 * 2**20), 9)
+    sealed = b"\x01" + zlib.crc32(bomb).to_bytes(4, "big") + bomb
+    assert len(sealed) < 100_000
+
+    with pytest.raises(errors.CursorInvalid, match="too much"):
+        page_from_proto(request(sealed))
+    with pytest.raises(errors.CursorInvalid, match="bytes"):
+        page_from_proto(request(bytes(MAX_CURSOR_BYTES + 1)))
+
+
+def test_a_cursor_of_a_later_format_is_refused_by_it() -> None:
+    """During an upgrade, say."""
+    cursor = b"\x02" + cursor_of(some(3))[1:]
+
+    with pytest.raises(errors.CursorInvalid, match="format 2"):
+        page_from_proto(request(cursor))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("query", {"text": "a cup"}),
+        ("query_parts", [{"item_id": "a"}]),
+        ("retrieve_k", 20),
+        ("rerank_k", 0),
+        ("explained", True),
+        ("min_probability", 0.0),
+        ("filter", {}),
+        ("target_modality", "MODALITY_TEXT"),
+        ("full_coverage_required", True),
+    ],
+)
+def test_nothing_else_is_asked_beside_a_cursor(name: str, value: object) -> None:
+    """It could not be heeded; the field is named."""
+    asked = request(cursor_of(some(3)), **{name: value})
+
+    with pytest.raises(errors.CursorInvalid, match=name):
+        page_from_proto(asked)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"index_id": "pets"}, errors.CursorInvalid),
+        ({"index_id": ""}, errors.IndexIdInvalid),
+        ({"return_n": 0}, errors.KOutOfRange),
+        ({"return_n": 1001}, errors.KOutOfRange),
+    ],
+)
+def test_a_page_is_refused_by_name(fields: dict[str, object], error: type[Exception]) -> None:
+    """Of another index, or of no size."""
+    with pytest.raises(error):
+        page_from_proto(request(cursor_of(some(3)), **fields))
+
+
+def test_the_largest_rest_fits() -> None:
+    """2,000 items with the longest ids that compress badly, each explained."""
+    random = Random(0)
+    rest = [
+        RankedHit(
+            Hit("".join(chr(random.randrange(33, 127)) for _ in range(256)), 0.5, Modality.TEXT),
+            MatchScore(random.uniform(-9, 9), random.random()),
+            rank,
+            rank,
+            random.random(),
+            Explanation(
+                [
+                    ScoreTerm("normalised_match_probability", random.random(), random.random())
+                    for _ in range(3)
+                ],
+                [StageRank(stage, rank) for stage in ("retrieve", "rerank", "diversity")],
+            ),
+        )
+        for rank in range(2, 2002)
+    ]
+
+    cursor = cursor_of(rest)
+
+    assert len(cursor) < MAX_CURSOR_BYTES
+    assert len(page_from_proto(request(cursor, return_n=1000)).ranked) == 1000

@@ -1,0 +1,110 @@
+"""One score of two: the same as the evaluation's, and the sum of its terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator_svc.fusion import Fusion
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.query import RankingRule
+from tandem.evaluation import fusion as evaluated
+from tandem.fusion_method import FusionMethod
+
+Reference = Callable[[evaluated.Scores, evaluated.Scores, float], evaluated.Scores]
+
+similarities = st.floats(-1, 1, width=32)
+logits = st.floats(-30, 30, width=32)
+weights = st.floats(0, 1)
+
+
+def match(logit: float) -> MatchScore:
+    """Returns the score of a logit, its probability as the wire carries it."""
+    return MatchScore(logit, float(np.float32(1 / (1 + math.exp(-logit)))))
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[list[Hit], dict[str, MatchScore]]:
+    """Yields hits, of which the first few, at least one, are scored."""
+    hits = [Hit(str(n), draw(similarities)) for n in range(draw(st.integers(1, 12)))]
+    scored = hits[: draw(st.integers(1, len(hits)))]
+    return hits, {hit.item_id: match(draw(logits)) for hit in scored}
+
+
+@pytest.mark.parametrize(
+    ("method", "reference"),
+    [(FusionMethod.ADD, evaluated.add), (FusionMethod.NORMALISED_ADD, evaluated.norm_add)],
+)
+@given(pool=pools(), weight=weights)
+def test_scores_are_those_that_evaluations_give(
+    method: FusionMethod,
+    reference: Reference,
+    pool: tuple[list[Hit], dict[str, MatchScore]],
+    weight: float,
+) -> None:
+    """Over the candidates that were scored, to 1e-6; the evaluation weighs the similarity."""
+    hits, matches = pool
+    fusion = Fusion(RankingRule(fusion=method, cross_encoder_weight=weight), hits, matches)
+    scored = [hit for hit in hits if hit.item_id in matches]
+
+    expected = reference(
+        np.array([[hit.similarity for hit in scored]]),
+        np.array([[matches[hit.item_id].probability for hit in scored]]),
+        1 - weight,
+    )[0]
+
+    assert [fusion.score(hit) for hit in scored] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@given(pools(), st.sampled_from(FusionMethod), weights)
+def test_a_score_is_the_sum_of_its_terms(
+    pool: tuple[list[Hit], dict[str, MatchScore]], method: FusionMethod, weight: float
+) -> None:
+    """So is the relevance, which lies on the scale of similarities."""
+    hits, matches = pool
+    fusion = Fusion(RankingRule(fusion=method, cross_encoder_weight=weight), hits, matches)
+
+    for hit in hits:
+        score = math.fsum(term.value * term.weight for term in fusion.score_terms(hit))
+        relevance = math.fsum(term.value * term.weight for term in fusion.relevance_terms(hit))
+        assert score == pytest.approx(fusion.score(hit), abs=1e-6)
+        assert relevance == pytest.approx(fusion.relevance(hit), abs=1e-6)
+        assert -1 - 1e-6 <= relevance <= 1 + 1e-6
+
+
+@given(pools(), st.sampled_from(FusionMethod))
+def test_what_was_not_scored_has_its_similarity(
+    pool: tuple[list[Hit], dict[str, MatchScore]], method: FusionMethod
+) -> None:
+    """It is no part of the pool that is spread."""
+    hits, matches = pool
+    fusion = Fusion(RankingRule(fusion=method), hits, matches)
+
+    for hit in hits:
+        if hit.item_id not in matches:
+            assert fusion.score(hit) == hit.similarity
+            assert [term.name for term in fusion.score_terms(hit)] == ["similarity"]
+
+
+def test_a_pool_of_equals_gets_the_middle() -> None:
+    """As in the evaluation: there is nothing to spread."""
+    hits = [Hit("a", 0.3), Hit("b", 0.3)]
+    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(2.0, 0.9)}
+    rule = RankingRule(fusion=FusionMethod.NORMALISED_ADD, cross_encoder_weight=0.25)
+
+    fusion = Fusion(rule, hits, matches)
+
+    assert [fusion.score(hit) for hit in hits] == [0.75 * 0.5, 0.75 * 0.5 + 0.25]
+
+
+def test_the_cross_encoder_alone_scores_by_its_logit() -> None:
+    """But is weighed against similarities by its probability."""
+    fusion = Fusion(RankingRule(), [Hit("a", 0.3)], {"a": MatchScore(2.0, 0.88)})
+
+    assert fusion.score(Hit("a", 0.3)) == 2.0
+    assert fusion.relevance(Hit("a", 0.3)) == 0.88

@@ -1,0 +1,156 @@
+"""Whatever becomes of the cross-encoder's processes, searches are answered in time, and say so.
+
+Short with every change; TANDEM_DEADLINE_RUNS=full makes 2,000 searches.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+
+from tandem.cli.stack import LocalStack
+from tandem.corpus.records import Record
+from tandem.v1 import content_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+
+IS_FULL = os.environ.get("TANDEM_DEADLINE_RUNS") == "full"
+SEED = int(os.environ.get("TANDEM_DEADLINE_SEED", "7"))
+
+COUNT = 2_000 if IS_FULL else 60
+# In short beside other tests, which leave little of the machine.
+DEADLINE_SECONDS = 0.5 if IS_FULL else 2.0
+LATE_SECONDS = 0.05
+CALLER_COUNT = 2
+SHARD_COUNT = 2
+
+
+@dataclass
+class Outages:
+    """Stops, slows and kills rerank_svc processes, one trouble after another."""
+
+    stack: LocalStack
+    random: random.Random
+    ended: threading.Event = field(default_factory=threading.Event)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        """Begins; goes on until `end`."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Returns when all processes are well again."""
+        self.ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(90)
+
+    def _run(self) -> None:
+        kinds = ["stop", "slow", "kill"]
+        while not self.ended.is_set():
+            # In turn at first, so that a short run has them all.
+            turn = sum(self.kinds.values())
+            kind = kinds[turn] if turn < len(kinds) else self.random.choice(kinds)
+            self.kinds[kind] += 1
+            getattr(self, f"_{kind}")()
+            self.ended.wait(self.random.uniform(0.2, 1.0))
+
+    def _stop(self) -> None:
+        """Both shards' hang for a while."""
+        self._signal(signal.SIGSTOP)
+        self.ended.wait(self.random.uniform(0.6, 3.0) * DEADLINE_SECONDS)
+        self._signal(signal.SIGCONT)
+
+    def _slow(self) -> None:
+        """Both get a fifth of the time."""
+        for _ in range(10):
+            self._signal(signal.SIGSTOP)
+            time.sleep(0.08)
+            self._signal(signal.SIGCONT)
+            time.sleep(0.02)
+
+    def _kill(self) -> None:
+        """One dies, and is started again."""
+        name = f"rerank-{self.random.randrange(SHARD_COUNT)}"
+        self.stack.kill_service(name)
+        self.ended.wait(self.random.uniform(0.2, 1.0))
+        self.stack.start_service(name)
+        self.stack.wait_until_serving(name, time.monotonic() + 60)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for endpoint in self.stack.endpoints():
+            if endpoint.name.startswith("rerank-"):
+                os.kill(endpoint.pid, number)
+
+
+@pytest.fixture
+def outages(stack: LocalStack) -> Iterator[Outages]:
+    """None before the test and none after it."""
+    outages = Outages(stack, random.Random(SEED))
+    yield outages
+    outages.end()
+
+
+def search(
+    stub: SearchServiceStub, index_id: str, text: str
+) -> tuple[pb.SearchItemsResponse | str, float]:
+    """Returns the answer, or why there is none; and how late it was."""
+    request = pb.SearchItemsRequest(index_id=index_id, query=content_pb2.Content(text=text))
+    start_time = time.monotonic()
+    try:
+        answer: pb.SearchItemsResponse | str = stub.SearchItems(request, timeout=DEADLINE_SECONDS)
+    except grpc.RpcError as error:
+        answer = f"{error.code().name}: {error.details()}"
+    return answer, time.monotonic() - start_time - DEADLINE_SECONDS
+
+
+@pytest.mark.timeout(1200 if IS_FULL else 300)
+def test_searches_are_answered_in_time_whatever_becomes_of_the_cross_encoder(
+    stack: LocalStack, scenes_index: str, records: list[Record], outages: Outages
+) -> None:
+    """At least 99 % OK within the deadline, and flagged where they are less; none is late."""
+    texts = [caption.text for record in records for caption in record.captions]
+    choice = random.Random(SEED)
+    with grpc.insecure_channel(stack.address) as channel:
+        stub = SearchServiceStub(channel)
+        well, _ = search(stub, scenes_index, texts[0])
+        assert not isinstance(well, str), well
+        outages.start()
+
+        def call(number: int) -> tuple[pb.SearchItemsResponse | str, float]:
+            time.sleep(choice.uniform(0.0, 0.1))
+            return search(stub, scenes_index, choice.choice(texts))
+
+        with ThreadPoolExecutor(CALLER_COUNT) as callers:
+            outcomes = list(callers.map(call, range(COUNT)))
+        outages.end()
+
+    answers = [answer for answer, _ in outcomes if not isinstance(answer, str)]
+    errors = Counter(answer for answer, _ in outcomes if isinstance(answer, str))
+    stops = Counter(pb.RerankStop.Name(answer.rerank.stop) for answer in answers)
+    late = sorted(late_seconds for _, late_seconds in outcomes)
+    print(f"{len(answers)} of {COUNT} OK, {dict(stops)}, troubles {dict(outages.kinds)},", end=" ")
+    print(f"latest {late[-1] + DEADLINE_SECONDS:.3f} s")
+    assert len(answers) >= 0.99 * COUNT, errors
+    assert late[-1] <= LATE_SECONDS
+    for answer in answers:
+        is_less = answer.rerank.stop != pb.RERANK_STOP_COMPLETE
+        flags = {pb.DEGRADATION_RERANK_SKIPPED, pb.DEGRADATION_RERANK_PARTIAL}
+        assert is_less == bool(flags & set(answer.degradations))
+        depth = answer.rerank.reranked_depth
+        assert [item.HasField("match_logit") for item in answer.items] == [
+            place < depth for place in range(len(answer.items))
+        ]
+    # There was trouble, and there were times without.
+    assert len(stops) > 1
+    assert stops["RERANK_STOP_COMPLETE"] > 0
