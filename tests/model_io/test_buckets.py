@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tandem.errors import TextTooLong
-from tandem.model_io.buckets import bucket_of, pad_texts, pair_chunk_size
+from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts, pair_chunk_size
 
 BUCKETS = (4, 16, 64)
 
