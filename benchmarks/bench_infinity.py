@@ -238,6 +238,7 @@ def infinity(python: Path, models: Path, precision: Precision, log: Path) -> Ite
         *("--no-bettertransformer" for _ in names),
         *("--no-compile" for _ in names),
         *("--batch-size=128" for _ in names),
+        *("--no-model-warmup" for _ in names),
         f"--port={port}",
         "--host=127.0.0.1",
         "--log-level=error",

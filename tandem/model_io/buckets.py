@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tandem.errors import TextTooLong
 
-
 # Pairs from which on a CPU takes as long for each, however many more there are.
 _EFFICIENT_PAIR_COUNT = 10
 

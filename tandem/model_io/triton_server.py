@@ -300,8 +300,8 @@ def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(site_packages),
         "OMP_NUM_THREADS": str(thread_count),
-        # Threads that spin for their next work would take the cores from the other instance's, which
-        # more than halved the searches a second.
+        # Threads that spin for their next work would take the cores from the other instance's,
+        # which more than halved the searches a second.
         "OMP_WAIT_POLICY": "passive",
         "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
         # Or torch's activations go back to the kernel and are faulted in again at every call.
