@@ -34,7 +34,6 @@ from typing import Any
 
 import grpc
 import numpy as np
-from in_process import NO_CACHES
 from peer_environments import environment, own_environ
 from tokenizers import Tokenizer
 
@@ -290,7 +289,7 @@ def ours(text_encoder: Path, precision: Precision, use: Material, work: Path) ->
         checkpoint, repository = Path(folder) / "checkpoint", Path(folder) / "models"
         save_checkpoint(checkpoint, model.eval(), published.tokenizer, {})
         export_model(checkpoint, repository, precision)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(1), NO_CACHES) as stack:
+        with LocalStack(Path(folder) / "data", repository, Ports.free(1), caches=False) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=TIMEOUT_SECONDS) as client:
                 pictures = zip(use.item_ids, use.pictures, strict=True)

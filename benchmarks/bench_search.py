@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from in_process import NO_CACHES, RETURN_N, InProcess, K, keep_memory
+from in_process import RETURN_N, InProcess, K, keep_memory
 from large_model import LAYER_COUNT, export_large
 from served_times import Look, cpu_spent, spent
 
@@ -177,7 +177,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         local = InProcess(repository, manifest, THREAD_COUNT)
         local.add(records)
         ports = Ports.free(arguments.shards)
-        with LocalStack(Path(folder) / "data", repository, ports, NO_CACHES) as stack:
+        with LocalStack(Path(folder) / "data", repository, ports, caches=False) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)

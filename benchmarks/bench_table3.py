@@ -28,7 +28,6 @@ from typing import Any
 import grpc
 import numpy as np
 from clustered_vectors import Source
-from in_process import NO_CACHES
 from large_model import LAYER_COUNT, WIDTH, export_large
 from peers.measurement import F32
 from served_index import BATCH_COUNT, wait_settled
@@ -115,7 +114,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         repository, precision, width=arguments.width, layer_count=arguments.layers
     )
     queries = _queries(arguments.queries)
-    with LocalStack(folder / "data", repository, Ports.free(1), NO_CACHES) as stack:
+    with LocalStack(folder / "data", repository, Ports.free(1), caches=False) as stack:
         stack.start()
         with (
             Client(stack.address, timeout_seconds=CALL_SECONDS) as client,

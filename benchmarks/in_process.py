@@ -33,9 +33,6 @@ from tandem.model_io.text import TextPreprocessor
 K = 20
 RETURN_N = 10
 
-NO_CACHES = {"ENCODER_QUERY_CACHE_BYTES": "0", "RERANK_SCORE_CACHE_BYTES": "0"}
-"""Settings of a stack that computes every search anew, as the process does."""
-
 _IMAGE_BATCH = 32
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
 

@@ -51,7 +51,6 @@ async def test_a_caller_is_told_all_of_it(model: ModelDescription) -> None:
         Health("test", []),
         lambda server: add_ModelServiceServicer_to_server(ModelServicer(model), server),
         [MODEL_SERVICE_NAME],
-        max_inflight_count=8,
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -110,9 +110,10 @@ class SingleFlightCache(Generic[Key, Value, Report]):
         """Returns a value for each key; those that nobody has or makes are computed in one call.
 
         `compute` gets each key once, and raises DeadlineExceeded by itself after the timeout. What
-        it raises is raised here, and in the lookups that wait for the same keys; but where it is
-        DeadlineExceeded, which was this lookup's deadline, the others look anew. A computation that
-        nobody waits for any more is cancelled, and nothing of it kept.
+        it raises is raised here. Lookups that wait for the same keys look anew, for it may be this
+        one's deadline, or another of its keys, that it failed by. What fails them a second time is
+        raised there too, unless it is a deadline again. A computation that nobody waits for any
+        more is cancelled, and nothing of it kept.
         """
         if not self.is_on:
             computation = await compute(keys)
@@ -134,6 +135,7 @@ class SingleFlightCache(Generic[Key, Value, Report]):
         values: dict[Key, Value] = {}
         own: set[_Flight[Key, Value, Report]] = set()
         held: set[_Flight[Key, Value, Report]] = set()
+        has_failed = False
         try:
             while lacking := [key for key in dict.fromkeys(keys) if key not in values]:
                 values.update((key, self._use(key)) for key in lacking if key in self._entries)
@@ -149,8 +151,17 @@ class SingleFlightCache(Generic[Key, Value, Report]):
                     await asyncio.wait(
                         {flight.task for flight in waited}, return_when=asyncio.FIRST_EXCEPTION
                     )
+                errors: list[BaseException] = []
                 for flight in waited:
-                    values.update(_landed(flight, is_own=flight in own))
+                    if not flight.task.done():
+                        continue
+                    if (error := _error(flight.task)) is None:
+                        values.update(flight.task.result())
+                    elif flight in own or (has_failed and not _is_anothers_own(error)):
+                        raise error
+                    else:
+                        errors.append(error)
+                has_failed = has_failed or not all(map(_is_anothers_own, errors))
             reports = [report for flight in held for report in flight.take_report()]
         finally:
             for flight in held:
@@ -218,16 +229,13 @@ class SingleFlightCache(Generic[Key, Value, Report]):
         self._used_bytes -= self._byte_count(key, self._entries.pop(key))
 
 
-def _landed(flight: _Flight[Key, Value, Report], *, is_own: bool) -> Mapping[Key, Value]:
-    """Returns what a flight brought, nothing where it is to be waited for or begun anew."""
-    if not flight.task.done() or flight.task.cancelled():
-        return {}
-    error = flight.task.exception()
-    if error is None:
-        return flight.task.result()
-    if isinstance(error, DeadlineExceeded) and not is_own:
-        return {}
-    raise error
+def _error(task: asyncio.Task[Mapping[Key, Value]]) -> BaseException | None:
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+def _is_anothers_own(error: BaseException) -> bool:
+    """Says whether it tells of the lookup that began the computation, not of the values."""
+    return isinstance(error, DeadlineExceeded | asyncio.CancelledError)
 
 
 def _note_outcome(task: asyncio.Task[Mapping[Key, Value]]) -> None:

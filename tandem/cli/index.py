@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import grpc
 import typer
 from rich.table import Table
 
 from tandem.cli.console import out
+from tandem.client.access import Access
 from tandem.client.requests import error_of
 from tandem.content import Modality
 from tandem.v1 import content_pb2
@@ -163,11 +164,26 @@ def advise(
     )
 
 
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    """Adds to each call what tells who makes it."""
+
+    def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._metadata = metadata
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
+        return continuation(details._replace(metadata=self._metadata), request)
+
+    def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
+        return continuation(details._replace(metadata=self._metadata), request)
+
+
 @contextmanager
 def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
-    with grpc.insecure_channel(address) as channel:
+    access = Access.from_environment()
+    bearer = _Bearer(access.metadata())
+    with access.open_channel(address) as channel:
         try:
-            yield IndexAdminServiceStub(channel)
+            yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))
         except grpc.RpcError as error:
             raise error_of(error, address) from error
 

@@ -11,7 +11,7 @@ from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out, progress_bar
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
-from tandem.client import Client, NewItem, TruncationPolicy
+from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
     OnError,
@@ -63,7 +63,7 @@ def ingest(
     records = readable_records(
         open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
     )
-    with Client(address) as client:
+    with Client(address, access=Access.from_environment()) as client:
         refused = ingest_items(
             client,
             index,

@@ -9,7 +9,7 @@ from rich.table import Table
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.console import out
-from tandem.client import Client
+from tandem.client import Access, Client
 from tandem.model_io.model_repository import (
     StoredModel,
     our_manifest,
@@ -69,7 +69,7 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
 @app.command("describe")
 def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     """Prints what the model behind a running Tandem is, and what it takes."""
-    with Client(address) as client:
+    with Client(address, access=Access.from_environment()) as client:
         model = client.describe_model()
     calibration, rule = model.probability_calibration, model.adaptive_depth_rule
     rows = {

@@ -12,6 +12,7 @@ from tandem.cli.console import errors, out
 from tandem.cli.search_table import print_result
 from tandem.cli.where_expression import WhereInvalid, parse_where
 from tandem.client import (
+    Access,
     Client,
     FusionMethod,
     GivenEncoding,
@@ -136,7 +137,7 @@ def search(
         or all_modalities
         or target is Modality.TEXT,
     )
-    with Client(address) as client:
+    with Client(address, access=Access.from_environment()) as client:
         if texts:
             _search_each(client, texts, index, options, attributes_shown=attributes)
             return

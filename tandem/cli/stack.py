@@ -19,6 +19,7 @@ from tandem.model_io.triton_server import TritonServer
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10.0
 _SHARD_MAP_VERSION = 1
+_CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 # torch and glibc hand large blocks back to the kernel and fault them in again at each call
 # unless told to keep them: 2 to 3 times the time of an inference.
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
@@ -78,18 +79,14 @@ class LocalStack:
     """Starts, watches and stops the processes. Use it in a with statement."""
 
     def __init__(
-        self,
-        data_folder: Path,
-        model_repository: Path,
-        ports: Ports,
-        settings: Mapping[str, str] | None = None,
+        self, data_folder: Path, model_repository: Path, ports: Ports, *, caches: bool = True
     ) -> None:
         """Stores and logs go into `data_folder`; nothing is started yet.
 
-        `settings` are of services, by the whole variable: `ENCODER_QUERY_CACHE_BYTES`.
+        Without `caches` every search is computed, equal ones too, as measuring needs it.
         """
+        self._caches = caches
         self.ports = ports
-        self._settings = settings or {}
         self._data_folder = data_folder
         self._model_repository = model_repository
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -244,13 +241,13 @@ class LocalStack:
             settings["SHARD_COUNT"] = str(len(self.ports.index))
         if kind in ("index", "orchestrator"):
             settings["SHARD_MAP_VERSION"] = str(_SHARD_MAP_VERSION)
+        if kind in _CACHE_SETTINGS and not self._caches:
+            settings[_CACHE_SETTINGS[kind]] = "0"
         if kind == "orchestrator":
             settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
             settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
-        own = {f"{prefix}_{key}": value for key, value in settings.items()}
-        more = {key: value for key, value in self._settings.items() if key.startswith(f"{prefix}_")}
-        return f"{kind}_svc", own | more
+        return f"{kind}_svc", {f"{prefix}_{key}": value for key, value in settings.items()}
 
     def _port(self, name: str) -> int:
         kind, _, number = name.partition("-")

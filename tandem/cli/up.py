@@ -35,6 +35,9 @@ def up(
     free_ports: Annotated[
         bool, typer.Option("--free-ports", help="take any free ports, not the documented ones")
     ] = False,
+    caches: Annotated[
+        bool, typer.Option(help="keep what equal searches need; --no-caches to measure the models")
+    ] = True,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     manifest = export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
@@ -43,7 +46,7 @@ def up(
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with LocalStack(data.resolve(), model_repository.resolve(), ports) as stack:
+    with LocalStack(data.resolve(), model_repository.resolve(), ports, caches=caches) as stack:
         try:
             stack.start(should_stop=stopping.is_set)
         except StackFailed as error:

@@ -20,6 +20,7 @@ Errors are those of `tandem.errors`, by name.
 """
 
 from tandem.client import where
+from tandem.client.access import Access
 from tandem.client.async_client import AsyncClient
 from tandem.client.client import Client
 from tandem.client.query import (
@@ -48,6 +49,7 @@ from tandem.inference_cost import InferenceCost
 from tandem.model_description import ModelDescription
 
 __all__ = [
+    "Access",
     "AsyncClient",
     "Client",
     "Coverage",

@@ -8,9 +8,9 @@ from typing import Self, TypeVar, Unpack
 import grpc
 from google.protobuf.message import Message
 
+from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.requests import (
-    CHANNEL_OPTIONS,
     IngestRequests,
     NewItem,
     error_of,
@@ -43,11 +43,14 @@ _Response = TypeVar("_Response")
 class AsyncClient:
     """Calls one Tandem from an event loop. Close it or use it in an async with statement."""
 
-    def __init__(self, address: str, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
+    ) -> None:
         """As Client. Must be made where the event loop runs."""
         self._address = address
+        self._access = access or Access()
         self._timeout_seconds = timeout_seconds
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = self._access.open_aio_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
@@ -80,7 +83,7 @@ class AsyncClient:
         call = self._stub.StreamSearchItems(
             search_service_pb2.StreamSearchItemsRequest(search=search),
             timeout=self._timeout_seconds,
-            metadata=request_metadata(),
+            metadata=self._metadata(),
         )
         try:
             async for response in call:
@@ -114,7 +117,7 @@ class AsyncClient:
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
         requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
-        call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
+        call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
         try:
             async for response in call:
                 for outcome in ingest_outcomes(response):
@@ -141,11 +144,14 @@ class AsyncClient:
         """Ends the connection."""
         await self._channel.close()
 
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (*request_metadata(), *self._access.metadata())
+
     async def _call(
         self, method: Callable[..., Awaitable[_Response]], request: Message
     ) -> _Response:
         try:
-            return await method(request, timeout=self._timeout_seconds, metadata=request_metadata())
+            return await method(request, timeout=self._timeout_seconds, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
 

@@ -7,9 +7,9 @@ from typing import Self, TypeVar, Unpack
 import grpc
 from google.protobuf.message import Message
 
+from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
 from tandem.client.requests import (
-    CHANNEL_OPTIONS,
     IngestRequests,
     NewItem,
     error_of,
@@ -42,11 +42,17 @@ _Response = TypeVar("_Response")
 class Client:
     """Calls one Tandem. One connection; close it or use it in a with statement."""
 
-    def __init__(self, address: str, timeout_seconds: float = 10.0) -> None:
-        """`address` is host:port of an orchestrator; nothing is sent before the first call."""
+    def __init__(
+        self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
+    ) -> None:
+        """`address` is host:port of an orchestrator; nothing is sent before the first call.
+
+        `access` is what it is shown; nothing, in plain text, unless given.
+        """
         self._address = address
+        self._access = access or Access()
         self._timeout_seconds = timeout_seconds
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = self._access.open_channel(address)
         self._stub = search_service_pb2_grpc.SearchServiceStub(self._channel)
         self._model_stub = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
@@ -93,7 +99,7 @@ class Client:
         call = self._stub.StreamSearchItems(
             search_service_pb2.StreamSearchItemsRequest(search=search),
             timeout=self._timeout_seconds,
-            metadata=request_metadata(),
+            metadata=self._metadata(),
         )
         try:
             for response in call:
@@ -143,7 +149,7 @@ class Client:
         made again after a failure: what was stored is not stored a second time.
         """
         requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
-        call = self._stub.IngestItems(iter(requests), metadata=request_metadata())
+        call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
         try:
             for response in call:
                 yield from ingest_outcomes(response)
@@ -166,9 +172,12 @@ class Client:
         """Ends the connection."""
         self._channel.close()
 
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (*request_metadata(), *self._access.metadata())
+
     def _call(self, method: Callable[..., _Response], request: Message) -> _Response:
         try:
-            return method(request, timeout=self._timeout_seconds, metadata=request_metadata())
+            return method(request, timeout=self._timeout_seconds, metadata=self._metadata())
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
 

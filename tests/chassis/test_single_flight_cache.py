@@ -138,18 +138,32 @@ async def test_work_that_nobody_waits_for_is_cancelled() -> None:
 
 
 async def test_a_failure_is_told_to_all_and_not_kept() -> None:
-    """Who waits for it gets it; who comes later tries again."""
+    """Who waits for it tries once more, together; who comes later tries again."""
     kept, worker = cache(), Worker(error=ModelUnavailable(model="m", why="gone"))
-    lookups = [look_up(kept, worker, "a") for _ in range(3)]
+    lookups = [look_up(kept, worker, "a") for _ in range(10)]
     await under_way(worker)
     worker.may_go.set()
 
     outcomes = await asyncio.gather(*lookups, return_exceptions=True)
 
-    assert [type(outcome) for outcome in outcomes] == [ModelUnavailable] * 3
-    assert len(worker.asked) == 1
+    assert [type(outcome) for outcome in outcomes] == [ModelUnavailable] * 10
+    assert len(worker.asked) == 2
     worker.error = None
     assert (await look_up(kept, worker, "a")).values == [value_of("a")]
+
+
+async def test_a_failure_by_another_key_is_not_passed_on() -> None:
+    """Who waited for the good half of a batch gets that."""
+    kept, poisoned, good = cache(), Worker(error=ModelUnavailable(model="m", why="NaN")), eager()
+    first = look_up(kept, poisoned, "a", "poison")
+    await under_way(poisoned)
+    second = look_up(kept, good, "a")
+    await asyncio.sleep(0)
+    poisoned.may_go.set()
+
+    with pytest.raises(ModelUnavailable):
+        await first
+    assert (await second).values == [value_of("a")]
 
 
 async def test_a_deadline_is_its_owners_alone() -> None:

@@ -1,5 +1,6 @@
 """Requests of different users share executions of the model."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ CLIENT_COUNT = 16
 CALL_COUNT = 40  # each
 SEARCH_COUNT = 20  # each: with few, the clients' coming and going is most of what is counted
 TEXT = "two dogs left of one umbrella"
+_NUMBERS = itertools.count()
 
 
 def test_sixteen_searching_clients_fill_the_batches(stack: LocalStack, scenes_index: str) -> None:
@@ -42,7 +44,8 @@ def test_one_client_does_not(stack: LocalStack) -> None:
 def _search(stack: LocalStack, index_id: str) -> None:
     with Client(stack.address, timeout_seconds=30.0) as client:
         for _ in range(SEARCH_COUNT):
-            assert client.search(TEXT, index_id=index_id).items
+            # Another text each time: an equal one's encoding and scores are kept.
+            assert client.search(f"{TEXT} {next(_NUMBERS)}", index_id=index_id).items
 
 
 def _encode(stack: LocalStack) -> None:

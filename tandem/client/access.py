@@ -1,0 +1,71 @@
+"""What a client shows the orchestrator: a token, certificates, or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from tandem.client.requests import CHANNEL_OPTIONS
+
+_FILES = {
+    "authority": "TANDEM_AUTHORITY_FILE",
+    "certificate": "TANDEM_CERTIFICATE_FILE",
+    "key": "TANDEM_KEY_FILE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Without an authority a client talks in plain text, and so sends its token."""
+
+    token: str | None = field(default=None, repr=False)
+    authority: bytes | None = None
+    """PEM of the authorities whose servers are trusted."""
+    certificate: bytes | None = None
+    """PEM of the client's own chain, where servers ask for one; with `key`."""
+    key: bytes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the parts do not go together."""
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("a certificate and its key go together; give both")
+        if self.certificate is not None and self.authority is None:
+            raise ValueError("a certificate is shown over TLS alone; give an authority too")
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Returns what TANDEM_TOKEN, TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE say.
+
+        Raises OSError for a file that cannot be read, ValueError as the class itself.
+        """
+        values = os.environ if environ is None else environ
+        files = {
+            name: Path(path).read_bytes()
+            for name, variable in _FILES.items()
+            if (path := values.get(variable))
+        }
+        return cls(values.get("TANDEM_TOKEN") or None, **files)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Returns what goes with each call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token is not None else ()
+
+    def open_channel(self, address: str) -> grpc.Channel:
+        """Returns a channel to host:port."""
+        if self.authority is None:
+            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.secure_channel(address, self._credentials(), options=CHANNEL_OPTIONS)
+
+    def open_aio_channel(self, address: str) -> grpc.aio.Channel:
+        """Returns a channel to host:port, for the event loop that runs."""
+        if self.authority is None:
+            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(address, self._credentials(), options=CHANNEL_OPTIONS)
+
+    def _credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)

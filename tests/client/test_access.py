@@ -1,0 +1,101 @@
+"""What a client shows, against a server that asks for it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import grpc
+import pytest
+import trustme
+
+from tandem.chassis.guard import Guard
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.tls import Identity, TlsSettings, server_credentials
+from tandem.chassis.tokens import TokenFile
+from tandem.client import Access, AsyncClient
+from tandem.errors import PermissionDenied, ServiceUnavailable, Unauthenticated
+from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
+from tests.chassis.authority import Files
+from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch, nothing_found
+
+TOKENS = f"""
+[tokens.a]
+sha256 = "{sha256(b"secret").hexdigest()}"
+scopes = ["search"]
+indexes = ["scenes"]
+"""
+
+
+async def start(tmp_path: Path, authority: trustme.CA) -> tuple[grpc.aio.Server, str]:
+    """Starts a server as an orchestrator is deployed: TLS without client certificates, tokens."""
+    files = Files(tmp_path / "server")
+    files.write(authority)
+    shown = files.settings
+    identity = Identity(
+        TlsSettings(
+            certificate_file=shown.certificate_file,
+            key_file=shown.key_file,
+            authority_file=shown.authority_file,
+            client_certificate_required=False,
+        )
+    )
+    (tmp_path / "tokens.toml").write_text(TOKENS)
+    server = await make_server(
+        "scripted",
+        Health("scripted", [SEARCH_SERVICE]),
+        lambda made: add_SearchServiceServicer_to_server(ScriptedSearch(nothing_found), made),
+        [SEARCH_SERVICE],
+        guard=Guard(TokenFile(tmp_path / "tokens.toml")),
+    )
+    port = server.add_secure_port("localhost:0", server_credentials(identity))
+    await server.start()
+    return server, f"localhost:{port}"
+
+
+async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:
+    """And nothing less is; for its index alone."""
+    authority = trustme.CA()
+    pem = authority.cert_pem.bytes()
+    server, address = await start(tmp_path, authority)
+    try:
+        async with AsyncClient(address, access=Access("secret", pem)) as client:
+            assert (await client.search("a cup", index_id="scenes")).items == ()
+            with pytest.raises(PermissionDenied, match="emoji"):
+                await client.search("a cup", index_id="emoji")
+        async with AsyncClient(address, access=Access(authority=pem)) as client:
+            with pytest.raises(Unauthenticated):
+                await client.search("a cup", index_id="scenes")
+        async with AsyncClient(address, timeout_seconds=2.0) as client:
+            with pytest.raises(ServiceUnavailable):
+                await client.search("a cup", index_id="scenes")
+    finally:
+        await server.stop(None)
+
+
+def test_the_environment_says_what_is_shown(tmp_path: Path) -> None:
+    """As `tandem search` and others do; secrets are not told when shown."""
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_text(f"PEM of {name}")
+    access = Access.from_environment(
+        {
+            "TANDEM_TOKEN": "secret",
+            "TANDEM_AUTHORITY_FILE": str(tmp_path / "ca"),
+            "TANDEM_CERTIFICATE_FILE": str(tmp_path / "crt"),
+            "TANDEM_KEY_FILE": str(tmp_path / "key"),
+        }
+    )
+    assert access == Access("secret", b"PEM of ca", b"PEM of crt", b"PEM of key")
+    assert access.metadata() == (("authorization", "Bearer secret"),)
+    assert "secret" not in repr(access)
+    assert "PEM of key" not in repr(access)
+    assert Access.from_environment({}) == Access()
+
+
+def test_half_of_a_certificate_is_refused() -> None:
+    """Before anything is sent."""
+    with pytest.raises(ValueError, match="key"):
+        Access(authority=b"ca", certificate=b"crt")
+    with pytest.raises(ValueError, match="authority"):
+        Access(certificate=b"crt", key=b"key")
