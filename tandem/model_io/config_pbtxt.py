@@ -13,10 +13,8 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 
 IMAGE_BATCH_SIZE = 64
-# Rows of the joint encoder at once. A query's encoding may wait for that many pairs (decision 19);
-# and the two halves of one search's 20 pairs do not fit into one batch, so that each instance, with
-# its own cores, takes one of them (decision 23).
-PAIR_BATCH_SIZE = 16
+# Rows of the joint encoder at once. A query's encoding may wait for that many pairs (decision 19).
+PAIR_BATCH_SIZE = 32
 COMPUTE_SECONDS = "COMPUTE_SECONDS"
 """The output that says how long the model took over the batch."""
 

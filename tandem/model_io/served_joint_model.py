@@ -21,6 +21,10 @@ from tandem.model_io.triton_client import OutputSpec, TritonClient
 
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]
+
+# Triton makes one batch of requests that come at the same moment, and one instance would compute
+# both halves of a search's pairs while the other has nothing to do.
+_APART_SECONDS = 0.001
 Values = TypeVar("Values", bound=NDArray[Any])
 
 
@@ -135,7 +139,9 @@ class ServedJointModel:
         size = PAIR_BATCH_SIZE
         if self.manifest.precision != Precision.FP16:
             size = pair_chunk_size(len(texts), INSTANCE_COUNT, PAIR_BATCH_SIZE)
-        scored = await _in_chunks(self._text_chunks(texts, size), run, self._match_logit)
+        scored = await _in_chunks(
+            self._text_chunks(texts, size), run, self._match_logit, _APART_SECONDS
+        )
         return Inferred(scored.values[:, 0], scored.cost)
 
     async def _encode(
@@ -182,9 +188,19 @@ async def _in_chunks(
     chunks: Sequence[Chunk],
     run: Callable[[Chunk], Coroutine[Any, Any, Inferred[NDArray[Any]]]],
     output: OutputSpec,
+    apart_seconds: float = 0.0,
 ) -> Inferred[NDArray[Any]]:
-    """Runs all chunks at once and puts what they give in order; of nothing, no rows."""
-    parts = await asyncio.gather(*map(run, chunks))
+    """Runs all chunks at once and puts what they give in order; of nothing, no rows.
+
+    Each instance's first chunk is sent `apart_seconds` after the one before.
+    """
+
+    async def run_in_turn(number: int, chunk: Chunk) -> Inferred[NDArray[Any]]:
+        if wait_seconds := apart_seconds * min(number, INSTANCE_COUNT - 1):
+            await asyncio.sleep(wait_seconds)
+        return await run(chunk)
+
+    parts = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(chunks)))
     row_count = sum(len(chunk.rows) for chunk in chunks)
     values: NDArray[Any] = np.empty((row_count, *output.dims), dtype=output.dtype)
     for chunk, part in zip(chunks, parts, strict=True):
