@@ -50,12 +50,14 @@ def chunks_by_length(
 def pair_chunk_size(pair_count: int, instance_count: int, most: int) -> int:
     """Returns into chunks of how many pairs a call is divided, at most `most`.
 
-    So that the model's instances share its work, each on cores of its own: as many even chunks as
-    there are instances, but none that would take longer for a pair than a large one.
+    So that the model's instances share its work, each on cores of its own: as many even chunks for
+    one as for the other, but none that would take longer for a pair than a large one.
     """
-    parts = (pair_count + _EFFICIENT_PAIR_COUNT // 2) // _EFFICIENT_PAIR_COUNT
-    parts = min(max(parts, 1), instance_count)
-    return min(max(math.ceil(pair_count / parts), 1), most)
+    parts = min((pair_count + _EFFICIENT_PAIR_COUNT // 2) // _EFFICIENT_PAIR_COUNT, instance_count)
+    parts = max(parts, math.ceil(pair_count / most), 1)
+    if parts > 1:
+        parts = math.ceil(parts / instance_count) * instance_count
+    return max(math.ceil(pair_count / parts), 1)
 
 
 def pad_texts(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
-from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, INSTANCE_COUNT, PAIR_BATCH_SIZE
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
@@ -43,11 +43,17 @@ class ServedJointModel:
     def __init__(self, triton: TritonClient, manifest: Manifest) -> None:
         self.manifest = manifest
         self._triton = triton
+        self._image_batch_size = image_batch_size(manifest)
+        self._batch_size = pair_batch_size(manifest)
         self._embedding = OutputSpec("OUTPUT__0", np.float32, (manifest.embedding_dim,))
         self._match_logit = OutputSpec("OUTPUT__1", np.float32, (1,))
         self._image_tokens = OutputSpec(
             "OUTPUT__0", np.float16, (manifest.image_token_count, manifest.token_width)
         )
+
+    def check_processes(self) -> None:
+        """Raises ModelUnavailable where an instance was found dead a short while ago."""
+        self._triton.check_processes()
 
     async def embed_texts(
         self,
@@ -65,7 +71,7 @@ class ServedJointModel:
                 (ids, mask, no_image, absent), self._embedding, timeout_seconds, priority
             )
 
-        return await _in_chunks(self._text_chunks(texts), run, self._embedding)
+        return await _in_chunks(self._text_chunks(texts, self._batch_size), run, self._embedding)
 
     async def image_tokens(
         self,
@@ -92,7 +98,7 @@ class ServedJointModel:
             )
             return Inferred(answer.arrays[0], cost)
 
-        chunks = chunks_by_length([1] * len(pixels), (1,), IMAGE_BATCH_SIZE)
+        chunks = chunks_by_length([1] * len(pixels), (1,), self._image_batch_size)
         return await _in_chunks(chunks, run, self._image_tokens)
 
     async def embed_images(
@@ -115,7 +121,7 @@ class ServedJointModel:
                 (ids, mask, images, present), self._embedding, timeout_seconds, priority
             )
 
-        chunks = chunks_by_length([1] * len(tokens), (1,), PAIR_BATCH_SIZE)
+        chunks = chunks_by_length([1] * len(tokens), (1,), self._batch_size)
         return await _in_chunks(chunks, run, self._embedding)
 
     async def match_logits(
@@ -123,6 +129,7 @@ class ServedJointModel:
         texts: Sequence[TokenIds],
         images: Sequence[ImageTokenArray],
         timeout_seconds: float,
+        priority: Priority = Priority.RERANK,
     ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
@@ -131,14 +138,14 @@ class ServedJointModel:
             tokens = np.stack([images[row] for row in chunk.rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
             inferred = await self._encode(
-                (ids, mask, tokens, present), self._match_logit, timeout_seconds, Priority.RERANK
+                (ids, mask, tokens, present), self._match_logit, timeout_seconds, priority
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
         # A GPU takes them at once; cores share them.
-        size = PAIR_BATCH_SIZE
+        size = self._batch_size
         if self.manifest.precision != Precision.FP16:
-            size = pair_chunk_size(len(texts), INSTANCE_COUNT, PAIR_BATCH_SIZE)
+            size = pair_chunk_size(len(texts), INSTANCE_COUNT, self._batch_size)
         scored = await _in_chunks(
             self._text_chunks(texts, size), run, self._match_logit, _APART_SECONDS
         )
@@ -169,9 +176,7 @@ class ServedJointModel:
         )
         return Inferred(answer.arrays[0], cost)
 
-    def _text_chunks(
-        self, texts: Sequence[TokenIds], chunk_size: int = PAIR_BATCH_SIZE
-    ) -> list[Chunk]:
+    def _text_chunks(self, texts: Sequence[TokenIds], chunk_size: int) -> list[Chunk]:
         lengths = [len(text) for text in texts]
         return chunks_by_length(lengths, self.manifest.text_length_buckets, chunk_size)
 

@@ -5,6 +5,7 @@ import pytest
 
 from tandem.errors import TextTooLong
 from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts, pair_chunk_size
+from tandem.modeling.export_manifest import text_length_buckets
 
 BUCKETS = (4, 16, 64)
 
@@ -24,6 +25,46 @@ def test_what_no_bucket_holds_is_refused() -> None:
     assert caught.value.metadata == {"got": "65", "limit": "64", "unit": "tokens"}
 
 
+def test_rows_are_divided_by_length_and_none_is_lost() -> None:
+    """A chunk has one bucket's rows, in their order, and at most so many."""
+    lengths = [3, 60, 5, 4, 16, 17, 1, 2]
+
+    chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)
+
+    assert [(chunk.rows, chunk.padded_length) for chunk in chunks] == [
+        ([0, 3, 6], 4),
+        ([7], 4),
+        ([2, 4], 16),
+        ([1, 5], 64),
+    ]
+    assert chunks_by_length([], BUCKETS, chunk_size=3) == []
+
+
+def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
+    """Returns which share of the computed tokens is padding, beside so many rows of an image."""
+    chunks = chunks_by_length(lengths, buckets, chunk_size=24)
+    # A text alone is computed beside one masked row.
+    rows = max(1, image_length)
+    padded = sum(len(chunk.rows) * (chunk.padded_length + rows) for chunk in chunks)
+    return 1 - (sum(lengths) + len(lengths) * image_length) / padded
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "image_length"), [(2, 64, 0), (8, 26, 0), (2, 64, 49), (40, 64, 0)]
+)
+def test_padding_is_less_than_a_quarter(low: int, high: int, image_length: int) -> None:
+    """Of mixed lengths, texts alone and pairs; of all in one length it is more."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(low, high + 1, 64).tolist()
+    buckets = text_length_buckets(64)
+
+    assert padding_share(lengths, image_length, buckets) < 0.25
+    if not image_length:  # positive control
+        assert padding_share(lengths, image_length, (64,)) > padding_share(lengths, 0, buckets)
+    assert padding_share([2] * 63 + [64], 0, (64,)) > 0.9
+    assert padding_share([8] * 63 + [64], 0, buckets) < 0.11
+
+
 def test_padding_is_masked() -> None:
     """Rows start at the left; what is added has the padding's id and mask 0."""
     rows = [np.array([2, 9, 3], dtype=np.int32), np.array([2, 3], dtype=np.int32)]
@@ -37,7 +78,7 @@ def test_padding_is_masked() -> None:
 
 @pytest.mark.parametrize(
     ("pair_count", "chunk_sizes"),
-    [(1, [1]), (14, [14]), (15, [8, 7]), (20, [10, 10]), (64, [32, 32]), (200, [32] * 6 + [8])],
+    [(1, [1]), (14, [14]), (15, [8, 7]), (20, [10, 10]), (64, [32, 32]), (200, [25] * 8)],
 )
 def test_two_instances_share_pairs_evenly(pair_count: int, chunk_sizes: list[int]) -> None:
     """Few pairs stay together; no chunk is larger than the model's batch."""
@@ -46,6 +87,13 @@ def test_two_instances_share_pairs_evenly(pair_count: int, chunk_sizes: list[int
     chunks = chunks_by_length([4] * pair_count, BUCKETS, size)
 
     assert [len(chunk.rows) for chunk in chunks] == chunk_sizes
+
+
+def test_chunks_of_a_large_model_are_even_too() -> None:
+    """Its batches are small; each instance gets as many chunks as the other."""
+    size = pair_chunk_size(20, instance_count=2, most=6)
+
+    assert size == 5
 
 
 def test_no_pairs_are_no_chunks() -> None:
