@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         repository = Path(folder) / "model_repository"
         manifest = export_if_stale(default_checkpoint(), repository)
-        with LocalStack(Path(folder) / "data", repository, Ports.free(2)) as stack:
+        with LocalStack(Path(folder) / "data", repository, Ports.free(2), caches=False) as stack:
             stack.start()
             pictures = ((record.record_id, record.image.read()) for record in records)
             with Client(stack.address, timeout_seconds=60.0) as client:

@@ -312,6 +312,8 @@ class ShardClient:
             ),
             deadline_time,
         )
+        if response.items:
+            raise InternalFault(why="a shard of an earlier version gives no encodings; update it")
         encodings = {
             item.item_id: Encoding(
                 embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
@@ -377,8 +379,11 @@ def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
 def _hit_from_proto(
     hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
 ) -> Hit:
-    embedding = embedding_from_proto(hit.embedding) if is_embedding_included else None
-    return Hit(hit.item_id, hit.similarity, modality, embedding)
+    if not is_embedding_included:
+        return Hit(hit.item_id, hit.similarity, modality)
+    if not hit.HasField("embedding"):
+        raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
+    return Hit(hit.item_id, hit.similarity, modality, embedding_from_proto(hit.embedding))
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

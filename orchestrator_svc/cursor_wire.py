@@ -32,7 +32,7 @@ class Page:
     ranked: Sequence[RankedHit]
     is_content_included: bool
     held: search_cursor_pb2.SearchCursor
-    """What holds for the whole answer; its columns are of no use any more."""
+    """What holds for the whole answer; its columns are those of the pages after."""
     next_cursor: bytes
 
     @property
@@ -51,6 +51,7 @@ def make_cursor(
     """Returns the cursor for the items that come after those of the answer; empty for none."""
     if not remaining:
         return b""
+    explanations = [entry.explanation for entry in remaining if entry.explanation is not None]
     held = search_cursor_pb2.SearchCursor(
         index_id=index_id,
         model_fingerprint=answer.model_fingerprint,
@@ -59,8 +60,18 @@ def make_cursor(
         coverage=answer.coverage,
         rerank=answer.rerank,
         degradations=answer.degradations,
+        item_ids=[entry.hit.item_id for entry in remaining],
+        similarities=[entry.hit.similarity for entry in remaining],
+        match_logits=[entry.match.logit if entry.match else math.nan for entry in remaining],
+        match_probabilities=[
+            entry.match.probability if entry.match else 0.0 for entry in remaining
+        ],
+        retrieve_ranks=[entry.retrieve_rank for entry in remaining],
+        modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in remaining],
+        scores=[entry.score for entry in remaining],
+        explanations=map(explanation_to_proto, explanations),
     )
-    return _sealed(held, remaining)
+    return _sealed(held)
 
 
 def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
@@ -69,21 +80,19 @@ def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
     beside = [field.name for field, _ in request.ListFields() if field.name not in _PAGE_FIELDS]
     if beside:
         raise CursorInvalid(why=f"{beside[0]} cannot be set beside it")
-    held, ranked = _opened(request.cursor)
+    held = _opened(request.cursor)
     if held.index_id != index_id:
         raise CursorInvalid(why="it is of a search of another index")
     return_n = request.return_n if request.HasField("return_n") else held.return_n
     if not 1 <= return_n <= MAX_RETRIEVE_K:
         raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
+    ranked = _ranked(held, return_n)
     for column in _COLUMNS:
-        held.ClearField(column)
-    held.given_count += min(return_n, len(ranked))
-    return Page(
-        ranked[:return_n],
-        request.content_included,
-        held,
-        _sealed(held, ranked[return_n:]) if len(ranked) > return_n else b"",
-    )
+        # What comes after the page is looked at when it is asked for.
+        del getattr(held, column)[:return_n]
+    held.given_count += len(ranked)
+    next_cursor = _sealed(held) if held.item_ids else b""
+    return Page(ranked, request.content_included, held, next_cursor)
 
 
 def explanation_to_proto(explanation: Explanation) -> search_service_pb2.Explanation:
@@ -112,80 +121,58 @@ _COLUMNS = (
 )
 
 
-def _sealed(head: search_cursor_pb2.SearchCursor, rest: Sequence[RankedHit]) -> bytes:
-    explanations = [entry.explanation for entry in rest if entry.explanation is not None]
-    held = search_cursor_pb2.SearchCursor(
-        item_ids=[entry.hit.item_id for entry in rest],
-        similarities=[entry.hit.similarity for entry in rest],
-        match_logits=[entry.match.logit if entry.match else math.nan for entry in rest],
-        match_probabilities=[entry.match.probability if entry.match else 0.0 for entry in rest],
-        retrieve_ranks=[entry.retrieve_rank for entry in rest],
-        modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in rest],
-        scores=[entry.score for entry in rest],
-        explanations=map(explanation_to_proto, explanations),
-    )
-    held.MergeFrom(head)
+def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
     cursor = seal_cursor(held.SerializeToString())
     if len(cursor) > MAX_CURSOR_BYTES:
         raise InternalFault(why=f"a cursor would have {len(cursor):,} bytes")
     return cursor
 
 
-def _opened(cursor: bytes) -> tuple[search_cursor_pb2.SearchCursor, list[RankedHit]]:
-    """Returns what the cursor holds, and of that the items."""
+def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
+    """Returns what the cursor holds; its columns are of one length."""
     held = search_cursor_pb2.SearchCursor()
     try:
         held.ParseFromString(unseal_cursor(cursor))
-        return held, _ranked(held)
-    except (DecodeError, ValueError):
+    except DecodeError:
         raise CursorInvalid(why="what it holds cannot be read") from None
-    except CursorInvalid:
-        raise
+    count = len(held.item_ids)
+    lengths = {len(getattr(held, column)) for column in _COLUMNS if column != "explanations"}
+    if (
+        not 1 <= count <= _MAX_ITEM_COUNT
+        or held.given_count < 1
+        or lengths != {count}
+        or len(held.explanations) not in (0, count)
+    ):
+        raise CursorInvalid(why="no answer leaves such a rest")
+    return held
+
+
+def _ranked(held: search_cursor_pb2.SearchCursor, count: int) -> list[RankedHit]:
+    """Returns the first items; raises CursorInvalid where one cannot be ours."""
+    try:
+        return [_ranked_hit(held, place) for place in range(min(count, len(held.item_ids)))]
+    except ValueError as error:
+        raise CursorInvalid(why=str(error)) from None
     except TandemError as error:
         raise CursorInvalid(why=error.message) from None
 
 
-def _ranked(held: search_cursor_pb2.SearchCursor) -> list[RankedHit]:
-    """Returns the items; raises ValueError, or any TandemError, where they cannot be ours."""
-    if not 1 <= len(held.item_ids) <= _MAX_ITEM_COUNT or held.given_count < 1:
-        raise ValueError("no orchestrator gives so many items")
-    explanations: Sequence[search_service_pb2.Explanation | None]
-    explanations = held.explanations or [None] * len(held.item_ids)
-    rows = zip(
-        held.item_ids,
-        held.similarities,
-        held.match_logits,
-        held.match_probabilities,
-        held.retrieve_ranks,
-        held.modalities,
-        held.scores,
-        explanations,
-        strict=True,
+def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
+    modality = modality_from_proto(held.modalities[place])
+    if modality is None:
+        raise ValueError("a modality is not known")
+    logit = held.match_logits[place]
+    match = None
+    if not math.isnan(logit):
+        match = MatchScore(_finite(logit), _finite(held.match_probabilities[place]))
+    return RankedHit(
+        Hit(check_item_id(held.item_ids[place]), _finite(held.similarities[place]), modality),
+        match,
+        held.retrieve_ranks[place],
+        held.given_count + 1 + place,
+        _finite(held.scores[place]),
+        _explanation(held.explanations[place]) if held.explanations else None,
     )
-    return [
-        RankedHit(
-            Hit(
-                check_item_id(item_id),
-                _finite(similarity),
-                _known(modality_from_proto(modality)),
-            ),
-            None if math.isnan(logit) else MatchScore(_finite(logit), _finite(probability)),
-            retrieve_rank,
-            final_rank,
-            _finite(score),
-            _explanation(explanation) if explanation is not None else None,
-        )
-        for final_rank, (
-            item_id,
-            similarity,
-            logit,
-            probability,
-            retrieve_rank,
-            modality,
-            score,
-            explanation,
-        ) in enumerate(rows, start=held.given_count + 1)
-    ]
 
 
 def _explanation(message: search_service_pb2.Explanation) -> Explanation:
@@ -199,9 +186,3 @@ def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise ValueError("a score is not finite")
     return value
-
-
-def _known(modality: Modality | None) -> Modality:
-    if modality is None:
-        raise ValueError("a modality is not known")
-    return modality

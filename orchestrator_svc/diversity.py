@@ -9,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def distinct_places(embeddings_ND: NDArray[np.float32], similarity: float) -> list[int]:
+def similarities(embeddings_ND: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Returns how similar each two of the candidates are, [N, N]."""
+    return (embeddings_ND @ embeddings_ND.T).astype(np.float64)
+
+
+def distinct_places(similarity_NN: NDArray[np.float64], similarity: float) -> list[int]:
     """Returns the places, from 0, of the candidates to keep, in their order.
 
     One goes where a candidate that stays, and stands before it, is at least this similar.
     """
-    is_near_NN = embeddings_ND @ embeddings_ND.T >= similarity
-    is_gone = np.zeros(len(embeddings_ND), dtype=np.bool_)
+    is_near_NN = similarity_NN >= similarity
+    is_gone = np.zeros(len(similarity_NN), dtype=np.bool_)
     kept = []
-    for place in range(len(embeddings_ND)):
+    for place in range(len(similarity_NN)):
         if not is_gone[place]:
             kept.append(place)
             is_gone |= is_near_NN[place]
@@ -26,7 +31,7 @@ def distinct_places(embeddings_ND: NDArray[np.float32], similarity: float) -> li
 
 def marginal_order(
     relevances: Sequence[float],
-    embeddings_ND: NDArray[np.float32],
+    similarity_NN: NDArray[np.float64],
     relevance_weight: float,
     block_sizes: Sequence[int],
 ) -> list[tuple[int, float]]:
@@ -40,15 +45,16 @@ def marginal_order(
     the one that stood first. Each of the blocks, which together have N, is ordered by itself, but
     against those before it too.
     """
-    similarity_NN = embeddings_ND @ embeddings_ND.T
     gain_N = relevance_weight * np.asarray(relevances, dtype=np.float64)
     redundancy_N = np.zeros(len(gain_N), dtype=np.float64)
     order: list[tuple[int, float]] = []
     stop = 0
     for size in block_sizes:
         start, stop = stop, stop + size
+        value = np.empty(size, dtype=np.float64)
         for _ in range(size):
-            value = gain_N[start:stop] - (1 - relevance_weight) * redundancy_N[start:stop]
+            np.multiply(redundancy_N[start:stop], relevance_weight - 1, out=value)
+            value += gain_N[start:stop]
             place = start + int(value.argmax())
             order.append((place, float(redundancy_N[place])))
             gain_N[place] = -np.inf

@@ -169,12 +169,12 @@ def _check_parts(query: SearchQuery) -> None:
         raise QueryInvalid(why="a part's weight is not finite")
     if (
         query.truncation_policy is TruncationPolicy.BEST_WINDOW
-        and len(query.parts) > 1
+        and (len(query.parts) > 1 or query.parts[0].weight < 0)
         and any(isinstance(part.source, TextContent) for part in query.parts)
     ):
         raise TruncationPolicyInvalid(
             policy=query.truncation_policy.value,
-            why="parts make one point together, windows several; send the text alone",
+            why="parts make one point together, windows several; send the text alone, to be found",
         )
 
 

@@ -1,16 +1,21 @@
 """The order of an answer: scores fused, the improbable and the like left out, kinds interleaved."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import NDArray
 
-from orchestrator_svc.diversity import distinct_places, marginal_order
+from orchestrator_svc.diversity import distinct_places, marginal_order, similarities
 from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank, scaled
 from orchestrator_svc.fusion import Fusion
 from orchestrator_svc.hit import Hit, MatchScore
 from orchestrator_svc.query import RankingRule, SearchQuery
+
+# Comparing so many with each other takes a millisecond.
+_LONG_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,18 @@ def rank_answer(
     return [entry.ranked(place) for place, entry in enumerate(entries, start=1)]
 
 
-def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[RankedHit]:
+async def rank_answer_aside(
+    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+) -> list[RankedHit]:
+    """Does as rank_answer; in a thread where that takes longer than other calls should wait."""
+    if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
+        return await asyncio.to_thread(rank_answer, query, hits, matches)
+    return rank_answer(query, hits, matches)
+
+
+async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[RankedHit]:
     """Returns the order before anything was scored: what is known at once."""
-    return rank_answer(query.as_retrieved, hits, {})
+    return await rank_answer_aside(query.as_retrieved, hits, {})
 
 
 @dataclass(slots=True)
@@ -107,17 +121,18 @@ def _rank_kind(
 
 
 def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> list[_Entry]:
-    embeddings_ND = np.stack([_embedding(entry.hit) for entry in entries])
+    similarity_NN = similarities(np.stack([_embedding(entry.hit) for entry in entries]))
     if rule.duplicate_similarity is not None:
-        places = distinct_places(embeddings_ND, rule.duplicate_similarity)
-        entries, embeddings_ND = [entries[place] for place in places], embeddings_ND[places]
+        places = distinct_places(similarity_NN, rule.duplicate_similarity)
+        entries = [entries[place] for place in places]
+        similarity_NN = similarity_NN[np.ix_(places, places)]
     if rule.relevance_weight is None:
         return entries
     weight = rule.relevance_weight
     scored_count = sum(entry.match is not None for entry in entries)
     order = marginal_order(
         [fusion.relevance(entry.hit) for entry in entries],
-        embeddings_ND,
+        similarity_NN,
         weight,
         [scored_count, len(entries) - scored_count],
     )
@@ -140,6 +155,6 @@ def _note(entries: Sequence[_Entry], stage: str) -> None:
             entry.ranks.append(StageRank(stage, rank))
 
 
-def _embedding(hit: Hit) -> "np.typing.NDArray[np.float32]":
+def _embedding(hit: Hit) -> NDArray[np.float32]:
     assert hit.embedding is not None, "candidates that are compared were retrieved with embeddings"
     return hit.embedding

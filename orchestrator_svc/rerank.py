@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator_svc.adaptive_depth import DepthRules, is_deep_enough, next_look
@@ -28,6 +28,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.inference_cost import InferenceCost
+from tandem.model_description import AdaptiveDepthRule
 
 
 class RerankStop(enum.Enum):
@@ -127,73 +128,79 @@ class Reranker:
         chunk that failed on one shard, those before the first that lies there. Where time, model or
         service gave out, the outcome says so; what is wrong with the query is raised.
         """
-        run = _Run(query.index_id, tokens, fingerprint, hits[: query.depth.rerank_k])
+        candidates = hits[: query.depth.rerank_k]
+        owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
+        run = _Run(query.index_id, tokens, fingerprint, candidates, owners)
         rule = None
         if query.is_depth_adaptive:
             rule = await self._depth_rules.rule(fingerprint, deadline_time)
         while run.stop is None:
-            left_count = len(run.hits) - run.depth
-            if not left_count:
-                run.stop = RerankStop.COMPLETE
-                break
-            if rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
-                run.stop = RerankStop.ADAPTIVE
-                break
-            count = min(left_count, next_look(rule, run.depth)) if rule else left_count
-            size = self._pace.chunk_size(count, deadline_time - time.monotonic())
-            if not size:
-                run.stop = RerankStop.TIME
-                break
-            await self._score_chunk(run, size, deadline_time)
+            await self._go_on(run, rule, deadline_time)
         outcome = run.outcome()
         note_rerank(outcome.stop.value, outcome.reranked_depth)
         return outcome
 
+    async def _go_on(
+        self, run: "_Run", rule: AdaptiveDepthRule | None, deadline_time: float
+    ) -> None:
+        """Scores the next chunk, or says why there is none."""
+        left_count = len(run.hits) - run.depth
+        if not left_count:
+            run.stop = RerankStop.COMPLETE
+        elif rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
+            run.stop = RerankStop.ADAPTIVE
+        # What comes after a candidate whose shard is spared could not count.
+        elif not (open_count := self._open_count(run)):
+            run.stop = RerankStop.UNAVAILABLE
+        else:
+            wanted_count = min(left_count, next_look(rule, run.depth)) if rule else left_count
+            size = self._pace.chunk_size(
+                min(wanted_count, open_count), deadline_time - time.monotonic()
+            )
+            if size:
+                await self._score_chunk(run, size, deadline_time)
+            else:
+                run.stop = RerankStop.TIME
+
+    def _open_count(self, run: "_Run") -> int:
+        """Returns how many of the next candidates come before one whose shard is spared."""
+        refusing = {number for number in set(run.owners) if self._scorers[number].is_refusing}
+        left = run.owners[run.depth :]
+        if not refusing:
+            return len(left)
+        return next((n for n, owner in enumerate(left) if owner in refusing), len(left))
+
     async def _score_chunk(self, run: "_Run", size: int, deadline_time: float) -> None:
         """Scores the next candidates, and puts into the run what came of it."""
-        ids = [hit.item_id for hit in run.hits[run.depth : run.depth + size]]
-        groups = self._shard_map.group(run.index_id, ids)
-        refusing = {
-            item_id
-            for number, owned in groups.items()
-            if self._scorers[number].is_refusing
-            for item_id in owned
-        }
-        if refusing:
-            # Their shard is not asked, so what comes after the first of them could not count.
-            ids = list(_before(ids, refusing))
-            groups = self._shard_map.group(run.index_id, ids)
-            run.stop = RerankStop.UNAVAILABLE
-        if not ids:
-            return
+        groups = run.next_by_owner(size)
         start_time = time.monotonic()
         answers = await _all_answers(
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.index_id, run.tokens, run.fingerprint, owned, deadline_time
+                        run.index_id, run.tokens, run.fingerprint, item_ids, deadline_time
                     )
                 )
-                for number, owned in groups.items()
+                for number, item_ids in groups.items()
             }
         )
         seconds = time.monotonic() - start_time
-        failed: set[str] = set()
+        failures: dict[int, TandemError] = {}
+        read_count = 0
         for number, answer in answers.items():
             if isinstance(answer, ShardScores):
                 run.matches |= answer.matches
                 run.cost += answer.cost
-                continue
-            failed.update(groups[number])
-            run.note_failure(_STOP_OF_ERROR[type(answer)])
-        run.depth += len(list(_before(ids, failed)))
-        if not failed and not any(
-            isinstance(answer, ShardScores) and answer.cost.cache_hit_count
-            for answer in answers.values()
-        ):
-            self._pace.note(len(ids), seconds)
-        elif any(isinstance(answer, DeadlineExceeded) for answer in answers.values()):
-            self._pace.note_late(len(ids), seconds)
+                read_count += answer.cost.pair_count
+            else:
+                failures[number] = answer
+                run.note_failure(_STOP_OF_ERROR[type(answer)])
+        run.advance(size, failures)
+        if any(isinstance(failure, DeadlineExceeded) for failure in failures.values()):
+            self._pace.note_late(size, seconds)
+        elif read_count and not failures:
+            # Scores that were kept took no time worth noting.
+            self._pace.note(read_count, seconds)
 
 
 def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
@@ -227,6 +234,8 @@ class _Run:
     fingerprint: str
     hits: Sequence[Hit]
     """The candidates."""
+    owners: Sequence[int]
+    """The shard of each."""
     depth: int = 0
     matches: dict[str, MatchScore] = field(default_factory=dict)
     """Of the candidates down to the depth; after a failure, of some behind it too."""
@@ -238,6 +247,20 @@ class _Run:
         if self.stop is None or self.stop is RerankStop.TIME:
             self.stop = stop
 
+    def next_by_owner(self, size: int) -> Mapping[int, Sequence[str]]:
+        """Returns the ids of the next candidates, each shard's in their order."""
+        groups: dict[int, list[str]] = {}
+        for place in range(self.depth, self.depth + size):
+            groups.setdefault(self.owners[place], []).append(self.hits[place].item_id)
+        return groups
+
+    def advance(self, size: int, failed_shards: Collection[int]) -> None:
+        """Counts the next candidates in, up to the first that a shard failed to score."""
+        for owner in self.owners[self.depth : self.depth + size]:
+            if owner in failed_shards:
+                return
+            self.depth += 1
+
     def logits(self) -> list[float]:
         """Returns those found so far."""
         return [match.logit for match in self.matches.values()]
@@ -248,14 +271,6 @@ class _Run:
         counted = [hit.item_id for hit in self.hits[: self.depth]]
         matches = {item_id: self.matches[item_id] for item_id in counted if item_id in self.matches}
         return RerankOutcome(self.stop, self.depth, matches, len(counted) - len(matches), self.cost)
-
-
-def _before(ids: Iterable[str], ends: set[str]) -> Iterable[str]:
-    """Yields the ids before the first that is among the ends."""
-    for item_id in ids:
-        if item_id in ends:
-            return
-        yield item_id
 
 
 async def _all_answers(

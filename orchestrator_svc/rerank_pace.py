@@ -14,8 +14,10 @@ _DEVIATION_COUNT = 2.0
 # Time is plenty where the rest would fit this many times over.
 _PLENTY = 2.0
 
-# Before anything was measured: enough to measure by, few enough to lose.
+# Before anything was measured, unless there is time for any model: enough to measure by, few enough
+# to lose.
 _FIRST_COUNT = 8
+_LONG_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class RerankPace:
             return 0
         most = min(pair_count, self._rule.pair_count)
         if self._mean_seconds is None:
-            return min(most, _FIRST_COUNT)
+            return most if left_seconds >= _LONG_SECONDS else min(most, _FIRST_COUNT)
         if pair_count * self._mean_seconds * _PLENTY <= left_seconds:
             return most
         likely_seconds = self._mean_seconds + _DEVIATION_COUNT * self._deviation_seconds

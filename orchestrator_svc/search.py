@@ -17,7 +17,7 @@ from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations
 from orchestrator_svc.pair_quota import PairQuota
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
-from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
+from orchestrator_svc.ranking import RankedHit, rank_answer_aside, retrieved_order
 from orchestrator_svc.rerank import Reranker, RerankOutcome, RerankStop, joined_outcome
 from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule, RerankPace
 from orchestrator_svc.retrieval import Retrieval, Retriever
@@ -141,7 +141,7 @@ class Searcher:
         reranking = asyncio.create_task(self._rerank(search))
         try:
             with self._clock.stage("rank", search.laps):
-                order = retrieved_order(query, search.hits)
+                order = await retrieved_order(query, search.hits)
             retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
             # Pages are of the final order.
             yield replace(retrieved, remaining=())
@@ -228,7 +228,7 @@ class Searcher:
 
     async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
         with self._clock.stage("rank", search.laps):
-            order = rank_answer(search.query, search.hits, outcome.matches)
+            order = await rank_answer_aside(search.query, search.hits, outcome.matches)
         answer = await self._answer(search, order, outcome)
         note_degradations(each.value for each in answer.degradations)
         return answer

@@ -120,7 +120,7 @@ def page_to_proto(
         durations=search_service_pb2.StageDurations(
             fetch_duration=duration_to_proto(stage_seconds.get("fetch", 0.0)),
             rank_duration=duration_to_proto(stage_seconds["rank"]),
-            total_duration=duration_to_proto(stage_seconds["total"]),
+            total_duration=duration_to_proto(sum(stage_seconds.values())),
         ),
         coverage=page.held.coverage,
         rerank=page.held.rerank,

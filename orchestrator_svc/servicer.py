@@ -12,6 +12,7 @@ from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.cursor_wire import page_from_proto
 from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
+from orchestrator_svc.metrics import StageLaps
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import SearchAnswer, Searcher
@@ -109,15 +110,14 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.SearchItemsRequest, deadline_time: float
     ) -> search_service_pb2.SearchItemsResponse:
         """Encodes, searches and scores nothing: the cursor has it all but the contents."""
-        start_time = time.perf_counter()
-        page = page_from_proto(request)
-        seconds = {"rank": time.perf_counter() - start_time}
+        laps, clock = StageLaps(), self._searcher.services.clock
+        with clock.stage("rank", laps):
+            page = page_from_proto(request)
         contents: Mapping[str, FetchedItem] = {}
         if page.is_content_included:
-            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
-        seconds["total"] = time.perf_counter() - start_time
-        seconds["fetch"] = seconds["total"] - seconds["rank"]
-        return page_to_proto(page, contents, seconds)
+            with clock.stage("fetch", laps):
+                contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
+        return page_to_proto(page, contents, laps.seconds)
 
     async def IngestItems(
         self,

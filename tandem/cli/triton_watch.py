@@ -4,13 +4,15 @@ import asyncio
 from typing import Self
 
 from tandem.cli.stack import LocalStack
-from tandem.errors import Overloaded, TandemError
+from tandem.errors import DeadlineExceeded, Overloaded, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 
 FAILED_CANARY_COUNT = 3
+# A machine that is busy with other things can make canaries late, and a restart would not help it.
+LATE_CANARY_COUNT = 10
 
 
 class TritonWatch:
@@ -26,13 +28,14 @@ class TritonWatch:
         self._client: TritonClient | None = None
 
     def look(self) -> str | None:
-        """Runs a canary; after the third in a row that failed, restarts Triton and returns why.
+        """Runs a canary; after three in a row that failed, restarts Triton and returns why.
 
         Raises TritonUnavailable where it does not come up again.
         """
         error = self._runner.run(self._failure())
         self._failed_count = self._failed_count + 1 if error else 0
-        if error is None or self._failed_count < FAILED_CANARY_COUNT:
+        limit = LATE_CANARY_COUNT if isinstance(error, DeadlineExceeded) else FAILED_CANARY_COUNT
+        if error is None or self._failed_count < limit:
             return None
         self._failed_count = 0
         self._stack.stop_triton()

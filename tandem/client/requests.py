@@ -28,7 +28,9 @@ MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
 _MAX_BATCH_BYTES = 32 * 2**20
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A name that stands for several orchestrators is called on each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )

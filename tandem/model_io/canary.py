@@ -9,8 +9,8 @@ from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
 
 _CANARY_SECONDS = 2.0
-# An instance can be dead while the other answers. Triton gives them work in turn.
-_TRY_COUNT = 2
+# An instance can be dead while the other answers. Triton gives them work in turn, others' between.
+_TRY_COUNT = 3
 
 
 async def check_encoding(model: ServedJointModel) -> None:
@@ -22,6 +22,7 @@ async def check_encoding(model: ServedJointModel) -> None:
         tokens = await model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
         await model.embed_images(tokens.values, _CANARY_SECONDS, Priority.QUERY)
         await model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
+    model.check_processes()
 
 
 async def check_matching(model: ServedJointModel) -> None:
@@ -30,4 +31,5 @@ async def check_matching(model: ServedJointModel) -> None:
     ids = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
     tokens = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
     for _ in range(_TRY_COUNT):
-        await model.match_logits([ids], [tokens], _CANARY_SECONDS)
+        await model.match_logits([ids], [tokens], _CANARY_SECONDS, Priority.QUERY)
+    model.check_processes()

@@ -12,9 +12,11 @@ from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 
-IMAGE_BATCH_SIZE = 64
-# Rows of the joint encoder at once. A query's encoding may wait for that many pairs (decision 19).
-PAIR_BATCH_SIZE = 32
+_GPU_IMAGE_BATCH_SIZE, _GPU_PAIR_BATCH_SIZE = 64, 128
+# As many as a core of a CPU computes in about 50 ms (decision 19), the pairs at this token width: a
+# query's encoding may have to wait for them.
+_CPU_IMAGE_BATCH_SIZE, _CPU_PAIR_BATCH_SIZE, _CPU_TOKEN_WIDTH = 16, 24, 192
+_MIN_PAIR_BATCH_SIZE = 4
 COMPUTE_SECONDS = "COMPUTE_SECONDS"
 """The output that says how long the model took over the batch."""
 
@@ -61,9 +63,25 @@ class ModelConfig:
 
 def joint_model_configs(manifest: Manifest) -> dict[str, str]:
     """Returns the text of config.pbtxt for each of the joint model's two models, by name."""
-    kind = "KIND_GPU" if manifest.precision == Precision.FP16 else "KIND_CPU"
+    kind = "KIND_GPU" if _is_for_gpu(manifest) else "KIND_CPU"
     configs = (_image_backbone(manifest), _joint_encoder(manifest))
     return {config.name: render(replace(config, device_kind=kind)) for config in configs}
+
+
+def image_batch_size(manifest: Manifest) -> int:
+    """Returns how many pictures the image backbone takes at once."""
+    return _GPU_IMAGE_BATCH_SIZE if _is_for_gpu(manifest) else _CPU_IMAGE_BATCH_SIZE
+
+
+def pair_batch_size(manifest: Manifest) -> int:
+    """Returns how many rows the joint encoder takes at once.
+
+    On a CPU fewer the wider the model is, whose time grows by the square of its width.
+    """
+    if _is_for_gpu(manifest):
+        return _GPU_PAIR_BATCH_SIZE
+    size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_TOKEN_WIDTH / manifest.token_width) ** 2)
+    return min(_CPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))
 
 
 def timed(config_text: str) -> str:
@@ -77,13 +95,18 @@ def timed(config_text: str) -> str:
     return config_text + _tensor_block("output", TensorSpec(COMPUTE_SECONDS, "TYPE_FP32", (1,)))
 
 
+def _is_for_gpu(manifest: Manifest) -> bool:
+    return manifest.precision == Precision.FP16
+
+
 def _image_backbone(manifest: Manifest) -> ModelConfig:
     pixels = TensorSpec("pixels", "TYPE_UINT8", (manifest.image_size, manifest.image_size, 3))
     tokens = TensorSpec(
         "OUTPUT__0", "TYPE_FP16", (manifest.image_token_count, manifest.token_width)
     )
-    warm_ups = tuple(WarmUp(size, {"pixels": pixels.dims}) for size in (1, 32))
-    return ModelConfig(IMAGE_BACKBONE, IMAGE_BATCH_SIZE, (pixels,), (tokens,), warm_ups)
+    largest = image_batch_size(manifest)
+    warm_ups = tuple(WarmUp(size, {"pixels": pixels.dims}) for size in _warm_sizes(largest))
+    return ModelConfig(IMAGE_BACKBONE, largest, (pixels,), (tokens,), warm_ups)
 
 
 def _joint_encoder(manifest: Manifest) -> ModelConfig:
@@ -101,12 +124,18 @@ def _joint_encoder(manifest: Manifest) -> ModelConfig:
     lengths = [(1, rows)]  # an image alone
     for text_length in manifest.text_length_buckets:
         lengths += [(text_length, 1), (text_length, rows)]  # a text alone; a pair
+    largest = pair_batch_size(manifest)
     warm_ups = tuple(
         WarmUp(batch_size, _joint_dims(text_length, image_length, manifest.token_width))
         for text_length, image_length in lengths
-        for batch_size in (1, 16)
+        for batch_size in _warm_sizes(largest)
     )
-    return ModelConfig(JOINT_ENCODER, PAIR_BATCH_SIZE, inputs, outputs, warm_ups)
+    return ModelConfig(JOINT_ENCODER, largest, inputs, outputs, warm_ups)
+
+
+def _warm_sizes(largest: int) -> list[int]:
+    """Returns batch sizes, one to the largest; what lies between is a few ms slower at first."""
+    return sorted({1, max(1, largest // 3), largest})
 
 
 def _joint_dims(text_length: int, image_length: int, width: int) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts
-from tandem.model_io.config_pbtxt import IMAGE_BATCH_SIZE, PAIR_BATCH_SIZE
+from tandem.model_io.config_pbtxt import image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
@@ -38,11 +38,17 @@ class ServedJointModel:
     def __init__(self, triton: TritonClient, manifest: Manifest) -> None:
         self.manifest = manifest
         self._triton = triton
+        self._image_batch_size = image_batch_size(manifest)
+        self._batch_size = pair_batch_size(manifest)
         self._embedding = OutputSpec("OUTPUT__0", np.float32, (manifest.embedding_dim,))
         self._match_logit = OutputSpec("OUTPUT__1", np.float32, (1,))
         self._image_tokens = OutputSpec(
             "OUTPUT__0", np.float16, (manifest.image_token_count, manifest.token_width)
         )
+
+    def check_processes(self) -> None:
+        """Raises ModelUnavailable where an instance was found dead a short while ago."""
+        self._triton.check_processes()
 
     async def embed_texts(
         self,
@@ -87,7 +93,7 @@ class ServedJointModel:
             )
             return Inferred(answer.arrays[0], cost)
 
-        chunks = chunks_by_length([1] * len(pixels), (1,), IMAGE_BATCH_SIZE)
+        chunks = chunks_by_length([1] * len(pixels), (1,), self._image_batch_size)
         return await _in_chunks(chunks, run, self._image_tokens)
 
     async def embed_images(
@@ -110,7 +116,7 @@ class ServedJointModel:
                 (ids, mask, images, present), self._embedding, timeout_seconds, priority
             )
 
-        chunks = chunks_by_length([1] * len(tokens), (1,), PAIR_BATCH_SIZE)
+        chunks = chunks_by_length([1] * len(tokens), (1,), self._batch_size)
         return await _in_chunks(chunks, run, self._embedding)
 
     async def match_logits(
@@ -118,6 +124,7 @@ class ServedJointModel:
         texts: Sequence[TokenIds],
         images: Sequence[ImageTokenArray],
         timeout_seconds: float,
+        priority: Priority = Priority.RERANK,
     ) -> Inferred[NDArray[np.float32]]:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
@@ -126,7 +133,7 @@ class ServedJointModel:
             tokens = np.stack([images[row] for row in chunk.rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
             inferred = await self._encode(
-                (ids, mask, tokens, present), self._match_logit, timeout_seconds, Priority.RERANK
+                (ids, mask, tokens, present), self._match_logit, timeout_seconds, priority
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
@@ -160,7 +167,7 @@ class ServedJointModel:
 
     def _text_chunks(self, texts: Sequence[TokenIds]) -> list[Chunk]:
         lengths = [len(text) for text in texts]
-        return chunks_by_length(lengths, self.manifest.text_length_buckets, PAIR_BATCH_SIZE)
+        return chunks_by_length(lengths, self.manifest.text_length_buckets, self._batch_size)
 
     def _padded(
         self, texts: Sequence[TokenIds], chunk: Chunk

@@ -34,6 +34,10 @@ _CHANNEL_ARGUMENTS = [
     ("grpc.max_receive_message_length", -1),
 ]
 
+_DEAD_PROCESS = "its process in Triton is dead; restart Triton"
+# For so long a dead process is held against a model, unless the server went away meanwhile.
+_DEAD_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
@@ -75,6 +79,7 @@ class TritonClient:
         )
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
+        self._dead_times: dict[str, float] = {}
 
     async def infer(
         self,
@@ -111,7 +116,9 @@ class TritonClient:
         except InferenceServerException as error:
             # The next call may find another server there, with another config.
             self._timed_models.pop(model, None)
-            raise error_from_triton(error, model) from error
+            named = error_from_triton(error, model)
+            self._note(named, model)
+            raise named from error
         except ValueError as error:  # as_numpy, of fewer bytes than the shape says
             raise ModelOutputInvalid(model=model, why=str(error)) from error
         for spec, array in zip(outputs, arrays, strict=True):
@@ -133,6 +140,24 @@ class TritonClient:
             names = [output.name for output in metadata.outputs]
             self._timed_models[model] = COMPUTE_SECONDS in names
         return self._timed_models[model]
+
+    def check_processes(self) -> None:
+        """Raises ModelUnavailable where a model's process was found dead a short while ago.
+
+        Its other instance goes on answering, and Triton gives them work in turn: half of what is
+        asked would fail.
+        """
+        for model, dead_time in self._dead_times.items():
+            if time.monotonic() - dead_time < _DEAD_SECONDS:
+                raise ModelUnavailable(model=model, why=_DEAD_PROCESS)
+
+    def _note(self, error: TandemError, model: str) -> None:
+        if not isinstance(error, ModelUnavailable):
+            return
+        if _DEAD_PROCESS in error.message:
+            self._dead_times[model] = time.monotonic()
+        else:  # nobody is there: whoever comes next is another server
+            self._dead_times.clear()
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -172,5 +197,5 @@ def error_from_triton(error: InferenceServerException, model: str) -> TandemErro
     if "has no available versions" in message:
         return ModelUnavailable(model=model, why="its Triton server is leaving")
     if "Stub process" in message and "healthy" in message:
-        return ModelUnavailable(model=model, why="its process in Triton is dead; restart Triton")
+        return ModelUnavailable(model=model, why=_DEAD_PROCESS)
     return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)

@@ -21,6 +21,7 @@ POLICIES: tuple[Policy, ...] = (
     service_policies.settings,
     service_policies.ports,
     service_policies.addresses,
+    service_policies.certificates,
     service_policies.headless,
     service_policies.shards,
     service_policies.probes,

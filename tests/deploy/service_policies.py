@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from encoder_svc.settings import EncoderSettings
 from index_svc.settings import IndexSettings
 from orchestrator_svc.settings import OrchestratorSettings
 from rerank_svc.settings import RerankSettings
+from tandem.chassis.guard import AccessSettings
 from tandem.chassis.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
+from tandem.chassis.tls import TlsSettings
+from tandem.chassis.tracing import TraceSettings
 from tests.deploy.rendered import Resource, named, of_kind
 from tests.deploy.workloads import Container, selects, service_containers, workloads
 
@@ -23,6 +27,12 @@ SETTINGS: Mapping[str, type[Any]] = {
     "index_svc": IndexSettings,
     "orchestrator_svc": OrchestratorSettings,
     "rerank_svc": RerankSettings,
+}
+# What every service is told under the same names.
+_SHARED: Mapping[str, type[Any]] = {
+    "ACCESS_": AccessSettings,
+    "TLS_": TlsSettings,
+    "TRACE_": TraceSettings,
 }
 _GIBIBYTE = 1 << 30
 # Of a volume, the store's map may be half: snapshots lie beside it.
@@ -44,11 +54,19 @@ def settings(resources: Sequence[Resource]) -> Iterator[str]:
     for module in SETTINGS:
         for container in service_containers(resources, module):
             try:
+                environment = container.environment(resources)
                 settings_of(container, resources)
+                for prefix, shared in _SHARED.items():
+                    load(shared, prefix, environment)
             except SettingsError as error:
                 yield f"{container.name}: {error}"
             except KeyError as error:
                 yield f"{container.name}: no ConfigMap {error}"
+            else:
+                prefixes = (module.removesuffix("svc").upper(), *_SHARED)
+                for variable in environment:
+                    if not variable.startswith(prefixes):
+                        yield f"{container.name}: {variable} is no setting of it"
 
 
 def ports(resources: Sequence[Resource]) -> Iterator[str]:
@@ -94,6 +112,39 @@ def addresses(resources: Sequence[Resource]) -> Iterator[str]:
                 beside = container.workload.labels.get("app.kubernetes.io/name") == service
                 if told != (wanted.replace(service, "127.0.0.1") if beside else wanted):
                     yield f"{container.name}: {field} is {told}, not {wanted}"
+
+
+def certificates(resources: Sequence[Resource]) -> Iterator[str]:
+    """Where there is TLS, a certificate is for every name that its service is called by."""
+    names = {
+        each["spec"]["secretName"]: set(each["spec"].get("dnsNames", []))
+        for each in of_kind(resources, "Certificate")
+    }
+    for module in SETTINGS:
+        for container in service_containers(resources, module):
+            environment = container.environment(resources)
+            secrets = {
+                volume["secret"]["secretName"]: container.mount(volume["name"])
+                for volume in container.workload.pod.get("volumes", [])
+                if "secret" in volume
+            }
+            if "TLS_CERTIFICATE_FILE" not in environment:
+                continue
+            ((secret, mount),) = secrets.items()
+            if not mount or not environment["TLS_KEY_FILE"].startswith(f"{mount['mountPath']}/"):
+                yield f"{container.name}: its certificate is not on its volume"
+            patterns = names.get(secret, set())
+            for name in _names(container):
+                if not any(fnmatchcase(name, pattern) for pattern in patterns):
+                    yield f"{container.name}: {secret} is not for {name}"
+
+
+def _names(container: Container) -> set[str]:
+    name = container.workload.labels["app.kubernetes.io/name"]
+    if container.workload.resource["kind"] != "StatefulSet":
+        return {name}
+    count = container.workload.resource["spec"]["replicas"]
+    return {f"{name}-{number}.{name}" for number in range(count)}
 
 
 def headless(resources: Sequence[Resource]) -> Iterator[str]:
@@ -153,24 +204,39 @@ def _backups(resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def probes(resources: Sequence[Resource]) -> Iterator[str]:
-    """Started, alive and ready, by gRPC; whether a process lives never hangs on another pod."""
+    """Started, alive and ready; whether a process lives never hangs on another pod."""
     for workload in workloads(resources):
         every = list(workload.containers())
         own_ports = {port for container in every for port in container.ports.values()}
         for container in every:
             if not container.stays:
                 continue
+            has_tls = "TLS_CERTIFICATE_FILE" in container.environment(resources)
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-                asked = container.spec.get(kind, {}).get("grpc", {})
+                probe = container.spec.get(kind, {})
+                # No probe by gRPC can show a certificate.
+                asked = probe.get("httpGet" if has_tls else "grpc", {})
                 if asked.get("port") not in own_ports:
-                    yield f"{container.name}: no {kind} by gRPC on a port of its pod"
-                if container.module is None:
-                    continue
-                wanted = None if kind == "readinessProbe" else LIVENESS
-                if asked.get("service") != wanted:
-                    yield f"{container.name}: {kind} asks for {asked.get('service')}"
-                if asked.get("port") not in container.ports.values():
-                    yield f"{container.name}: {kind} asks another container"
+                    yield f"{container.name}: no {kind} on a port of its pod"
+                elif container.module:
+                    yield from _own_probe(container, kind, asked, has_tls=has_tls)
+
+
+def _own_probe(container: Container, kind: str, asked: Resource, *, has_tls: bool) -> Iterator[str]:
+    is_ready = kind == "readinessProbe"
+    if has_tls:
+        wanted = {"path": "/ready" if is_ready else "/live", "port": _metrics_port(container)}
+    else:
+        wanted = {"port": asked["port"]} | ({} if is_ready else {"service": LIVENESS})
+    if asked != wanted:
+        yield f"{container.name}: {kind} asks for {asked}, not {wanted}"
+    if asked["port"] not in container.ports.values():
+        yield f"{container.name}: {kind} asks another container"
+
+
+def _metrics_port(container: Container) -> int:
+    (port,) = (port for name, port in container.ports.items() if name.endswith("metrics"))
+    return port
 
 
 def grace(resources: Sequence[Resource]) -> Iterator[str]:

@@ -10,10 +10,11 @@ import yaml
 
 from tandem import __version__
 from tandem.chassis.metrics import REGISTRY
+from tests.deploy.pod_policies import beyond_pod_security, pod_security
 from tests.deploy.policies import POLICIES, faults
-from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, parsed, rendered
+from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, one, parsed, rendered
 from tests.deploy.schemas import EXTENSIONS, kind_of, latest_versions, schema_faults
-from tests.deploy.service_policies import SETTINGS
+from tests.deploy.service_policies import SETTINGS, settings_of
 from tests.deploy.workloads import service_containers, workloads
 
 # Of Triton 2.51 too (its library names it), though only its /metrics could say so of a release.
@@ -105,6 +106,18 @@ def test_autoscalers_go_by_metrics_that_are_there() -> None:
     assert all(name in adapter for name in named)
 
 
+@pytest.mark.parametrize("name", ["orchestrator", "encoder"])
+def test_a_service_grows_before_it_refuses(name: str) -> None:
+    """At a fourth of the calls that one pod admits; past all of them the metric stands still."""
+    resources = rendered("gpu")
+    (container, *_) = service_containers(resources, f"{name}_svc")
+    metric = one(resources, "HorizontalPodAutoscaler", name)["spec"]["metrics"][0]["pods"]
+
+    admitted = settings_of(container, resources).max_inflight_count
+
+    assert int(metric["target"]["averageValue"]) == admitted // 4
+
+
 @pytest.mark.parametrize(
     ("overlay", "resource"),
     [
@@ -137,6 +150,25 @@ def test_what_is_applied_by_hand_is_what_kubernetes_takes() -> None:
     assert list(schema_faults([map_], latest_versions(1)[0])) == []
     sharing = yaml.safe_load(map_["data"]["any"])["sharing"]["timeSlicing"]
     assert sharing["renameByDefault"] is True  # or the overlay's gpu.shared does not exist
+
+
+def test_the_restore_job_is_what_kubernetes_takes() -> None:
+    """And is locked down as everything else; it mounts the claims that the shards have."""
+    resources = rendered("full")
+    (job,) = parsed((KUBERNETES / "components" / "backup" / "restore.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]
+    (shard,) = (each for each in workloads(resources) if each.name == "StatefulSet/shard")
+
+    assert list(schema_faults([job], latest_versions(1)[0])) == []
+    assert list(pod_security([job])) == []
+    assert list(beyond_pod_security([job])) == []
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert claims == {f"{name}-shard-0" for name in shard.claims()}
+    assert pod["securityContext"]["runAsUser"] == shard.pod["securityContext"]["runAsUser"]
 
 
 def test_a_changed_setting_rolls_the_pods() -> None:

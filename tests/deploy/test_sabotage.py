@@ -171,7 +171,10 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
     (reads_the_store_read_only, "shards: StatefulSet/shard rerank: LMDB tracks no readers"),
     (splits_the_process_namespace, "shards: StatefulSet/shard: LMDB needs one process namespace"),
     (dies_with_what_stands_behind_it, "probes: Deployment/encoder encoder: livenessProbe asks"),
-    (is_never_asked_whether_it_is_ready, "probes: Deployment/orchestrator orchestrator: no read"),
+    (
+        is_never_asked_whether_it_is_ready,
+        "probes: Deployment/orchestrator orchestrator: no readinessProbe",
+    ),
     (believes_triton, "triton: Deployment/triton triton: whether it lives"),
     (lets_models_be_loaded, "triton: Deployment/triton triton: without"),
     (names_another_port, "ports: Service/encoder: grpc is no port"),
@@ -189,6 +192,32 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
 def test_a_policy_catches_what_is_wrong(sabotage: Sabotage, fault: str) -> None:
     """The overlay without the sabotage has no fault: tests/deploy/test_kubernetes.py."""
     resources = rendered("gpu")
+    sabotage(resources)
+
+    found = faults(resources)
+
+    assert any(each.startswith(fault) for each in found), found
+
+
+def has_a_certificate_of_another_name(resources: list[Resource]) -> None:
+    one(resources, "Certificate", "shard")["spec"]["dnsNames"] = ["shard"]
+
+
+def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
+    (encoder,) = pod(resources, "Deployment", "encoder")["containers"]
+    encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
+        (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
+    ],
+)
+def test_a_policy_catches_what_is_wrong_with_tls(sabotage: Sabotage, fault: str) -> None:
+    """In the overlay that has it."""
+    resources = rendered("full")
     sabotage(resources)
 
     found = faults(resources)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.deploy.rendered import Resource, named, of_kind
 
-_KINDS = ("Deployment", "StatefulSet", "CronJob")
+_KINDS = ("Deployment", "StatefulSet", "CronJob", "Job")
 # What the field of a pod that settings refer to is in the first pod of a workload.
 _FIELDS = {"metadata.labels['apps.kubernetes.io/pod-index']": "0"}
 
@@ -66,7 +66,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Deployment, StatefulSet or CronJob."""
+    """A Deployment, StatefulSet, CronJob or Job."""
 
     resource: Resource
 
@@ -78,13 +78,13 @@ class Workload:
     @property
     def ends(self) -> bool:
         """Whether its pods end by themselves."""
-        return bool(self.resource["kind"] == "CronJob")
+        return self.resource["kind"] in ("CronJob", "Job")
 
     @property
     def template(self) -> Resource:
         """What its pods are made from."""
-        spec = self.resource["spec"]
-        return dict((spec["jobTemplate"]["spec"] if self.ends else spec)["template"])
+        spec: Resource = self.resource["spec"]
+        return dict(spec.get("jobTemplate", {"spec": spec})["spec"]["template"])
 
     @property
     def pod(self) -> Resource:

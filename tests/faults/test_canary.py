@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from torch import Tensor, nn
 
 from tandem.cli.stack import LocalStack, Ports
+from tandem.cli.triton_watch import TritonWatch
 from tandem.errors import TandemError
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -147,6 +148,25 @@ def test_a_dead_stub_takes_the_services_out_until_a_restart(stack: LocalStack) -
         slowest_detection_seconds=round(max(detections), 2),
         slowest_recovery_seconds=round(max(recoveries), 2),
     )
+
+
+def test_tandem_up_restarts_a_triton_whose_canaries_fail(
+    stack: LocalStack, tiny_manifest: Manifest
+) -> None:
+    """After three in a row, and not before; a sound one is left alone."""
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+    assert stack._triton is not None
+    server_pid = stack._triton.pid
+    with TritonWatch(stack, tiny_manifest) as watch:
+        assert watch.look() is None
+        os.kill(stubs(stack)[0], signal.SIGKILL)
+        found = [watch.look() for _ in range(3)]
+        assert found[:2] == [None, None]
+        assert found[2] is not None
+        assert "restart Triton" in found[2]
+        assert stack._triton.pid != server_pid
+        assert watch.look() is None
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
 
 
 @pytest.mark.parametrize("empty", [True, False], ids=["empty", "nan"])

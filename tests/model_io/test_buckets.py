@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tandem.errors import TextTooLong
-from tandem.model_io.buckets import bucket_of, pad_texts
+from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts
+from tandem.modeling.export_manifest import text_length_buckets
 
 BUCKETS = (4, 16, 64)
 
@@ -22,6 +23,46 @@ def test_what_no_bucket_holds_is_refused() -> None:
     with pytest.raises(TextTooLong) as caught:
         bucket_of(65, BUCKETS)
     assert caught.value.metadata == {"got": "65", "limit": "64", "unit": "tokens"}
+
+
+def test_rows_are_divided_by_length_and_none_is_lost() -> None:
+    """A chunk has one bucket's rows, in their order, and at most so many."""
+    lengths = [3, 60, 5, 4, 16, 17, 1, 2]
+
+    chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)
+
+    assert [(chunk.rows, chunk.padded_length) for chunk in chunks] == [
+        ([0, 3, 6], 4),
+        ([7], 4),
+        ([2, 4], 16),
+        ([1, 5], 64),
+    ]
+    assert chunks_by_length([], BUCKETS, chunk_size=3) == []
+
+
+def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
+    """Returns which share of the computed tokens is padding, beside so many rows of an image."""
+    chunks = chunks_by_length(lengths, buckets, chunk_size=24)
+    # A text alone is computed beside one masked row.
+    rows = max(1, image_length)
+    padded = sum(len(chunk.rows) * (chunk.padded_length + rows) for chunk in chunks)
+    return 1 - (sum(lengths) + len(lengths) * image_length) / padded
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "image_length"), [(2, 64, 0), (8, 26, 0), (2, 64, 49), (40, 64, 0)]
+)
+def test_padding_is_less_than_a_quarter(low: int, high: int, image_length: int) -> None:
+    """Of mixed lengths, texts alone and pairs; of all in one length it is more."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(low, high + 1, 64).tolist()
+    buckets = text_length_buckets(64)
+
+    assert padding_share(lengths, image_length, buckets) < 0.25
+    if not image_length:  # positive control
+        assert padding_share(lengths, image_length, (64,)) > padding_share(lengths, 0, buckets)
+    assert padding_share([2] * 63 + [64], 0, (64,)) > 0.9
+    assert padding_share([8] * 63 + [64], 0, buckets) < 0.11
 
 
 def test_padding_is_masked() -> None:

@@ -25,6 +25,7 @@ ARGUMENTS = {
     IMAGE_BACKBONE: ("pixels",),
     JOINT_ENCODER: ("input_ids", "text_mask", "image_tokens", "image_mask"),
 }
+BUCKETS = (8, 12, 16, 24, 32, 48, 64)
 OUTPUT_COUNTS = {IMAGE_BACKBONE: 1, JOINT_ENCODER: 2}
 
 
@@ -32,7 +33,7 @@ def served_shapes(name: str, *, width: int) -> list[Shapes]:
     """Returns the shapes that ServedJointModel sends: texts alone, images alone, pairs."""
     if name == IMAGE_BACKBONE:
         return [{"pixels": (112, 112, 3)}]
-    lengths = [(1, 49), *((text, image) for text in (16, 32, 64) for image in (1, 49))]
+    lengths = [(1, 49), *((text, image) for text in BUCKETS for image in (1, 49))]
     return [
         {
             "input_ids": (text,),

@@ -327,6 +327,28 @@ async def door(
     behind: Stack, *, timeout_seconds: float = 10.0, pending_batch_count: int = 4
 ) -> AsyncIterator[SearchServiceStub]:
     """Serves the orchestrator's own service over the stack and yields a stub of it."""
+    add = _door(behind, timeout_seconds, pending_batch_count)
+    async with _served(add) as channel:
+        stub = SearchServiceStub(channel)
+        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
+        yield stub
+
+
+@asynccontextmanager
+async def door_address(behind: Stack) -> AsyncIterator[str]:
+    """Serves as `door` does, and yields host:port for clients of their own."""
+    server = await make_server("fake", Health("fake", []), _door(behind, 10.0, 4), [])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+def _door(
+    behind: Stack, timeout_seconds: float, pending_batch_count: int
+) -> Callable[[grpc.aio.Server], None]:
     servicer = SearchServicer(
         behind.searcher,
         BatchSearcher(
@@ -348,10 +370,7 @@ async def door(
         add_SearchServiceServicer_to_server(servicer, server)
         add_ModelServiceServicer_to_server(models, server)
 
-    async with _served(add) as channel:
-        stub = SearchServiceStub(channel)
-        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
-        yield stub
+    return add
 
 
 def raising(error: Exception) -> Before:

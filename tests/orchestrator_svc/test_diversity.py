@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from orchestrator_svc.diversity import distinct_places, marginal_order
+from orchestrator_svc.diversity import distinct_places, marginal_order, similarities
 
 F32 = NDArray[np.float32]
 
@@ -28,7 +28,7 @@ def test_of_the_alike_the_first_stays(count: int, seed: int, similarity: float) 
     """What goes is near one that stays and stood before; what stays is near none of those."""
     points = embeddings(count, seed)
 
-    kept = distinct_places(points, similarity)
+    kept = distinct_places(similarities(points), similarity)
 
     near = points @ points.T >= similarity
     assert kept[0] == 0
@@ -42,7 +42,7 @@ def test_a_double_is_left_out() -> None:
     """Whatever stands between the two."""
     points = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
 
-    assert distinct_places(points, 0.99) == [0, 1]
+    assert distinct_places(similarities(points), 0.99) == [0, 1]
 
 
 @given(counts, seeds, st.floats(0, 1), st.integers(0, 12))
@@ -54,7 +54,7 @@ def test_the_order_is_that_of_maximal_marginal_relevance(
     relevances = np.random.default_rng(seed + 1).uniform(-1, 1, count).tolist()
     blocks = [min(scored_count, count), count - min(scored_count, count)]
 
-    order = marginal_order(relevances, points, weight, blocks)
+    order = marginal_order(relevances, similarities(points), weight, blocks)
 
     similarity = (points @ points.T).astype(np.float64)
     chosen: list[int] = []
@@ -81,9 +81,8 @@ def test_relevance_alone_is_the_order_of_relevance(count: int, seed: int) -> Non
     """With all the weight; of equals, the first stays first."""
     relevances = [round(each, 1) for each in np.random.default_rng(seed).uniform(-1, 1, count)]
 
-    order = [
-        place for place, _ in marginal_order(relevances, embeddings(count, seed), 1.0, [count])
-    ]
+    near = similarities(embeddings(count, seed))
+    order = [place for place, _ in marginal_order(relevances, near, 1.0, [count])]
 
     assert order == sorted(range(count), key=lambda place: -relevances[place])
 
@@ -92,4 +91,6 @@ def test_variety_puts_another_between_two_alike() -> None:
     """Two doubles of relevance 0.9 and 0.89, and another thing of 0.6: it comes second."""
     points = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
 
-    assert marginal_order([0.9, 0.89, 0.6], points, 0.5, [3]) == [(0, 0.0), (2, 0.0), (1, 1.0)]
+    order = marginal_order([0.9, 0.89, 0.6], similarities(points), 0.5, [3])
+
+    assert order == [(0, 0.0), (2, 0.0), (1, 1.0)]

@@ -257,13 +257,12 @@ async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
 
     assert [degrees_of(each) for each in lone.embeddings] == pytest.approx([0, 90], abs=1e-3)
     assert len(images.embeddings) == 1
-    with pytest.raises(errors.TruncationPolicyInvalid):
-        await encode(
-            behind,
-            QueryPart(TextContent("0|90")),
-            QueryPart(StoredItem("image-10")),
-            policy=TruncationPolicy.BEST_WINDOW,
-        )
+    for parts in (
+        [QueryPart(TextContent("0|90")), QueryPart(StoredItem("image-10"))],
+        [QueryPart(TextContent("0|90"), -1.0)],
+    ):
+        with pytest.raises(errors.TruncationPolicyInvalid):
+            await encode(behind, *parts, policy=TruncationPolicy.BEST_WINDOW)
 
 
 async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> None:
@@ -334,3 +333,22 @@ async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> N
         for item_id in request.item_ids  # type: ignore[attr-defined]
     }
     assert scored == {("text", "image"), ("image", "text")}
+
+
+async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
+    """It ignores what it does not know: without a word, nothing would be diverse or there."""
+
+    async def as_before(request: object) -> None:
+        request.embeddings_included = False  # type: ignore[attr-defined]
+
+    async def contents_alone(request: object) -> None:
+        request.encodings_included = False  # type: ignore[attr-defined]
+
+    for shard in behind.shards:
+        shard.before = {"SearchEmbeddings": as_before, "GetItems": contents_alone}
+    diverse = query([QueryPart(given(10))], ranking=RankingRule(relevance_weight=0.5))
+
+    with pytest.raises(errors.InternalFault, match="update it"):
+        await behind.searcher.search(diverse, time.monotonic() + 10)
+    with pytest.raises(errors.InternalFault, match="update it"):
+        await encode(behind, QueryPart(StoredItem("image-10")))

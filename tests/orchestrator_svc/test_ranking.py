@@ -261,12 +261,12 @@ def test_variety_comes_between_the_alike() -> None:
     assert ids(rank_answer(query, hits, {})) == ["a", "c", "b"]
 
 
-def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score() -> None:
+async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score() -> None:
     """What is known at once is the bi-encoder's order, with its variety."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 0), pointed("c", 0.6, 90)]
     query = replace(QUERY, ranking=RankingRule(min_probability=0.9, duplicate_similarity=0.99))
 
-    assert ids(retrieved_order(query, hits)) == ["a", "c"]
+    assert ids(await retrieved_order(query, hits)) == ["a", "c"]
     assert ids(rank_answer(query, hits, {})) == []
 
 

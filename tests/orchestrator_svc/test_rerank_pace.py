@@ -46,7 +46,8 @@ def test_a_spread_makes_it_careful() -> None:
 
 
 def test_before_anything_is_known_a_few_are_tried() -> None:
-    """Unless there is no time at all."""
+    """Unless there is no time at all, or enough for any model."""
+    assert RerankPace().chunk_size(20, 5.0) == 20
     assert RerankPace().chunk_size(20, 0.2) == 8
     assert RerankPace().chunk_size(5, 0.2) == 5
     assert RerankPace().chunk_size(5, 0.0) == 0

@@ -350,3 +350,47 @@ async def test_stage_times_make_the_total(stub: SearchServiceStub) -> None:
         total = durations.total_duration.ToNanoseconds()
         assert stages <= total + 1000
         assert total - stages < 2_000_000
+
+
+FORMS: list[dict[str, object]] = [
+    {},
+    {"query_parts": [{"item_id": "text-7"}], "target_modality": 2},
+    {"query_parts": [{"encoding": GIVEN}], "explained": True},
+    {"query_parts": [PART, {"content": {"image": b"30"}, "weight": 2.0}], "target_modality": 2},
+    {"all_modalities_included": True, "diversity": {"relevance_weight": 0.5}},
+    {"query": {"text": "3|20"}, "truncation_policy": "TRUNCATION_POLICY_BEST_WINDOW"},
+    {"fusion": {"method": "FUSION_METHOD_ADD"}, "min_probability": 0.51},
+]
+
+
+async def test_a_batch_answers_each_form_as_a_search_does(stub: SearchServiceStub) -> None:
+    """Whatever their calls have in common."""
+    alone = [await answered(stub, **form) for form in FORMS]
+
+    batch = await stub.BatchSearchItems(
+        pb.BatchSearchItemsRequest(searches=[asked(**form) for form in FORMS]),
+        timeout=TIMEOUT_SECONDS,
+    )
+
+    for single, result in zip(alone, batch.results, strict=True):
+        assert list(result.response.items) == list(single.items)
+        assert result.response.rerank == single.rerank
+        assert result.response.next_cursor == single.next_cursor
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_stream_ends_as_a_search_does(
+    stub: SearchServiceStub, form: dict[str, object]
+) -> None:
+    """After the order of retrieval, in which nothing is scored."""
+    single = await answered(stub, **form)
+
+    call = stub.StreamSearchItems(
+        pb.StreamSearchItemsRequest(search=asked(**form)), timeout=TIMEOUT_SECONDS
+    )
+    first, last = [response.answer async for response in call]
+
+    assert not any(item.HasField("match_logit") for item in first.items)
+    assert not first.next_cursor
+    assert list(last.items) == list(single.items)
+    assert last.next_cursor == single.next_cursor

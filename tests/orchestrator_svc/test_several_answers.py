@@ -166,12 +166,12 @@ async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
     assert len(filled.encoder.requests("EncodeContents")) == 1
     for shard in filled.shards:
         assert len(shard.requests("SearchEmbeddings")) == 1
-        assert len(shard.requests("ScoreBatch")) <= 2  # the first of all is scored in parts
+        assert len(shard.requests("ScoreBatch")) == 1
         assert not shard.requests("ScoreCandidates")
 
 
 async def test_searches_that_ask_for_other_things_are_retrieved_apart(filled: Stack) -> None:
-    """And still scored together: another depth, another target."""
+    """Another depth, another target. They are scored together if they come to it together."""
     async with door(filled) as stub:
         await batch(stub, search(), search("9"))
         for shard in filled.shards:
@@ -187,7 +187,7 @@ async def test_searches_that_ask_for_other_things_are_retrieved_apart(filled: St
     assert [result.response.rerank.reranked_depth for result in results] == [20, 20, 0]
     for shard in filled.shards:
         assert len(shard.requests("SearchEmbeddings")) == 3
-        assert len(shard.requests("ScoreBatch")) == 1
+        assert 1 <= len(shard.requests("ScoreBatch")) <= 2
 
 
 async def test_a_search_of_a_batch_fails_alone(filled: Stack) -> None:

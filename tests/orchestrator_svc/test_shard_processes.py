@@ -1,10 +1,11 @@
 """Four real index_svc processes behind one searcher: killed, paused, and read after writes."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.metrics import StageClock
-from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery, StoredItem
 from orchestrator_svc.removal import Remover
 from orchestrator_svc.search import SearchAnswer, Searcher
 from orchestrator_svc.shard_map import ShardMap
@@ -193,3 +194,26 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         ahead = make_token({0: removal.sequences[0] + 1}, running.shard_map)
         with pytest.raises(errors.SequenceNotReached):
             await running.search(tokens=[ahead], seconds=1.0)
+
+
+async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: Path) -> None:
+    """Over real shards: an item's encoding as it is stored, and the hits' embeddings."""
+    items = {f"item-{n:02}": str(n) for n in range(ITEM_COUNT)}
+    async with shards(tmp_path) as running:
+        await running.ingest(items)
+        query = SearchQuery(
+            parts=(QueryPart(StoredItem("item-10")), QueryPart(StoredItem("item-20"))),
+            index_id="scenes",
+            target_modality=Modality.TEXT,
+            depth=Depth(ITEM_COUNT, 1, 5),
+            ranking=RankingRule(duplicate_similarity=math.cos(math.radians(4.9))),
+        )
+
+        answer = await running.searcher.search(query, time.monotonic() + 10)
+
+        # Between the two; then each the nearest that is 5 degrees off all before.
+        assert ids(answer)[0] == "item-15"
+        assert sorted(ids(answer)) == ["item-05", "item-10", "item-15", "item-20", "item-25"]
+        gone = replace(query, parts=(QueryPart(StoredItem("item-99")),))
+        with pytest.raises(errors.ItemNotFound):
+            await running.searcher.search(gone, time.monotonic() + 10)

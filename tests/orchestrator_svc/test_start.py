@@ -34,6 +34,11 @@ GOOD = {
             {"ORCHESTRATOR_RETRIEVAL_TIME_SHARE": "0"},
             "ORCHESTRATOR_RETRIEVAL_TIME_SHARE must be a share",
         ),
+        ({"ORCHESTRATOR_RESERVE_TIME_SHARE": "1"}, "ORCHESTRATOR_RESERVE_TIME_SHARE must be a"),
+        (
+            {"ORCHESTRATOR_RERANK_CHUNK_PAIR_COUNT": "0"},
+            "ORCHESTRATOR_RERANK_CHUNK_PAIR_COUNT must be at least 1",
+        ),
     ],
 )
 def test_settings_that_cannot_work_stop_the_start(changes: dict[str, str], told: str) -> None:

@@ -1,0 +1,107 @@
+"""docs/search.md: its Python and its commands run as they stand there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator_svc.ingest import IncomingItem
+from tandem.cli.app import app
+from tandem.content import ImageContent
+from tandem.v1.error_reason_pb2 import ErrorReason
+from tests.client.search_server import MODEL
+from tests.orchestrator_svc.downstream import door_address, stack
+
+PAGE = (Path(__file__).parents[2] / "docs/search.md").read_text()
+ADDRESS = "127.0.0.1:7400"
+
+
+def blocks(language: str) -> list[str]:
+    """Returns the page's examples in the language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(name="address", scope="module")
+def _address() -> Iterator[str]:
+    """Serves an index "pets" with pictures, scored by the reranker, from a loop in a thread."""
+    addresses: list[str] = []
+    ready, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with stack() as behind, door_address(behind) as address:
+            may_store = asyncio.Event()
+            may_store.set()
+            items = [IncomingItem(f"cup-{n}", ImageContent(str(n * 2).encode())) for n in range(40)]
+            assert not any((await behind.ingester.ingest("pets", items, may_store)).outcomes)
+            for shard in behind.shards:
+                shard.logits = {f"cup-{n}": n / 10 for n in range(40)}
+            behind.encoder.description = MODEL
+            addresses.append(address)
+            ready.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield addresses[0]
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=range(len(blocks("python"))))
+def test_the_python_runs(code: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against a served index; what it asserts holds."""
+    assert ADDRESS in code
+
+    exec(compile(code.replace(ADDRESS, address), "docs/search.md", "exec"), {})
+
+    if "print" in code:
+        assert capsys.readouterr().out
+
+
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in blocks("console")
+    for line in block.splitlines()
+    if line.startswith("$ ")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_run(
+    command: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what they find."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "queries.txt").write_text("a red cup\ntwo dogs\n")
+    program, *arguments = shlex.split(command)
+    assert program == "tandem"
+
+    result = CliRunner().invoke(app, [*arguments, "--address", address])
+
+    assert result.exit_code == 0, result.output
+    assert "cup-" in result.stdout or "fingerprint" in result.stdout
+
+
+def test_the_examples_were_found() -> None:
+    """Or the tests above would pass by having nothing to run."""
+    assert len(blocks("python")) == 5
+    assert len(COMMANDS) == 5
+
+
+def test_the_errors_that_it_names_exist() -> None:
+    """Each by a reason of the contract."""
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", PAGE))
+    reasons = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()}  # noqa: SIM118
+    others = {"CROSS_ENCODER", "NORMALISED_ADD", "NOT_APPLICABLE", "BEST_WINDOW"}
+
+    assert named - reasons == others
