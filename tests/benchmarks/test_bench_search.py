@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 def test_a_small_run_prints_every_figure() -> None:
     """Both sides answer alike; the stages add up; the rest of the time is told."""
     command = [sys.executable, "benchmarks/bench_search.py", "--model", "one_layer"]
-    numbers = ["--scenes", "30", "--queries", "20", "--rounds", "1", "--shards", "1"]
+    numbers = ["--scenes", "32", "--queries", "20", "--rounds", "1", "--shards", "1"]
     ran = subprocess.run(
         [*command, *numbers, "--precision", "fp32"],
         cwd=ROOT,
