@@ -163,9 +163,8 @@ def default(seed: int = 1) -> Recipe:
 def apart(seed: int = 1) -> Recipe:
     """A trained model whose lower layers are taken apart, until it matches again (decision 22).
 
-    One layer, since two were far off after 120 rounds where one was near; not trained to its end by
-    us so far. The softmax comes first because
-    images without their [CLS] in the lower layers embed otherwise.
+    One layer, since two were further off after 120 rounds; not trained to its end by us so far. The
+    softmax comes first because images without their [CLS] in the lower layers embed otherwise.
     """
     return replace(
         default(seed),
