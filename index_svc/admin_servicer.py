@@ -58,7 +58,7 @@ class IndexAdminServicer(_Base):
         index_id = check_index_id(request.index_id)
         index = self._shard.index(index_id)
         tuning = _tuning_from_proto(request.tuning)
-        tuning.check(index.info.dimension)
+        await asyncio.to_thread(tuning.check, index.info.dimension)
         for modality in _modalities(request.modality):
             await asyncio.to_thread(self._tune, index_id, index, modality, tuning)
         self._shard.maintenance.wake()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +25,11 @@ _MIN_TRAIN_COUNT = 20_000
 _ADD_COUNT = 8_192
 # FAISS's GPU indexes refuse to find more at once.
 _MAX_GPU_K = 2_048
+# A type comes from whoever may call the admin service; "auto" itself never asks for more.
+_MAX_TYPE_LENGTH = 100
+_MAX_TYPE_NUMBER = 65_536
+_MAX_CODE_BITS = 12
+_MAX_PARAMETER = 1_000_000
 
 SearchParameters = Mapping[str, float]
 """By FAISS's names, such as nprobe and efSearch."""
@@ -116,8 +122,8 @@ class FaissIndex:
         Raises IndexTypeInvalid for one that this type does not have.
         """
         for name, value in parameters.items():
-            if not math.isfinite(value) or value < 1:
-                raise IndexTypeInvalid(why=f"{name} is {value}; send 1 or more")
+            if not 1 <= value <= _MAX_PARAMETER:  # NaN is neither
+                raise IndexTypeInvalid(why=f"{name} is {value}; send 1 to {_MAX_PARAMETER:,}")
         try:
             self._set({**self.parameters, **parameters})
         except RuntimeError as error:
@@ -212,13 +218,30 @@ def visible_gpu_count() -> int:
 
 
 def make_empty(index_type: str, dimension: int) -> Any:  # noqa: ANN401 (SWIG)
-    """Returns an untrained index by FAISS's factory; raises IndexTypeInvalid in its words."""
+    """Returns an untrained index by FAISS's factory.
+
+    Raises IndexTypeInvalid in its words, or for a type with a number that FAISS would try to make
+    room for: of IVF99999999 it makes every list, for minutes, and asks nobody.
+    """
+    _check_numbers(index_type)
     try:
         return faiss.index_factory(dimension, index_type, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise IndexTypeInvalid(
             why=f"FAISS does not know {index_type!a}: {_plain(error)}"
         ) from error
+
+
+def _check_numbers(index_type: str) -> None:
+    shown = index_type[:_MAX_TYPE_LENGTH]
+    if len(index_type) > _MAX_TYPE_LENGTH:
+        raise IndexTypeInvalid(why=f"the type {shown!a}… is over {_MAX_TYPE_LENGTH} characters")
+    for bits in re.findall(r"x(\d+)", index_type):
+        if int(bits) > _MAX_CODE_BITS:
+            raise IndexTypeInvalid(why=f"{shown!a} has codes of over {_MAX_CODE_BITS} bits")
+    for number in re.findall(r"\d+", index_type):
+        if int(number) > _MAX_TYPE_NUMBER:
+            raise IndexTypeInvalid(why=f"{shown!a} has a number over {_MAX_TYPE_NUMBER:,}")
 
 
 def list_count(index: Any) -> int:  # noqa: ANN401 (SWIG)

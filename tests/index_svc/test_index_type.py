@@ -1,5 +1,7 @@
 """Which type an index gets, and how hard it looks."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,27 @@ def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
 
     assert index.parameters == {"nprobe": 16}
     assert 0 < recall_percent < 100
+
+
+@pytest.mark.parametrize(
+    "index_type",
+    ["IVF99999999,PQ8", "HNSW65537", "PQ8x24", "IVF4,Flat" + " " * 100, "OPQ999,IVF99999999,PQ8"],
+)
+def test_a_type_that_would_take_all_memory_is_refused_at_once(index_type: str) -> None:
+    """FAISS makes a hundred million lists if asked to; the largest number taken is cheap."""
+    start_time = time.process_time()
+
+    with pytest.raises(IndexTypeInvalid):
+        IndexTuning(index_type).check(32)
+
+    IndexTuning("IVF65536,Flat").check(32)
+    assert time.process_time() - start_time < 2
+
+
+@pytest.mark.parametrize("value", [0.5, 1e7, float("nan"), float("inf")])
+def test_a_search_parameter_has_bounds(rows: EmbeddingRows, value: float) -> None:
+    """FAISS takes whatever fits a C integer, and makes room for it in each search."""
+    index = FaissIndex.build("HNSW8", rows, rows.row_count)
+
+    with pytest.raises(IndexTypeInvalid, match="send 1 to"):
+        index.tune({"efSearch": value})

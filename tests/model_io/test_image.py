@@ -1,5 +1,6 @@
 """Image files into pixels: what comes out of good ones, and how bad ones are refused."""
 
+import io
 import random
 import resource
 import subprocess
@@ -302,3 +303,44 @@ def _damaged(file: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.choice([1, 2, 4])):
         damaged[chance.randrange(len(damaged))] = chance.randrange(256)
     return bytes(damaged)
+
+
+def photo(width: int, height: int) -> Image.Image:
+    """Returns a picture with soft shapes and some noise, as a camera would take it."""
+    rng = np.random.default_rng(0)
+    shapes = rng.integers(0, 256, (height // 40, width // 40, 3), dtype=np.uint8)
+    soft = Image.fromarray(shapes).resize((width, height), Image.Resampling.BICUBIC)
+    noisy = np.asarray(soft).astype(np.int16) + rng.integers(-6, 7, (height, width, 3))
+    return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+
+
+def filtered_whole(file: bytes, size: tuple[int, int]) -> np.ndarray:
+    """Returns the picture scaled by the filter alone, from every one of its pixels."""
+    with Image.open(io.BytesIO(file)) as image:
+        return np.asarray(image.resize(size, Image.Resampling.BICUBIC)).astype(int)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+@pytest.mark.parametrize("width", [200, 320, 448, 620])
+def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
+    file_format: str, width: int
+) -> None:
+    """Pixel by pixel what training has always seen."""
+    file = encoded(photo(width, width // 2), file_format)
+
+    pixels = decode_image(file, SIZE)
+
+    assert np.array_equal(pixels[28:84], filtered_whole(file, (SIZE, SIZE // 2)))
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("size", [(640, 320), (1920, 960), (3000, 1500)])
+def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, int]) -> None:
+    """Blocks are averaged before the filter: a level or less, 8 where it is most."""
+    file = encoded(photo(*size), file_format)
+
+    pixels = decode_image(file, SIZE)
+
+    difference = np.abs(pixels[28:84] - filtered_whole(file, (SIZE, SIZE // 2)))
+    assert difference.mean() < 1
+    assert difference.max() <= 8

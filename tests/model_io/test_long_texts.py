@@ -173,7 +173,7 @@ SLOW = {
 
 @pytest.mark.parametrize("unit", SLOW.values(), ids=SLOW)
 def test_the_longest_text_takes_bounded_time(preprocessor: TextPreprocessor, unit: str) -> None:
-    """Whatever it is made of: the worst takes 1 s of a core, and 10 are given here."""
+    """Whatever it is made of: the worst takes half a second of a core, and 10 are given here."""
     text = (unit * MAX_LONG_TEXT_BYTES).encode()[:MAX_LONG_TEXT_BYTES].decode(errors="ignore")
     start_time = time.process_time()
 

@@ -31,9 +31,16 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
         """Returns the handler with `around` in it; None, so UNIMPLEMENTED, where there is none."""
         handler = await continuation(handler_call_details)
         path: str = handler_call_details.method
-        if handler is None or path.startswith(UNOBSERVED):
-            return handler
-        return self.wrap(handler, path.rpartition("/")[2])
+        if handler is None:
+            return None
+        method = path.rpartition("/")[2]
+        if path.startswith(UNOBSERVED):
+            return self.wrap_probe(handler, method)
+        return self.wrap(handler, method)
+
+    def wrap_probe(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+        """Returns what serves a health or reflection call: `handler`, as it is."""
+        return handler
 
     def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
         """Returns `handler` with `around` entered for as long as it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -40,6 +41,19 @@ class ErrorsInterceptor(AroundInterceptor):
     def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
         """Returns `handler` inside `around`, with its requests parsed inside it too."""
         return super().wrap(_refusing_malformed(handler), method)
+
+    def wrap_probe(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+        """Returns the same: a probe that does not parse is refused too, not UNKNOWN."""
+        serve = behavior(handler)
+        if not handler.response_streaming or not inspect.iscoroutinefunction(serve):
+            return self.wrap(handler, method)
+
+        # Health's Watch: it writes its answers instead of yielding them.
+        async def write(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401
+            async with self.around(method, context):
+                await serve(_checked(request), context)
+
+        return with_behavior(handler, write, _lenient(handler.request_deserializer))
 
 
 @dataclass(frozen=True, slots=True)

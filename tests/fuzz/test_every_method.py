@@ -1,0 +1,70 @@
+"""Every method of every service is sent what no caller should send: none may fail for it.
+
+What a method may answer is in `ALLOWED`: it refuses, and nothing else. With every change each gets
+some requests, within a time; TANDEM_FUZZ_RUNS=full sends 200,000 to each, TANDEM_FUZZ_SEED others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from google.protobuf.message import Message
+
+from tandem.chassis.channels import open_channel
+from tandem.cli.stack import LocalStack
+from tandem.client import Client
+from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
+from tests.fuzz.run_counts import fuzz_seed, is_full, run_count
+from tests.fuzz.valid_requests import INDEX_ID, SENTENCES, valid_requests
+
+pytestmark = [
+    pytest.mark.xdist_group("triton-model-io"),
+    pytest.mark.timeout(6 * 3600 if is_full() else 300),
+]
+
+SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
+QUICK_COUNT = 60
+FULL_COUNT = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a fuzzer knows of who it asks."""
+
+    valid: dict[str, list[Message]]
+    values: Sequence[str | bytes]
+
+
+@pytest_asyncio.fixture(scope="module")
+async def known(fuzzed_stack: LocalStack) -> Known:
+    encoder = fuzzed_stack.address_of("encoder")
+    return Known(*valid_requests(fuzzed_stack.address, encoder))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_no_request_makes_a_service_fail(
+    fuzzed_stack: LocalStack, known: Known, service: str
+) -> None:
+    """Every answer is an allowed one; in the end all processes live, and a search is answered."""
+    address = (
+        fuzzed_stack.address if service == "orchestrator" else fuzzed_stack.address_of(service)
+    )
+    tallies: dict[str, Tally] = {}
+    async with open_channel(address) as channel:
+        for name in await service_names(channel):
+            for method in methods(name):
+                valid = known.valid.get(method.name, [])
+                requests = made_requests(method, valid, known.values, fuzz_seed())
+                tallies[method.full_name] = await fuzz(
+                    channel, method, requests, run_count(QUICK_COUNT, FULL_COUNT)
+                )
+
+    for method_name, tally in tallies.items():
+        print(method_name, dict(tally.codes), f"slowest {tally.slowest_seconds:.1f} s")
+    faults = [fault for tally in tallies.values() for fault in tally.faults]
+    assert not faults, "\n".join(told_apart(faults)[:20])
+    assert fuzzed_stack.dead_service() is None
+    assert len(tallies) >= 5
+    with Client(fuzzed_stack.address, timeout_seconds=30) as client:
+        assert client.search(SENTENCES[0], index_id=INDEX_ID).items

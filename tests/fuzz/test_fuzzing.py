@@ -1,0 +1,166 @@
+"""The fuzzing itself: services that are broken on purpose are found out."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+import structlog
+
+from tandem.chassis import log
+from tandem.chassis.channels import open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.errors import InternalFault
+from tandem.v1 import content_pb2
+from tandem.v1 import encoder_service_pb2 as pb
+from tandem.v1.encoder_service_pb2_grpc import (
+    EncoderServiceServicer,
+    add_EncoderServiceServicer_to_server,
+)
+from tandem.wire import item_error_to_proto
+from tests.fuzz import fuzzing
+from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
+
+VALID = [pb.EncodeContentsRequest(contents=[content_pb2.Content(text="two dogs")])]
+REQUEST_COUNT = 300
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Tracebacks of services that crash on purpose are shown to nobody."""
+    log.configure("encoder", io.StringIO())
+    yield
+    structlog.reset_defaults()
+
+
+class Sound(EncoderServiceServicer):
+    """Answers every batch, with nothing."""
+
+    async def EncodeContents(
+        self, request: pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.EncodeContentsResponse:
+        """Answers."""
+        return pb.EncodeContentsResponse()
+
+
+class Crashing(Sound):
+    """Takes for granted that there is a content."""
+
+    async def EncodeContents(
+        self, request: pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.EncodeContentsResponse:
+        """Answers, or raises IndexError."""
+        return pb.EncodeContentsResponse(model_fingerprint=request.contents[0].text)
+
+
+class Hanging(Sound):
+    """Waits for ever for a policy that it does not know."""
+
+    async def EncodeContents(
+        self, request: pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.EncodeContentsResponse:
+        """Answers, or does not."""
+        if request.truncation_policy not in content_pb2.TruncationPolicy.values():
+            await asyncio.Event().wait()
+        return pb.EncodeContentsResponse()
+
+
+class BlamingItself(Sound):
+    """Hides its own fault in one item's error."""
+
+    async def EncodeContents(
+        self, request: pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.EncodeContentsResponse:
+        """Answers, with a fault where there are several contents."""
+        error = item_error_to_proto(InternalFault(why="KeyError"))
+        results = [pb.EncodeResult(error=error) for _ in request.contents[1:2]]
+        return pb.EncodeContentsResponse(results=results)
+
+
+@asynccontextmanager
+async def channel_to(servicer: EncoderServiceServicer) -> AsyncIterator[grpc.aio.Channel]:
+    """Serves behind the chassis's interceptors."""
+    server = await make_server(
+        "encoder",
+        Health("encoder", []),
+        lambda server: add_EncoderServiceServicer_to_server(servicer, server),
+        ["tandem.v1.EncoderService"],
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(None)
+
+
+async def tally(servicer: EncoderServiceServicer, seed: int = 1) -> Tally:
+    [method] = methods("tandem.v1.EncoderService")
+    async with channel_to(servicer) as channel:
+        requests = made_requests(method, VALID, ["two dogs"], seed)
+        return await fuzz(channel, method, requests, REQUEST_COUNT)
+
+
+async def test_a_sound_service_has_no_faults() -> None:
+    """Some requests parse, and some do not."""
+    found = await tally(Sound())
+
+    assert told_apart(found.faults) == []
+    assert set(found.codes) == {"OK", "INVALID_ARGUMENT"}
+    assert min(found.codes.values()) > REQUEST_COUNT / 10
+
+
+async def test_a_service_that_crashes_is_found_out() -> None:
+    """Each kind once, with the request that shows it."""
+    found = await tally(Crashing())
+
+    [told] = told_apart(found.faults)
+    assert "INTERNAL" in told
+    assert f"{found.codes['INTERNAL']} x tandem.v1.EncoderService.EncodeContents" in told
+
+
+async def test_a_service_that_hangs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given time, and asked once more."""
+    monkeypatch.setattr(fuzzing, "CALL_SECONDS", 0.2)
+    monkeypatch.setattr(fuzzing, "PATIENT_SECONDS", 0.4)
+
+    found = await tally(Hanging())
+
+    assert {fault.told for fault in found.faults} == {"hangs for 0 s"}
+
+
+async def test_a_fault_inside_a_good_answer_is_found_out() -> None:
+    """The call's status is OK all the same."""
+    found = await tally(BlamingItself())
+
+    assert set(found.codes) == {"OK", "INVALID_ARGUMENT"}
+    assert {fault.told.split(":")[0] for fault in found.faults} == {
+        "an item's ERROR_REASON_INTERNAL"
+    }
+
+
+def test_the_same_seed_makes_the_same_requests() -> None:
+    """And another one makes others."""
+    [method] = methods("tandem.v1.EncoderService")
+
+    def made(seed: int) -> list[list[bytes]]:
+        requests = made_requests(method, VALID, ["two dogs"], seed)
+        return [next(requests) for _ in range(50)]
+
+    assert made(1) == made(1) != made(2)
+
+
+async def test_every_service_is_found_by_reflection() -> None:
+    """Its own, health, and reflection itself."""
+    async with channel_to(Sound()) as channel:
+        names = await service_names(channel)
+
+    assert set(names) == {
+        "tandem.v1.EncoderService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
