@@ -16,7 +16,7 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz check protos lock
+.PHONY: help install demo train-demo test test-faults test-fuzz check protos metrics-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. $(PROTOS)
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(filter %_service.proto,$(PROTOS))
+
+metrics-doc: .venv/.ok ## Writes docs/metrics.md anew out of what the services say
+	@sed '/^## /,$$d' docs/metrics.md > docs/metrics.md.part
+	@for service in orchestrator encoder index rerank; do \
+		printf '## %s_svc\n\n' $$service; $(BIN)/python -m $${service}_svc --metrics; echo; \
+	done >> docs/metrics.md.part
+	@sed -i '$$d' docs/metrics.md.part && mv docs/metrics.md.part docs/metrics.md
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
 lock: ## Resolves pyproject.toml anew and writes both files of requirements/; needs uv on PATH

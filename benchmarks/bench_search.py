@@ -6,9 +6,10 @@ Both sides run the same exported TorchScript on the same number of threads over 
 tokenize, embed the text, search FAISS flat, score 20 pairs, sort. The served side adds what it is
 for: four services, Triton, durable storage, and a network between them. Both are warmed up, and
 they take turns within the run, so that another load on the machine hits both. For many clients the
-process has a third side: the queries that wait are put together by hand.
+process has a third side: the queries that wait are put together by hand. Caches are off.
 
-`large` has 12 layers of 768 and random weights: its answers mean nothing, its arithmetic does.
+`large` has 12 layers of 768 and random weights: its answers mean nothing, its arithmetic does. Of
+`one_layer`, which has the first of them alone, most of a search's time is the services' own.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from itertools import count
 from pathlib import Path
 
 from in_process import RETURN_N, InProcess, K, keep_memory
-from large_model import export_large
+from large_model import LAYER_COUNT, export_large
 from served_times import Look, cpu_spent, spent
 
 from tandem.cli.stack import LocalStack, Ports
@@ -37,6 +38,7 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export import export_model
 
 THREAD_COUNT = 2
+LAYER_COUNTS = {"large": LAYER_COUNT, "one_layer": 1}
 CLIENT_COUNTS = (1, 16)
 # By hand, the pairs of how many queries go into one batch is tried out.
 PAIR_BATCH_SIZES = (K, 3 * K, 128)
@@ -175,7 +177,6 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         local = InProcess(repository, manifest, THREAD_COUNT)
         local.add(records)
         ports = Ports.free(arguments.shards)
-        # The other side keeps nothing of earlier searches either.
         with LocalStack(Path(folder) / "data", repository, ports, caches=False) as stack:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
@@ -192,8 +193,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _export(model: str, repository: Path, precision: Precision) -> Manifest:
-    if model == "large":
-        return export_large(repository, precision)
+    if model in LAYER_COUNTS:
+        return export_large(repository, precision, layer_count=LAYER_COUNTS[model])
     return export_model(default_checkpoint(), repository, precision)
 
 
@@ -282,7 +283,7 @@ def table(result: dict[str, object]) -> str:
 def main() -> None:
     """Prints one JSON line, then tables."""
     parser = argparse.ArgumentParser(description="served search against the same work in process")
-    parser.add_argument("--model", choices=("default", "large"), default="default")
+    parser.add_argument("--model", choices=("default", *LAYER_COUNTS), default="default")
     parser.add_argument("--precision", choices=tuple(Precision), default=None)
     parser.add_argument("--scenes", type=int, default=1_000)
     parser.add_argument("--queries", type=int, default=200, help="of a round")

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         repository, precision, width=arguments.width, layer_count=arguments.layers
     )
     queries = _queries(arguments.queries)
-    with LocalStack(folder / "data", repository, Ports.free(1)) as stack:
+    with LocalStack(folder / "data", repository, Ports.free(1), caches=False) as stack:
         stack.start()
         with (
             Client(stack.address, timeout_seconds=CALL_SECONDS) as client,

@@ -104,6 +104,8 @@ async def answer_ranks(
                 return_n=pool_size,
                 # A recall over part of the gallery would be no recall of the model's.
                 full_coverage_required=True,
+                # And the bi-encoder's order for the cross-encoder's, no recall of that one's.
+                rerank_required=True,
             )
         finally:
             free.release()

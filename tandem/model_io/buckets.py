@@ -1,5 +1,6 @@
 """Padding to a few lengths: Triton batches only requests of equal shape."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.errors import TextTooLong
+
+# Pairs from which on a CPU takes as long for each, however many more there are.
+_EFFICIENT_PAIR_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,19 @@ def chunks_by_length(
         for bucket, rows in sorted(rows_of.items())
         for start in range(0, len(rows), chunk_size)
     ]
+
+
+def pair_chunk_size(pair_count: int, instance_count: int, most: int) -> int:
+    """Returns into chunks of how many pairs a call is divided, at most `most`.
+
+    So that the model's instances share its work, each on cores of its own: as many even chunks for
+    one as for the other, but none that would take longer for a pair than a large one.
+    """
+    parts = min((pair_count + _EFFICIENT_PAIR_COUNT // 2) // _EFFICIENT_PAIR_COUNT, instance_count)
+    parts = max(parts, math.ceil(pair_count / most), 1)
+    if parts > 1:
+        parts = math.ceil(parts / instance_count) * instance_count
+    return max(math.ceil(pair_count / parts), 1)
 
 
 def pad_texts(

@@ -23,9 +23,10 @@ COMPUTE_SECONDS = "COMPUTE_SECONDS"
 _BATCHED = re.compile(r"^\s*max_batch_size: [1-9]", re.MULTILINE)
 # With one instance, Triton 2.51 often left what came while it was at work in the queue for half a
 # second after it was free (decision 11).
-_INSTANCE_COUNT = 2
-# Long enough for requests that come together to batch, short beside an inference.
-_QUEUE_DELAY_MICROSECONDS = 1_000
+INSTANCE_COUNT = 2
+# A request that finds an instance free is not kept for others to come: those of one search are
+# meant to run side by side. What waits for a busy one goes together anyway (decision 23).
+_QUEUE_DELAY_MICROSECONDS = 0
 # Past this many waiting requests a new one is refused at once: 16 searches that rerank on two
 # shards make 32.
 _QUEUE_SIZE = 256
@@ -157,7 +158,7 @@ def render(config: ModelConfig) -> str:
         f"max_batch_size: {config.max_batch_size}",
         *(_tensor_block("input", spec) for spec in config.inputs),
         *(_tensor_block("output", spec) for spec in config.outputs),
-        f"instance_group [ {{ count: {_INSTANCE_COUNT}, kind: {config.device_kind} }} ]",
+        f"instance_group [ {{ count: {INSTANCE_COUNT}, kind: {config.device_kind} }} ]",
         "dynamic_batching {\n"
         f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
         f"  priority_levels: {max(Priority)}\n"

@@ -4,11 +4,15 @@ import enum
 
 
 class Priority(enum.IntEnum):
-    """What an inference is for; the smaller number goes first, as in Triton."""
+    """What an inference is for; the smaller number goes first, as in Triton.
+
+    Only queries go first, which are short. Pairs and items take turns as they come: under a
+    constant load of searches, items would otherwise never be encoded (decision 19).
+    """
 
     QUERY = 1
-    """A query's encoding: short, and all of its search waits for it."""
+    """A query's encoding, which all of its search waits for, or a canary."""
     RERANK = 2
-    """A chunk of pairs, or a canary."""
-    INGEST = 3
-    """An item's encoding: nobody is kept waiting who cannot wait."""
+    """A chunk of pairs."""
+    INGEST = 2
+    """An item's encoding."""

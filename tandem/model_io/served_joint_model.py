@@ -12,14 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.inference_cost import InferenceCost
-from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts
-from tandem.model_io.config_pbtxt import image_batch_size, pair_batch_size
+from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]
+
+# Triton makes one batch of requests that come at the same moment, and one instance would compute
+# both halves of a search's pairs while the other has nothing to do.
+_APART_SECONDS = 0.001
 Values = TypeVar("Values", bound=NDArray[Any])
 
 
@@ -66,7 +71,7 @@ class ServedJointModel:
                 (ids, mask, no_image, absent), self._embedding, timeout_seconds, priority
             )
 
-        return await _in_chunks(self._text_chunks(texts), run, self._embedding)
+        return await _in_chunks(self._text_chunks(texts, self._batch_size), run, self._embedding)
 
     async def image_tokens(
         self,
@@ -137,7 +142,13 @@ class ServedJointModel:
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
 
-        scored = await _in_chunks(self._text_chunks(texts), run, self._match_logit)
+        # A GPU takes them at once; cores share them.
+        size = self._batch_size
+        if self.manifest.precision != Precision.FP16:
+            size = pair_chunk_size(len(texts), INSTANCE_COUNT, self._batch_size)
+        scored = await _in_chunks(
+            self._text_chunks(texts, size), run, self._match_logit, _APART_SECONDS
+        )
         return Inferred(scored.values[:, 0], scored.cost)
 
     async def _encode(
@@ -165,9 +176,9 @@ class ServedJointModel:
         )
         return Inferred(answer.arrays[0], cost)
 
-    def _text_chunks(self, texts: Sequence[TokenIds]) -> list[Chunk]:
+    def _text_chunks(self, texts: Sequence[TokenIds], chunk_size: int) -> list[Chunk]:
         lengths = [len(text) for text in texts]
-        return chunks_by_length(lengths, self.manifest.text_length_buckets, self._batch_size)
+        return chunks_by_length(lengths, self.manifest.text_length_buckets, chunk_size)
 
     def _padded(
         self, texts: Sequence[TokenIds], chunk: Chunk
@@ -182,9 +193,19 @@ async def _in_chunks(
     chunks: Sequence[Chunk],
     run: Callable[[Chunk], Coroutine[Any, Any, Inferred[NDArray[Any]]]],
     output: OutputSpec,
+    apart_seconds: float = 0.0,
 ) -> Inferred[NDArray[Any]]:
-    """Runs all chunks at once and puts what they give in order; of nothing, no rows."""
-    parts = await asyncio.gather(*map(run, chunks))
+    """Runs all chunks at once and puts what they give in order; of nothing, no rows.
+
+    Each instance's first chunk is sent `apart_seconds` after the one before.
+    """
+
+    async def run_in_turn(number: int, chunk: Chunk) -> Inferred[NDArray[Any]]:
+        if wait_seconds := apart_seconds * min(number, INSTANCE_COUNT - 1):
+            await asyncio.sleep(wait_seconds)
+        return await run(chunk)
+
+    parts = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(chunks)))
     row_count = sum(len(chunk.rows) for chunk in chunks)
     values: NDArray[Any] = np.empty((row_count, *output.dims), dtype=output.dtype)
     for chunk, part in zip(chunks, parts, strict=True):

@@ -114,8 +114,6 @@ class TritonClient:
             )
             arrays = [result.as_numpy(spec.name) for spec in outputs]
         except InferenceServerException as error:
-            # The next call may find another server there, with another config.
-            self._timed_models.pop(model, None)
             named = error_from_triton(error, model)
             self._note(named, model)
             raise named from error
@@ -136,8 +134,15 @@ class TritonClient:
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
         """Returns whether the server tells how long it computed; asks it once for each model."""
         if model not in self._timed_models:
-            metadata = await self._client.get_model_metadata(model, client_timeout=timeout_seconds)
-            names = [output.name for output in metadata.outputs]
+            try:
+                metadata = await self._client.get_model_metadata(
+                    model, headers=self._headers(), client_timeout=timeout_seconds
+                )
+                names = [output.name for output in metadata.outputs]
+            except InferenceServerException as error:
+                if "restricted" not in str(error.message()):
+                    raise
+                names = []  # it may let us infer all the same
             self._timed_models[model] = COMPUTE_SECONDS in names
         return self._timed_models[model]
 
@@ -152,6 +157,9 @@ class TritonClient:
                 raise ModelUnavailable(model=model, why=_DEAD_PROCESS)
 
     def _note(self, error: TandemError, model: str) -> None:
+        if isinstance(error, ModelUnavailable | InternalFault):
+            # The next call may find another server there, with another config.
+            self._timed_models.pop(model, None)
         if not isinstance(error, ModelUnavailable):
             return
         if _DEAD_PROCESS in error.message:

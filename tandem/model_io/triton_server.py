@@ -23,7 +23,7 @@ from pathlib import Path
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.model_io.config_pbtxt import timed
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -56,14 +56,17 @@ class TritonServer:
         grpc_port: int,
         metrics_port: int,
         log_path: Path,
-        thread_count: int = 2,
+        thread_count: int | None = None,
     ) -> None:
-        """`thread_count` is what one inference may use of the machine's cores."""
+        """`thread_count` is what one inference may use of the machine's cores.
+
+        Unless given, each instance of a model has its share of them.
+        """
         self._model_repository = model_repository
         self._grpc_port = grpc_port
         self._metrics_port = metrics_port
         self._log_path = log_path
-        self._thread_count = thread_count
+        self._thread_count = thread_count or max(1, core_count() // INSTANCE_COUNT)
         self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._work_folder: Path | None = None
@@ -191,6 +194,11 @@ class TritonServer:
         return "\n".join([f"from {self._log_path}:", *(errors or lines)[-15:]])
 
 
+def core_count() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def backend_folder() -> Path:
     """Returns the folder of our Python-based `pytorch` backend."""
     return Path(__file__).parents[2] / "deploy" / "triton" / "backends" / "pytorch"
@@ -292,8 +300,8 @@ def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(site_packages),
         "OMP_NUM_THREADS": str(thread_count),
-        # Each model has two instances: threads that spin for their next work would take the cores
-        # from the other instance's, which more than halved the searches a second.
+        # Threads that spin for their next work would take the cores from the other instance's,
+        # which more than halved the searches a second.
         "OMP_WAIT_POLICY": "passive",
         "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
         # Or torch's activations go back to the kernel and are faulted in again at every call.

@@ -163,8 +163,8 @@ def default(seed: int = 1) -> Recipe:
 def apart(seed: int = 1) -> Recipe:
     """A trained model whose lower layers are taken apart, until it matches again (decision 22).
 
-    How many, and how long, were measured; the softmax comes first because images without their
-    [CLS] in the lower layers embed otherwise.
+    More layers need more rounds; how many of either is not tuned. The softmax comes first because
+    images without their [CLS] in the lower layers embed otherwise.
     """
     return replace(
         default(seed),

@@ -137,6 +137,30 @@ async def test_work_that_nobody_waits_for_is_cancelled() -> None:
     assert worker.finished == [["a"]]
 
 
+async def test_nobody_joins_what_is_being_cancelled() -> None:
+    """Though it may take its time to end."""
+    kept, worker = cache(), eager()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def linger(_: Sequence[str]) -> Computation[str, int]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+        raise AssertionError
+
+    first = asyncio.create_task(kept.get(["a"], linger, TIMEOUT_SECONDS))
+    await begun.wait()
+    first.cancel()
+    await asyncio.wait([first])
+
+    found = await asyncio.wait_for(look_up(kept, worker, "a"), TIMEOUT_SECONDS)
+
+    assert found.values == [value_of("a")]
+    may_end.set()
+
+
 async def test_a_failure_is_told_to_all_and_not_kept() -> None:
     """Who waits for it tries once more, together; who comes later tries again."""
     kept, worker = cache(), Worker(error=ModelUnavailable(model="m", why="gone"))
@@ -179,6 +203,24 @@ async def test_a_deadline_is_its_owners_alone() -> None:
         await first
     assert {lookup.values[0] for lookup in await asyncio.gather(*others)} == {value_of("a")}
     assert patient.asked == [["a"]]
+
+
+async def test_a_patient_lookup_outlasts_any_number_of_hurried_ones() -> None:
+    """Each of which begins anew, and runs out of time."""
+    kept, patient = cache(), eager()
+    hurried = [Worker(error=DeadlineExceeded(what="it")) for _ in range(4)]
+    lookups = [look_up(kept, worker, "a") for worker in hurried]
+    await under_way(hurried[0])
+    last = look_up(kept, patient, "a")
+    await asyncio.sleep(0)
+
+    for worker in hurried:
+        worker.may_go.set()
+
+    outcomes = await asyncio.gather(*lookups, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} <= {DeadlineExceeded, Lookup}
+    assert isinstance(outcomes[0], DeadlineExceeded)
+    assert (await last).values == [value_of("a")]
 
 
 async def test_nobody_waits_longer_than_their_own_time() -> None:
@@ -260,108 +302,5 @@ def test_the_cache_holds_what_was_used_last(max_bytes: int, lookups: list[list[s
             assert lookup.miss_count == len(lacking)
             assert kept.used_bytes == sum(model.values()) <= max_bytes
             assert len(kept) == len(model)
-
-    asyncio.run(run())
-
-
-class Interleaving:
-    """Lookups, computations and cancellations in an order that a test chooses."""
-
-    def __init__(self) -> None:
-        self.cache = cache(60)
-        self.lookups: list[asyncio.Task[Lookup[str, int]]] = []
-        self.computations: list[asyncio.Future[None]] = []
-        self.under_way: list[str] = []
-        self.computed_count = 0
-
-    async def compute(self, keys: Sequence[str]) -> Computation[str, int]:
-        assert not set(keys) & set(self.under_way), "a key is computed twice at once"
-        self.under_way.extend(keys)
-        verdict: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.computations.append(verdict)
-        try:
-            await verdict
-        finally:
-            self.computations.remove(verdict)
-            for key in keys:
-                self.under_way.remove(key)
-        self.computed_count += len(keys)
-        return Computation([value_of(key) for key in keys], len(keys))
-
-    def begin(self, keys: Sequence[str]) -> None:
-        self.lookups.append(
-            asyncio.create_task(self.cache.get(keys, self.compute, TIMEOUT_SECONDS))
-        )
-
-    def finish(self, number: int, error: Exception | None) -> None:
-        ready = [verdict for verdict in self.computations if not verdict.done()]
-        if ready:
-            verdict = ready[number % len(ready)]
-            verdict.set_exception(error) if error else verdict.set_result(None)
-
-    def cancel(self, number: int) -> None:
-        if self.lookups:
-            self.lookups[number % len(self.lookups)].cancel()
-
-
-KEYS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4)
-STEPS = st.one_of(
-    st.tuples(st.just("begin"), KEYS),
-    st.tuples(st.just("finish"), st.integers(0, 9)),
-    st.tuples(st.just("fail"), st.integers(0, 9)),
-    st.tuples(st.just("run out of time"), st.integers(0, 9)),
-    st.tuples(st.just("cancel"), st.integers(0, 9)),
-    st.tuples(st.just("wait"), st.integers(1, 4)),
-)
-
-
-@given(st.lists(STEPS, max_size=40))
-def test_however_lookups_meet_each_gets_its_values_and_all_work_is_reported_once(
-    steps: list[tuple[str, Sequence[str] | int]],
-) -> None:
-    """Values are right, no key is computed twice at once, nothing hangs, and reports add up."""
-
-    async def run() -> None:
-        scene = Interleaving()
-        asked: list[Sequence[str]] = []
-        cancelled = False
-        for name, argument in steps:
-            match name, argument:
-                case "begin", list() as begun:
-                    asked.append(begun)
-                    scene.begin(begun)
-                case "finish", int() as number:
-                    scene.finish(number, None)
-                case "fail", int() as number:
-                    scene.finish(number, ModelUnavailable(model="m", why="gone"))
-                case "run out of time", int() as number:
-                    scene.finish(number, DeadlineExceeded(what="it"))
-                case "cancel", int() as number:
-                    cancelled = True
-                    scene.cancel(number)
-                case "wait", int() as count:
-                    for _ in range(count):
-                        await asyncio.sleep(0)
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not all(lookup.done() for lookup in scene.lookups):
-                scene.finish(0, None)
-                await asyncio.sleep(0)
-
-        outcomes = await asyncio.gather(*scene.lookups, return_exceptions=True)
-        reported = 0
-        for keys, outcome in zip(asked, outcomes, strict=True):
-            if isinstance(outcome, Lookup):
-                assert outcome.values == [value_of(key) for key in keys]
-                reported += sum(outcome.reports)
-            else:
-                assert isinstance(
-                    outcome, ModelUnavailable | DeadlineExceeded | asyncio.CancelledError
-                )
-        # What only such lookups waited for that left as it ended is reported to nobody.
-        assert reported <= scene.computed_count
-        if not cancelled and all(isinstance(outcome, Lookup) for outcome in outcomes):
-            assert reported == scene.computed_count
-        assert not scene.under_way
-        assert scene.cache.used_bytes <= 60
 
     asyncio.run(run())

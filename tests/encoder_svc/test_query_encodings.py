@@ -1,6 +1,7 @@
 """Queries' encodings are kept, made once, accounted for, and there while the model is not."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -183,18 +184,21 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
     tiny_repository: Path, tiny_manifest: Manifest, preprocessor: TextPreprocessor
 ) -> None:
     """And say so. Others fail by name, in their place where something else is there."""
-    with serving(tiny_repository) as running:
+    with serving(tiny_repository) as running, ThreadPoolExecutor(1) as threads:
         triton = TritonClient(running.address)
         model = ServedJointModel(triton, tiny_manifest)
+        idle = QueryEncodings(Encoder(model, preprocessor, threads), threads, 1 << 20)
         async with served_channel(model, preprocessor, cache_bytes=1 << 20) as channel:
             stub = EncoderServiceStub(channel)
             before = await ask(stub, DOGS)
+            told = [await checked(idle)]
             await asyncio.to_thread(running.server.stop)
 
             mixed = await ask(stub, CAT, DOGS, TextContent(""))
             kept = await ask(stub, DOGS)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await ask(stub, CAT)
+            told.append(await checked(idle))
 
             await asyncio.to_thread(running.server.start)
             for _ in range(200):  # the connection comes back within a second or two
@@ -202,6 +206,7 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
                     break
                 await asyncio.sleep(0.1)
             after = await ask(stub, DOGS)
+            told.append(await checked(idle))
         await triton.close()
 
     assert reasons(mixed) == ["MODEL_UNAVAILABLE", "", "MODEL_UNAVAILABLE"]
@@ -210,23 +215,13 @@ async def test_kept_queries_are_answered_while_the_model_is_down(
     assert kept.model_unavailable
     assert isinstance(error_from_rpc(caught.value, "encoder"), ModelUnavailable)
     assert [before.model_unavailable, after.model_unavailable] == [False, False]
+    # Where nobody asks for anything new the canary finds out.
+    assert told == [False, True, False]
 
 
-async def test_the_canary_finds_out_that_the_model_is_down(
-    tiny_repository: Path, tiny_manifest: Manifest, preprocessor: TextPreprocessor
-) -> None:
-    """So that kept queries say so though nobody asked for another one."""
-    with serving(tiny_repository) as running, ThreadPoolExecutor(1) as threads:
-        triton = TritonClient(running.address)
-        encoder = Encoder(ServedJointModel(triton, tiny_manifest), preprocessor, threads)
-        queries = QueryEncodings(encoder, threads, 1 << 20)
+async def checked(queries: QueryEncodings) -> bool:
+    """Runs the canary, asks for the same text as ever, and returns whether the model is down."""
+    with contextlib.suppress(ModelUnavailable):
         await queries.check()
-        told = [await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR)]
-
-        await asyncio.to_thread(running.server.stop)
-        with pytest.raises(ModelUnavailable):
-            await queries.check()
-
-        told.append(await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR))
-        assert [each.is_model_unavailable for each in told] == [False, True]
-        await triton.close()
+    encoded = await queries.encode([DOGS], TIMEOUT_SECONDS, TruncationPolicy.ERROR)
+    return encoded.is_model_unavailable

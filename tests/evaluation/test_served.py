@@ -53,6 +53,9 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
         assert isinstance(request, pb.SearchItemsRequest)
         assert (request.retrieve_k, request.rerank_k, request.return_n) == (20, 20, 20)
         assert request.target_modality == content_pb2.MODALITY_IMAGE
+        # Less than the whole is not measured.
+        assert request.full_coverage_required
+        assert request.rerank_required
 
 
 async def test_ranks_stand_in_the_order_of_the_queries() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tandem.errors import TextTooLong
-from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts
+from tandem.model_io.buckets import bucket_of, chunks_by_length, pad_texts, pair_chunk_size
 from tandem.modeling.export_manifest import text_length_buckets
 
 BUCKETS = (4, 16, 64)
@@ -74,3 +74,28 @@ def test_padding_is_masked() -> None:
     assert ids.tolist() == [[2, 9, 3, 7], [2, 3, 7, 7]]
     assert mask.tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
     assert (ids.dtype, mask.dtype) == (np.int64, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("pair_count", "chunk_sizes"),
+    [(1, [1]), (14, [14]), (15, [8, 7]), (20, [10, 10]), (64, [32, 32]), (200, [25] * 8)],
+)
+def test_two_instances_share_pairs_evenly(pair_count: int, chunk_sizes: list[int]) -> None:
+    """Few pairs stay together; no chunk is larger than the model's batch."""
+    size = pair_chunk_size(pair_count, instance_count=2, most=32)
+
+    chunks = chunks_by_length([4] * pair_count, BUCKETS, size)
+
+    assert [len(chunk.rows) for chunk in chunks] == chunk_sizes
+
+
+def test_chunks_of_a_large_model_are_even_too() -> None:
+    """Its batches are small; each instance gets as many chunks as the other."""
+    size = pair_chunk_size(20, instance_count=2, most=6)
+
+    assert size == 5
+
+
+def test_no_pairs_are_no_chunks() -> None:
+    """A size is still one that a range can step by."""
+    assert pair_chunk_size(0, instance_count=2, most=32) == 1

@@ -202,7 +202,7 @@ async def test_pixels_of_another_size_are_refused(tiny_served: ServedJointModel)
 async def test_requests_of_different_clients_share_executions(
     tiny_serving: Serving, tiny_manifest: Manifest
 ) -> None:
-    """One text a call from 16 connections: more than four inferences an execution."""
+    """One text a call from 16 connections: what waits for a busy instance goes together."""
     clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
     before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
@@ -212,7 +212,7 @@ async def test_requests_of_different_clients_share_executions(
         tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CLIENT_COUNT * CALL_COUNT
     )
     assert counts.inferences == CLIENT_COUNT * CALL_COUNT
-    assert counts.inferences / counts.executions > 4
+    assert counts.inferences / counts.executions > 2
     for client in clients:
         await client.close()
 

@@ -15,6 +15,7 @@ from tandem.model_io.calibration import (
     CALIBRATION_NAME,
     Calibration,
     calibration_file,
+    calibration_in,
     read_calibrations,
     write_calibrations,
 )
@@ -237,6 +238,20 @@ def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
         export_model(tmp_path / "nothing", tmp_path / "repository", Precision.FP32)
 
     assert not (tmp_path / "repository").exists()
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_the_shipped_model_is_calibrated(precision: Precision) -> None:
+    """In each precision, for the weights that ship: others have another fingerprint."""
+    files = CheckpointFiles.read(default_checkpoint())
+    fingerprint = export_manifest(files, precision, {}).fingerprint
+
+    found = calibration_in(default_checkpoint() / CALIBRATION_NAME, fingerprint)
+
+    assert found is not None
+    assert found.probability is not None
+    assert found.adaptive_depth is not None
+    assert found.adaptive_depth.stop_chance > 0
 
 
 def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:

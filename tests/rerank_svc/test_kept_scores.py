@@ -163,6 +163,8 @@ async def test_costs_of_all_replies_add_up_to_the_counters(
     assert total.cache_hit_count == 4 * 15 + 1
     assert total.token_count == total.pair_count * (3 + tiny_manifest.image_token_count)
     assert total.padded_token_count > total.token_count
+    assert total.triton_compute_seconds is not None
+    assert total.triton_compute_seconds > 0
     rows = counted(tiny_serving.metrics_url, JOINT_ENCODER, rows_before, total.pair_count)
     assert rows.inferences == total.pair_count
 

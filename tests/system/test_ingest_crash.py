@@ -14,7 +14,7 @@ from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
 from tandem.content import Modality
 from tandem.corpus.item_store import ItemStore
-from tandem.errors import IndexNotFound, ServiceUnavailable, TandemError
+from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
 
 KILL_COUNT = 20
 INDEX_ID = "crash"
@@ -95,7 +95,7 @@ def _ingest_until_refused(stack: LocalStack, round_number: int) -> tuple[set[str
 
 
 def _wait_until_reached(stack: LocalStack) -> None:
-    """Returns once a search reaches every shard: a channel comes back up to 1 s late.
+    """Returns once a search reaches every shard: channel and breaker come back up to 1 s late.
 
     Else the next round would be refused before it sent anything, and no kill would be felt.
     """
@@ -103,8 +103,13 @@ def _wait_until_reached(stack: LocalStack) -> None:
     with Client(stack.address) as client:
         while True:
             try:
-                client.search("one cat", index_id=INDEX_ID, rerank_disabled=True)
-            except ServiceUnavailable:
+                client.search(
+                    "one cat",
+                    index_id=INDEX_ID,
+                    rerank_disabled=True,
+                    full_coverage_required=True,
+                )
+            except (ServiceUnavailable, ShardsMissing):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             except IndexNotFound:

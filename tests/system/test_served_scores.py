@@ -1,4 +1,7 @@
-"""What Triton serves is what was trained: 200 pairs through the whole path against eager torch."""
+"""What Triton serves is what was trained: 200 pairs through the whole path against eager torch.
+
+Probabilities are compared, by the shipped model's calibration, so that it is seen to arrive.
+"""
 
 import io
 from collections.abc import Callable
@@ -11,10 +14,13 @@ from PIL import Image
 
 from tandem.client import Client
 from tandem.corpus.records import Record
+from tandem.model_description import ProbabilityCalibration
+from tandem.model_io.calibration import CALIBRATION_NAME, calibration_in
 from tandem.model_io.image import decode_image
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export_manifest import export_manifest
 from tandem.modeling.lowered import lowered
 
 QUERY_COUNT = 10
@@ -92,6 +98,7 @@ def eager_scores(
 ) -> dict[tuple[str, str], float]:
     """Returns the same pairs' probabilities, one pair at a time, unpadded."""
     size = checkpoint.model.config.image_size
+    probability = shipped_calibration(checkpoint)
     tokens = {}
     for record in records:
         pixels = torch.from_numpy(decode(record.image.read(), size).copy())[None]
@@ -100,8 +107,17 @@ def eager_scores(
     for text, item_id in served:
         ids = torch.tensor([checkpoint.tokenizer.encode(text).ids])
         logit = checkpoint.model.match_logits(ids, torch.ones_like(ids), tokens[item_id])
-        scores[text, item_id] = torch.sigmoid(logit).item()
+        scores[text, item_id] = probability.probability(logit.item())
     return scores
+
+
+def shipped_calibration(checkpoint: Checkpoint) -> ProbabilityCalibration:
+    """Returns what makes probabilities of the shipped model's logits."""
+    fingerprint = export_manifest(checkpoint.files, native_precision(), {}).fingerprint
+    calibration = calibration_in(default_checkpoint() / CALIBRATION_NAME, fingerprint)
+    assert calibration is not None
+    assert calibration.probability is not None
+    return calibration.probability
 
 
 def worst_difference(

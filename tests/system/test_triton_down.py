@@ -8,6 +8,7 @@ import pytest
 
 from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
+from tandem.content import Modality
 from tandem.errors import ModelUnavailable
 
 
@@ -23,9 +24,12 @@ def own_stack(
 
 
 def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalStack) -> None:
-    """Search and ingest say MODEL_UNAVAILABLE; health follows; what was stored is still there."""
+    """New queries and ingest say MODEL_UNAVAILABLE, a known query is answered and says so; health
+    follows; what was stored is still there."""
     with Client(own_stack.address, timeout_seconds=10.0) as client:
         assert [o.error for o in client.ingest([("a", "one cat")], index_id="down")] == [None]
+        known = client.search("two cats", index_id="down", target_modality=Modality.TEXT)
+        assert not known.is_degraded
 
         own_stack.stop_triton()
         start_time = time.monotonic()
@@ -33,6 +37,10 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalS
             client.search("one cat", index_id="down")
         [outcome] = client.ingest([("b", "one dog")], index_id="down")
         assert isinstance(outcome.error, ModelUnavailable)
+        again = client.search("two cats", index_id="down", target_modality=Modality.TEXT)
+        assert [item.item_id for item in again.items] == ["a"]
+        assert again.items == known.items
+        assert again.degradations == ("EMBEDDING_CACHED",)
         assert time.monotonic() - start_time < 5
 
         own_stack.start_triton()

@@ -1,0 +1,482 @@
+"""Writes dashboards/*.json: python deploy/grafana/make_dashboards.py.
+
+The JSON is what Grafana reads and what is committed; a test holds it to this program, and every
+expression to metrics that a running Tandem has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "dashboards"
+
+_SEARCH = 'service="orchestrator",method=~"SearchItems|StreamSearchItems|BatchSearchItems"'
+_RATE = "[$__rate_interval]"
+_HITS = f"sum by (cache) (rate(tandem_cache_hits_total{_RATE}))"
+_MISSES = f"sum by (cache) (rate(tandem_cache_misses_total{_RATE}))"
+_HEIGHT = 8
+_WIDTH = 12
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A graph of expressions, each with its legend; or of one number."""
+
+    title: str
+    unit: str
+    lines: Sequence[tuple[str, str]]
+    description: str = ""
+    kind: str = "timeseries"
+    maximum: float | None = None
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """Panels, two in a row."""
+
+    name: str
+    title: str
+    panels: Sequence[Panel] = field(default_factory=list)
+
+    def json(self) -> dict[str, Any]:
+        """Returns what Grafana imports."""
+        return {
+            "uid": f"tandem-{self.name}",
+            "title": f"Tandem: {self.title}",
+            "tags": ["tandem"],
+            "timezone": "utc",
+            "schemaVersion": 39,
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "templating": {
+                "list": [
+                    {
+                        "name": "datasource",
+                        "label": "Data source",
+                        "type": "datasource",
+                        "query": "prometheus",
+                        "current": {},
+                    }
+                ]
+            },
+            "links": [
+                {"title": "Tandem", "type": "dashboards", "tags": ["tandem"], "asDropdown": True}
+            ],
+            "panels": [_panel(number, panel) for number, panel in enumerate(self.panels)],
+        }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    if panel.maximum is not None:
+        defaults["max"] = panel.maximum
+    return {
+        "id": number + 1,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": source,
+        "gridPos": {
+            "x": _WIDTH * (number % 2),
+            "y": _HEIGHT * (number // 2),
+            "w": _WIDTH,
+            "h": _HEIGHT,
+        },
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["last"]}}
+        if panel.kind == "timeseries"
+        else {"reduceOptions": {"calcs": ["lastNotNull"]}},
+        "targets": [
+            {
+                "refId": chr(ord("A") + place),
+                "datasource": source,
+                "expr": expression,
+                "legendFormat": legend,
+                "exemplar": "_bucket" in expression,
+            }
+            for place, (expression, legend) in enumerate(panel.lines)
+        ],
+    }
+
+
+def _quantiles(metric: str, by: str = "", where: str = "") -> list[tuple[str, str]]:
+    """Returns p50, p95 and p99 of a histogram, by a label where given."""
+    labels = f"le, {by}" if by else "le"
+    legend = f" {{{{{by}}}}}" if by else ""
+    return [
+        (
+            f"histogram_quantile({quantile}, sum by ({labels}) "
+            f"(rate({metric}_bucket{where}{_RATE})))",
+            f"p{round(quantile * 100)}{legend}",
+        )
+        for quantile in (0.5, 0.95, 0.99)
+    ]
+
+
+def _rate(metric: str, by: str, where: str = "") -> list[tuple[str, str]]:
+    """Returns how much a second, by labels."""
+    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
+    return [(f"sum by ({by}) (rate({metric}{where}{_RATE}))", legend)]
+
+
+def _share(part: str, whole: str, by: str) -> list[tuple[str, str]]:
+    return [
+        (
+            f"sum by ({by}) (rate({part}{_RATE})) / sum by ({by}) (rate({whole}{_RATE}))",
+            f"{{{{{by}}}}}",
+        )
+    ]
+
+
+def _padding(service: str) -> tuple[str, str]:
+    where = f'{{service="{service}"}}{_RATE}'
+    return (
+        f"1 - sum(rate(tandem_inference_tokens_total{where}))"
+        f" / sum(rate(tandem_inference_padded_tokens_total{where}))",
+        "share of what is computed",
+    )
+
+
+def _in_triton(what: str) -> str:
+    return f"sum by (service) (rate(tandem_inference_triton_{what}_seconds_total{_RATE}))"
+
+
+OVERVIEW = Dashboard(
+    "overview",
+    "overview",
+    [
+        Panel(
+            "Searches",
+            "reqps",
+            _rate("tandem_rpc_duration_seconds_count", "code", f"{{{_SEARCH}}}"),
+        ),
+        Panel(
+            "Search latency", "s", _quantiles("tandem_rpc_duration_seconds", where=f"{{{_SEARCH}}}")
+        ),
+        Panel(
+            "Error budget burn",
+            "none",
+            [
+                ("tandem:search_errors:ratio_rate1h / 0.001", "errors, 1 h"),
+                ("tandem:search_errors:ratio_rate6h / 0.001", "errors, 6 h"),
+                ("tandem:search_slow:ratio_rate1h / 0.01", "slow, 1 h"),
+                ("tandem:search_slow:ratio_rate6h / 0.01", "slow, 6 h"),
+            ],
+            "1 spends a month's budget in a month: 0.1 % of searches failed, 1 % slow.",
+        ),
+        Panel("Stages, p50", "s", [("tandem:stage_duration_seconds:p50", "{{stage}}")]),
+        Panel("Stages, p95", "s", [("tandem:stage_duration_seconds:p95", "{{stage}}")]),
+        Panel("Stages, p99", "s", [("tandem:stage_duration_seconds:p99", "{{stage}}")]),
+        Panel(
+            "Answers less than asked for",
+            "percentunit",
+            [("tandem:degraded_answers:ratio_rate5m", "{{reason}}")],
+        ),
+        Panel(
+            "Share of the index searched",
+            "percentunit",
+            [
+                (
+                    f"sum(rate(tandem_orchestrator_search_coverage_ratio_sum{_RATE}))"
+                    f" / sum(rate(tandem_orchestrator_search_coverage_ratio_count{_RATE}))",
+                    "mean",
+                )
+            ],
+            maximum=1,
+        ),
+        Panel("Named refusals", "reqps", _rate("tandem_rpc_refusals_total", "service, reason")),
+        Panel(
+            "Serving",
+            "none",
+            [("min by (service, instance) (tandem_serving)", "{{service}} {{instance}}")],
+        ),
+        Panel(
+            "Breakers",
+            "none",
+            [("max by (dependency) (tandem_orchestrator_breaker_state)", "{{dependency}}")],
+            "0 closed, 1 trying, 2 open.",
+            maximum=2,
+        ),
+        Panel(
+            "Calls made twice",
+            "reqps",
+            _rate("tandem_orchestrator_retries_total", "dependency, outcome"),
+        ),
+    ],
+)
+
+ENCODER = Dashboard(
+    "encoder",
+    "encoder",
+    [
+        Panel(
+            "Calls",
+            "reqps",
+            _rate("tandem_rpc_duration_seconds_count", "code", '{service="encoder"}'),
+        ),
+        Panel(
+            "Latency", "s", _quantiles("tandem_rpc_duration_seconds", where='{service="encoder"}')
+        ),
+        Panel("Stages", "s", _quantiles("tandem_encoder_stage_duration_seconds", "stage")),
+        Panel(
+            "Texts read in part", "reqps", _rate("tandem_encoder_truncated_texts_total", "policy")
+        ),
+        Panel(
+            "Padding",
+            "percentunit",
+            [
+                _padding("encoder"),
+            ],
+            maximum=1,
+        ),
+        Panel(
+            "Kept encodings found",
+            "reqps",
+            [
+                *_rate("tandem_cache_hits_total", "cache", ""),
+                *_rate("tandem_cache_misses_total", "cache"),
+            ],
+        ),
+    ],
+)
+
+INDEX = Dashboard(
+    "index",
+    "index",
+    [
+        Panel("Searches by strategy", "reqps", _rate("tandem_index_searches_total", "strategy")),
+        Panel("Stages", "s", _quantiles("tandem_index_stage_duration_seconds", "stage")),
+        Panel(
+            "Live recall",
+            "percentunit",
+            [("tandem_index_live_recall_ratio", "{{direction}} {{instance}}")],
+            "Of sampled searches of users, done again exactly.",
+            maximum=1,
+        ),
+        Panel(
+            "Searches behind the recall",
+            "none",
+            [("tandem_index_live_recall_searches", "{{direction}} {{instance}}")],
+        ),
+        Panel(
+            "List imbalance",
+            "none",
+            [("tandem_index_list_imbalance_ratio", "{{modality}} {{instance}}")],
+        ),
+        Panel(
+            "Rebuilds asked for",
+            "none",
+            [
+                (
+                    "sum by (cause, instance) (increase(tandem_index_rebuild_requests_total[1h]))",
+                    "{{cause}} {{instance}}",
+                )
+            ],
+        ),
+        Panel(
+            "Items",
+            "none",
+            [("sum by (modality, instance) (tandem_index_items)", "{{modality}} {{instance}}")],
+        ),
+        Panel("Store", "bytes", [("tandem_index_store_used_bytes", "{{instance}}")]),
+        Panel("Records a commit", "none", _quantiles("tandem_index_commit_records")),
+        Panel(
+            "Background work", "s", _quantiles("tandem_index_maintenance_duration_seconds", "work")
+        ),
+        Panel(
+            "Newest snapshot",
+            "none",
+            [("tandem_index_snapshot_sequence", "{{instance}}")],
+            "Where the change log stood.",
+        ),
+        Panel(
+            "Damage",
+            "none",
+            [
+                ("tandem_index_shard_corrupt", "store {{instance}}"),
+                ("tandem_index_corrupt_items_total", "items {{instance}}"),
+                ("tandem_index_snapshots_refused_total", "snapshots {{instance}}"),
+                ("increase(tandem_index_maintenance_failures_total[1h])", "work {{instance}}"),
+            ],
+        ),
+    ],
+)
+
+RERANK = Dashboard(
+    "rerank",
+    "rerank",
+    [
+        Panel(
+            "Pairs read",
+            "none",
+            [
+                (
+                    f"sum by (instance) (rate(tandem_rerank_pairs_scored_total{_RATE}))",
+                    "{{instance}}",
+                )
+            ],
+        ),
+        Panel("Stages", "s", _quantiles("tandem_rerank_stage_duration_seconds", "stage")),
+        Panel(
+            "Depth",
+            "none",
+            _quantiles("tandem_orchestrator_rerank_depth_count"),
+            "Candidates that the cross-encoder read of a search.",
+        ),
+        Panel(
+            "Why reranks ended", "reqps", _rate("tandem_orchestrator_rerank_stops_total", "stop")
+        ),
+        Panel(
+            "Kept scores found",
+            "percentunit",
+            [(f"{_HITS} / ({_HITS} + {_MISSES})", "{{cache}}")],
+            maximum=1,
+        ),
+        Panel(
+            "Kept bytes",
+            "bytes",
+            [
+                ("sum by (cache, instance) (tandem_cache_bytes)", "{{cache}} {{instance}}"),
+                (
+                    "sum by (cache, instance) (tandem_cache_limit_bytes)",
+                    "limit {{cache}} {{instance}}",
+                ),
+            ],
+        ),
+        Panel(
+            "Padding",
+            "percentunit",
+            [
+                _padding("rerank"),
+            ],
+            maximum=1,
+        ),
+        Panel(
+            "Evictions",
+            "reqps",
+            [
+                *_rate("tandem_cache_evictions_total", "cache"),
+                ("sum by (cache) (tandem_cache_entry_count)", "kept {{cache}}"),
+            ],
+        ),
+    ],
+)
+
+TRITON = Dashboard(
+    "triton",
+    "Triton",
+    [
+        Panel("Requests", "reqps", _rate("nv_inference_request_success", "model")),
+        Panel("Failures", "reqps", _rate("nv_inference_request_failure", "model")),
+        Panel(
+            "Rows an execution",
+            "none",
+            _share("nv_inference_count", "nv_inference_exec_count", "model"),
+            "What dynamic batching makes of requests.",
+        ),
+        Panel(
+            "Waiting requests",
+            "none",
+            [("sum by (model) (nv_inference_pending_request_count)", "{{model}}")],
+        ),
+        Panel(
+            "Time of a request, by our own counting",
+            "s",
+            [
+                (
+                    _in_triton("queue"),
+                    "waiting, {{service}}",
+                ),
+                (
+                    _in_triton("compute"),
+                    "computing, {{service}}",
+                ),
+            ],
+            "Seconds a second.",
+        ),
+        Panel(
+            "Computing",
+            "s",
+            [
+                (
+                    f"sum by (model) (rate(nv_inference_compute_infer_duration_us{_RATE})) / 1e6",
+                    "{{model}}",
+                )
+            ],
+            "Seconds a second.",
+        ),
+    ],
+)
+
+CAPACITY = Dashboard(
+    "capacity",
+    "capacity",
+    [
+        Panel(
+            "Calls under way",
+            "none",
+            [
+                (
+                    "sum by (service, instance) (tandem_rpc_inflight_count)",
+                    "{{service}} {{instance}}",
+                )
+            ],
+        ),
+        Panel(
+            "Bytes under way",
+            "bytes",
+            [
+                (
+                    "sum by (service, instance) (tandem_rpc_inflight_bytes)",
+                    "{{service}} {{instance}}",
+                )
+            ],
+        ),
+        Panel(
+            "Refused for lack of room",
+            "reqps",
+            _rate("tandem_admission_refused_total", "service, limit"),
+        ),
+        Panel(
+            "CPU",
+            "none",
+            [(f"sum by (instance) (rate(process_cpu_seconds_total{_RATE}))", "{{instance}}")],
+            "Cores.",
+        ),
+        Panel(
+            "Resident memory",
+            "bytes",
+            [("sum by (instance) (process_resident_memory_bytes)", "{{instance}}")],
+        ),
+        Panel("Open files", "none", [("sum by (instance) (process_open_fds)", "{{instance}}")]),
+        Panel("Tokens", "none", _rate("tandem_inference_tokens_total", "service"), "A second."),
+        Panel(
+            "Versions",
+            "none",
+            [("count by (version, service) (tandem_build_info)", "{{service}} {{version}}")],
+        ),
+    ],
+)
+
+DASHBOARDS = (OVERVIEW, ENCODER, INDEX, RERANK, TRITON, CAPACITY)
+
+
+def text_of(dashboard: Dashboard) -> str:
+    """Returns a dashboard's file."""
+    return json.dumps(dashboard.json(), indent=2) + "\n"
+
+
+def main() -> None:
+    """Writes them all."""
+    FOLDER.mkdir(exist_ok=True)
+    for dashboard in DASHBOARDS:
+        (FOLDER / f"{dashboard.name}.json").write_text(text_of(dashboard))
+
+
+if __name__ == "__main__":
+    main()

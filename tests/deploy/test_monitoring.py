@@ -1,0 +1,202 @@
+"""Dashboards, rules and alerts speak of metrics that there are, and of each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
+DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+SERVICES = ("orchestrator", "encoder", "index", "rerank")
+# Prometheus's own, and Triton's, which tests/system compares with a running server.
+FOREIGN = re.compile(r"(up|ALERTS|nv_\w+)")
+NAME = re.compile(r"\b(tandem[:_][\w:]+|process_\w+|nv_\w+)\b")
+SUFFIX = re.compile(r"_(bucket|sum|count|info)$")
+
+
+def table(service: str) -> str:
+    """Returns what a service says of its metrics."""
+    command = [sys.executable, "-m", f"{service}_svc", "--metrics"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, str]:
+    return {service: table(service) for service in SERVICES}
+
+
+@pytest.fixture(scope="module")
+def metrics(tables: dict[str, str]) -> set[str]:
+    """Names of all metrics of all services, and of all recorded ones."""
+    names = {name for text in tables.values() for name in re.findall(r"^\| `(\w+)`", text, re.M)}
+    return names | {rule["record"] for rule in rules() if "record" in rule}
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            yield from group["rules"]
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for rule in rules() if "alert" in rule]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Yields every expression with where it stands."""
+    for rule in rules():
+        yield rule.get("alert") or rule["record"], rule["expr"]
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield f"{path.stem}: {panel['title']}", target["expr"]
+
+
+def unknown(expression: str, known: set[str]) -> list[str]:
+    """Returns the names in an expression that no process has."""
+    # What is within quotes is a label's value.
+    names = set(NAME.findall(re.sub(r'"[^"]*"', '""', expression)))
+    return sorted(
+        name
+        for name in names
+        if name not in known and SUFFIX.sub("", name) not in known and not FOREIGN.fullmatch(name)
+    )
+
+
+def test_every_metric_that_is_asked_for_exists(metrics: set[str]) -> None:
+    """In rules, alerts and dashboards."""
+    asked = list(expressions())
+    assert len(asked) > 80
+    missing = {where: names for where, text in asked if (names := unknown(text, metrics))}
+    assert missing == {}
+
+
+def test_a_metric_that_does_not_exist_is_found(metrics: set[str]) -> None:
+    """Positive control: a misspelt one."""
+    assert unknown("rate(tandem_rpc_durations_seconds_count[5m])", metrics) == [
+        "tandem_rpc_durations_seconds_count"
+    ]
+
+
+def test_every_metric_elsewhere_in_the_deployment_exists(metrics: set[str]) -> None:
+    """In manifests, such as what autoscalers go by, and in documents."""
+    paths = [*DEPLOY.rglob("*.y*ml"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    missing = {}
+    for path in paths:
+        names = re.findall(
+            r"\btandem_[a-z_]+(?:_total|_seconds|_bytes|_ratio|_count|_info)\b", path.read_text()
+        )
+        if bad := [name for name in names if unknown(name, metrics)]:
+            missing[str(path.relative_to(ROOT))] = sorted(set(bad))
+    assert missing == {}
+
+
+def test_the_document_is_what_the_services_say(tables: dict[str, str]) -> None:
+    """docs/metrics.md has every service's table as it prints it; `make metrics-doc` writes it."""
+    document = (ROOT / "docs" / "metrics.md").read_text()
+    assert [service for service, text in tables.items() if text.strip() not in document] == []
+
+
+def generator() -> ModuleType:
+    """Returns the program that writes the dashboards."""
+    path = DEPLOY / "grafana" / "make_dashboards.py"
+    spec = importlib.util.spec_from_file_location("make_dashboards", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look themselves up by the module's name.
+    sys.modules["make_dashboards"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_dashboards_are_what_the_program_writes() -> None:
+    """Whoever changes one changes the program."""
+    program = generator()
+    written = {f"{each.name}.json": program.text_of(each) for each in program.DASHBOARDS}
+    assert written == {path.name: path.read_text() for path in DASHBOARDS}
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_can_be_imported(path: Path) -> None:
+    """Ids are unique, panels do not overlap, and the data source is whatever there is."""
+    dashboard = json.loads(path.read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(places) == len(panels)
+    assert [entry["name"] for entry in dashboard["templating"]["list"]] == ["datasource"]
+    sources = {target["datasource"]["uid"] for panel in panels for target in panel["targets"]}
+    assert sources == {"${datasource}"}
+
+
+def test_every_alert_is_explained_and_tested() -> None:
+    """An entry in the runbook, a test, someone to tell; and nothing is left over."""
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    tests = (DEPLOY / "prometheus" / "tests" / "alerts.yml").read_text()
+    names = [alert["alert"] for alert in alerts()]
+    assert re.findall(r"^## (Tandem\w+)$", runbook, re.M) == names
+    tested = re.findall(r'ALERTS\{alertname="(\w+)"', tests)
+    assert {name: tested.count(name) for name in set(tested)} == dict.fromkeys(names, 3)
+    assert {alert["labels"]["severity"] for alert in alerts()} == {"page", "ticket"}
+    for alert in alerts():
+        assert alert["annotations"]["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
+
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)"
+)
+
+
+@needs_promtool
+def test_prometheus_takes_rules_and_expressions(tmp_path: Path) -> None:
+    """The dashboards' as rules, for promtool reads nothing else."""
+    made = [
+        {"record": f"dashboard:expression{number}", "expr": text.replace("$__rate_interval", "5m")}
+        for number, (_, text) in enumerate(expressions())
+    ]
+    path = tmp_path / "dashboards.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": made}]}))
+    promtool("check", "rules", *map(str, RULES), str(path))
+    promtool("check", "config", str(DEPLOY / "prometheus" / "prometheus.yml"))
+
+
+@needs_promtool
+def test_alerts_fire_and_resolve() -> None:
+    """Each by its own test."""
+    promtool("test", "rules", str(DEPLOY / "prometheus" / "tests" / "alerts.yml"))
+
+
+@needs_promtool
+def test_alerts_that_never_fire_are_found(tmp_path: Path) -> None:
+    """Positive control for each test: without its alert it fails."""
+    shutil.copytree(DEPLOY / "prometheus", tmp_path / "prometheus")
+    path = tmp_path / "prometheus" / "rules" / "alerts.yml"
+    parsed = yaml.safe_load(path.read_text())
+    for rule in parsed["groups"][0]["rules"]:
+        rule["expr"] = f"({rule['expr']}) and on() vector(0) > 1"
+    path.write_text(yaml.safe_dump(parsed))
+    tests = tmp_path / "prometheus" / "tests" / "alerts.yml"
+    ran = subprocess.run(["promtool", "test", "rules", str(tests)], capture_output=True, text=True)
+    failed = set(re.findall(r'alertname="(\w+)"', ran.stdout + ran.stderr))
+    assert failed == {alert["alert"] for alert in alerts()}
+
+
+def promtool(*arguments: str) -> None:
+    """Runs it; what it says is the failure."""
+    ran = subprocess.run(["promtool", *arguments], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

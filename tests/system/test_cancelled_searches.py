@@ -1,0 +1,63 @@
+"""A search that its caller gave up costs no more of the cross-encoder than was under way."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import grpc
+
+from tandem.cli.stack import LocalStack
+from tandem.corpus.records import Record
+from tandem.model_io.manifest import JOINT_ENCODER
+from tandem.v1 import content_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.model_io.triton_metrics import Counts
+
+SEARCH_COUNT = 16
+DEPTH = 60
+
+
+def test_cancelled_searches_leave_most_pairs_unread(
+    stack: LocalStack, scenes_index: str, records: list[Record]
+) -> None:
+    """Sixteen at once, cancelled soon: Triton reads a small part of what it would have read.
+
+    The positive control is in the test: the same without being cancelled is read wholly.
+    """
+    # Other texts each time: an equal one's scores are kept.
+    texts = iter({c.text for record in records for c in record.captions if c.language == "de"})
+    whole = _pairs_read(stack, scenes_index, texts, is_cancelled=False)
+    part = _pairs_read(stack, scenes_index, texts, is_cancelled=True)
+
+    print(f"{part} rows after cancelling, {whole} without")
+    assert whole >= SEARCH_COUNT * DEPTH
+    assert part <= whole / 2
+
+
+def _pairs_read(
+    stack: LocalStack, index_id: str, texts: Iterator[str], *, is_cancelled: bool
+) -> float:
+    """Returns how many rows the joint encoder took for the searches, at rest."""
+    before = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER)
+    with grpc.insecure_channel(stack.address) as channel:
+        stub = SearchServiceStub(channel)
+        calls = [
+            stub.SearchItems.future(
+                pb.SearchItemsRequest(
+                    index_id=index_id,
+                    query=content_pb2.Content(text=text),
+                    retrieve_k=DEPTH,
+                    rerank_k=DEPTH,
+                ),
+                timeout=30,
+            )
+            for text in itertools.islice(texts, SEARCH_COUNT)
+        ]
+        if is_cancelled:
+            time.sleep(0.05)
+            for call in calls:
+                call.cancel()
+        else:
+            assert all(call.result().rerank.reranked_depth == DEPTH for call in calls)
+    return Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER).since(before).inferences
