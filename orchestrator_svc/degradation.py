@@ -4,6 +4,7 @@ import enum
 from collections.abc import Sequence
 
 from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.metrics import DEGRADED_ANSWERS
 from orchestrator_svc.query_encoder import EncodedQuery
 from orchestrator_svc.rerank import RerankOutcome
 
@@ -37,3 +38,8 @@ def degradations_of(
     if coverage.rebuilding_shards:
         found.append(Degradation.SHARD_REBUILDING)
     return found
+
+
+for _each in Degradation:
+    # A counter that first shows itself at its first count hides that count from rate().
+    DEGRADED_ANSWERS.labels(_each.value)

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
-QUICK_COUNT = 60
+QUICK_COUNT = 150
 FULL_COUNT = 200_000
 
 
