@@ -138,6 +138,10 @@ class LocalStack:
         )
         self._triton.start()
 
+    def has_triton_lost_process(self) -> bool:
+        """Returns whether Triton goes on without some process of its own."""
+        return self._triton is not None and self._triton.has_lost_process()
+
     def stop_triton(self) -> None:
         """Stops Triton alone."""
         if self._triton:

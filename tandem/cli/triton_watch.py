@@ -4,7 +4,7 @@ import asyncio
 from typing import Self
 
 from tandem.cli.stack import LocalStack
-from tandem.errors import DeadlineExceeded, Overloaded, TandemError
+from tandem.errors import DeadlineExceeded, ModelUnavailable, Overloaded, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -51,6 +51,9 @@ class TritonWatch:
         self._runner.close()
 
     async def _failure(self) -> TandemError | None:
+        if self._stack.has_triton_lost_process():
+            # Canaries may never meet it: others' inferences keep it busy, each for a second.
+            return ModelUnavailable(model="of Triton", why="one of its processes has ended")
         if self._model is None:
             self._client = TritonClient(f"127.0.0.1:{self._stack.ports.triton}")
             self._model = ServedJointModel(self._client, self._manifest)

@@ -69,6 +69,7 @@ class TritonServer:
         self._thread_count = thread_count or max(1, core_count() // INSTANCE_COUNT)
         self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._process_count = 0
         self._work_folder: Path | None = None
         # Names our regions, so that we can sweep ours and no one else's.
         self._region_prefix = f"tandem_{secrets.token_hex(4)}_"
@@ -103,6 +104,13 @@ class TritonServer:
                 if not attempts_left:
                     raise
 
+    def has_lost_process(self) -> bool:
+        """Returns whether a process of the server's, such as a model's instance, has ended.
+
+        Triton goes on without it, says that it is ready, and fails what it would give it.
+        """
+        return self._process is not None and _running_count(self._process.pid) < self._process_count
+
     def stop(self) -> None:
         """Ends the server and its stubs; returns when none is left and their memory is freed."""
         if self._process is not None:
@@ -130,6 +138,7 @@ class TritonServer:
             repository = _make_repository(self._model_repository, self._work_folder)
             self._process = self._launch(wheel, backends, repository)
             self._wait_until_ready(self._process, model_names)
+            self._process_count = _running_count(self._process.pid)
         except BaseException:
             self.stop()
             raise
@@ -236,6 +245,19 @@ def _wait_until_gone(group: int) -> None:
     while time.monotonic() < deadline_time:
         os.killpg(group, 0)
         time.sleep(0.01)
+
+
+def _running_count(group: int) -> int:
+    """Returns how many processes of a group run; those that ended and were not buried do not."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # What is behind the name, which may have anything in it.
+            state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # it ended just now
+            continue
+        count += int(process_group) == group and state not in "ZX"
+    return count
 
 
 def _check_numpy() -> None:

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from torch import Tensor, nn
 
 from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.triton_watch import FAILED_CANARY_COUNT, LATE_CANARY_COUNT, TritonWatch
+from tandem.cli.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.errors import TandemError
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -147,8 +147,7 @@ def test_a_dead_stub_takes_the_services_out_until_a_restart(
             assert stays_out(stack, 2.5)
             looks = [watch.look() for _ in range(FAILED_CANARY_COUNT - 1)]
             assert looks == [None] * (FAILED_CANARY_COUNT - 1)
-            # Others' inferences between can hide the dead one from a canary.
-            assert any(watch.look() for _ in range(LATE_CANARY_COUNT))
+            assert watch.look() is not None
             recoveries.append(seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS))
     _report("dead stub", start_time, detections, recoveries)
 

@@ -94,11 +94,24 @@ class Outages:
 
 
 @pytest.fixture
-def outages(stack: LocalStack) -> Iterator[Outages]:
-    """None before the test and none after it."""
+def outages(stack: LocalStack, scenes_index: str) -> Iterator[Outages]:
+    """None before the test and none after it: other tests search the same stack."""
     outages = Outages(stack, random.Random(SEED))
     yield outages
     outages.end()
+    with grpc.insecure_channel(stack.address) as channel:
+        wait_until_whole(SearchServiceStub(channel), scenes_index)
+
+
+def wait_until_whole(stub: SearchServiceStub, index_id: str) -> None:
+    """Returns once searches are reranked in full again: breakers try once a second."""
+    end_time = time.monotonic() + 30
+    whole_count = 0
+    while whole_count < 5:
+        assert time.monotonic() < end_time, "searches are still not reranked in full"
+        answer, _ = search(stub, index_id, f"two dogs and {time.monotonic()} cups")
+        is_whole = not isinstance(answer, str) and answer.rerank.stop == pb.RERANK_STOP_COMPLETE
+        whole_count = whole_count + 1 if is_whole else 0
 
 
 def search(
