@@ -42,6 +42,9 @@ COUNTERS = {
 }
 LABELS: dict[str, dict[str, str]] = {"pair": {}, "cache": {"cache": "match_logits"}}
 
+# Fewer than are divided between the model's instances.
+PAIR_COUNT = 12
+
 
 @pytest.fixture(scope="module")
 def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest) -> Path:
@@ -107,16 +110,16 @@ async def test_fifty_searches_at_once_cost_one_batch(
     stub: RerankServiceStub, tiny_manifest: Manifest, tiny_serving: Serving
 ) -> None:
     """By Triton's own count: one execution, of as many rows as there are candidates."""
-    item_ids = [f"i-{number}" for number in range(20)]
+    item_ids = [f"i-{number}" for number in range(PAIR_COUNT)]
     before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
     responses = await asyncio.gather(*(score(stub, tiny_manifest, item_ids) for _ in range(50)))
 
     await asyncio.to_thread(Counts.at_rest, tiny_serving.metrics_url, JOINT_ENCODER)
-    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, 20)
-    assert (added.inferences, added.executions) == (20, 1)
+    added = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, PAIR_COUNT)
+    assert (added.inferences, added.executions) == (PAIR_COUNT, 1)
     assert all(response.scores == responses[0].scores for response in responses)
-    assert sum(response.cost.pair_count for response in responses) == 20
+    assert sum(response.cost.pair_count for response in responses) == PAIR_COUNT
 
 
 async def test_without_a_cache_each_costs_its_own(

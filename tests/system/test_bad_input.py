@@ -71,7 +71,7 @@ QUERIES: dict[str, tuple[dict[str, Any], str]] = {
     "empty text": ({"query": content(text="")}, "TEXT_EMPTY"),
     "white space": ({"query": content(text=" \n\t")}, "TEXT_EMPTY"),
     "neither text nor image": ({"query": content()}, "CONTENT_MISSING"),
-    "no query at all": ({}, "CONTENT_MISSING"),
+    "no query at all": ({}, "QUERY_INVALID"),
     "text over the byte limit": ({"query": content(text="cat " * 3_000)}, "TEXT_TOO_LONG"),
     "text over the token limit": ({"query": content(text="cat " * 100)}, "TEXT_TOO_LONG"),
     "JPEG cut in half": ({"query": content(image=jpeg_cut_in_half())}, "IMAGE_UNREADABLE"),
