@@ -12,6 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.cli.console import out
 from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -47,9 +48,10 @@ async def paged(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
 
 def run(*arguments: str) -> tuple[Result, ToldService]:
     """Runs `tandem search` against a server that answers `paged`."""
-    with serving_search(paged) as (address, service):
-        runner = CliRunner(env={"COLUMNS": "200"})
-        result = runner.invoke(app, ["search", *arguments, "--address", address])
+    with serving_search(paged) as (address, service), pytest.MonkeyPatch.context() as patch:
+        # Not by COLUMNS, which was read when the console was made.
+        patch.setattr(out, "width", 200)
+        result = CliRunner().invoke(app, ["search", *arguments, "--address", address])
     return result, service
 
 
