@@ -38,13 +38,17 @@ def test_sixteen_searching_clients_fill_the_batches(stack: LocalStack, scenes_in
 
 
 def test_sixteen_clients_share_executions(stack: LocalStack) -> None:
-    """One text a call, so that only Triton's batcher can raise inferences above executions."""
-    assert _rows_an_execution(stack, lambda: _from_all(lambda: _encode(stack))) > 2
+    """One text a call, so that only Triton's batcher can raise inferences above executions.
+
+    Nothing waits for company (decision 23), and encoder_svc sends what two instances almost keep up
+    with: few go together.
+    """
+    assert _rows_an_execution(stack, lambda: _from_all(lambda: _encode(stack))) > 1.3
 
 
 def test_one_client_does_not(stack: LocalStack) -> None:
     """Positive control: the ratio tells batching from its absence."""
-    assert _rows_an_execution(stack, lambda: _encode(stack)) < 1.5
+    assert _rows_an_execution(stack, lambda: _encode(stack)) < 1.1
 
 
 def _search(stack: LocalStack, index_id: str) -> None:
