@@ -48,7 +48,7 @@ class LiveRecall:
         self._sample_share = sample_share
         self.window_seconds = window_seconds
         self._random = random.Random(seed)
-        self._waiting: deque[SampledSearch] = deque(maxlen=_WAITING_COUNT)
+        self._waiting: dict[str, deque[SampledSearch]] = {}
         self._lock = threading.Lock()
         self._measured: dict[tuple[str, str], deque[tuple[float, int, int]]] = {}
 
@@ -58,14 +58,22 @@ class LiveRecall:
             self.keep(search)
 
     def keep(self, search: SampledSearch) -> None:
-        """Keeps the search for later; the oldest goes where too many wait."""
-        self._waiting.append(search)
+        """Keeps the search for later; the oldest of its direction goes where too many wait."""
+        with self._lock:
+            self._waiting.setdefault(search.direction, deque(maxlen=_WAITING_COUNT)).append(search)
 
     def take(self) -> SampledSearch | None:
-        """Returns the next search to do again; None where there is none."""
-        try:
-            return self._waiting.popleft()
-        except IndexError:
+        """Returns the next search to do again; None where there is none.
+
+        Directions take turns: where more is sampled than can be done again, a common one would
+        else leave nothing measured of a rare one.
+        """
+        with self._lock:
+            for direction, searches in self._waiting.items():
+                if searches:
+                    # To the end: its turn comes again after the others'.
+                    self._waiting[direction] = self._waiting.pop(direction)
+                    return searches.popleft()
             return None
 
     def note(self, search: SampledSearch, found: Sequence[Hit], nearest: Sequence[Hit]) -> None:
