@@ -35,7 +35,8 @@ test: .venv/.ok ## Runs the whole test suite
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
-	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults
+	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults \
+		tests/training/test_run_state.py
 
 test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py

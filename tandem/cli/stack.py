@@ -2,18 +2,17 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tandem.cli.free_ports import free_ports
 from tandem.model_io.triton_server import TritonServer
 
 _HOST = "127.0.0.1"
@@ -53,7 +52,7 @@ class Ports:
     def free(cls, shard_count: int) -> "Ports":
         """Returns ports that are free now, for stacks that run side by side."""
         count = 3 + 2 * shard_count
-        found = list(_free_ports(2 * count))
+        found = free_ports(2 * count)
         serving, metrics = found[:count], found[count:]
         return cls(
             orchestrator=serving[0],
@@ -293,12 +292,3 @@ def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
     except grpc.RpcError:
         return False
     return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    """Yields different ports that nobody listens on."""
-    with ExitStack() as open_sockets:
-        for _ in range(count):
-            listener = open_sockets.enter_context(socket.socket())
-            listener.bind((_HOST, 0))
-            yield listener.getsockname()[1]

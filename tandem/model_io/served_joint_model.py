@@ -55,6 +55,10 @@ class ServedJointModel:
         """Raises ModelUnavailable where an instance was found dead a short while ago."""
         self._triton.check_processes()
 
+    def is_proven(self, model: str) -> bool:
+        """Returns whether calls of the last second show that every instance of `model` answers."""
+        return self._triton.is_proven(model)
+
     async def embed_texts(
         self,
         texts: Sequence[TokenIds],

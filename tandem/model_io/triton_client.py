@@ -1,6 +1,7 @@
 """The way to Triton: one connection, every call with a deadline, every answer checked."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,10 @@ _CHANNEL_ARGUMENTS = [
 _DEAD_PROCESS = "its process in Triton is dead; restart Triton"
 # For so long a dead process is held against a model, unless the server went away meanwhile.
 _DEAD_SECONDS = 10.0
+# So many answers in so long, with no failure since, say of a model what a canary would: each of its
+# instances answers. Less than a canary's period: a canary's own answers are no proof for the next.
+_PROOF_COUNT = 3
+_PROOF_SECONDS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class TritonClient:
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
         self._dead_times: dict[str, float] = {}
+        self._answer_times: dict[str, deque[float]] = {}
 
     async def infer(
         self,
@@ -95,6 +101,23 @@ class TritonClient:
         InternalFault where it refuses the inputs' shapes or dtypes, and ModelOutputInvalid where it
         answers with a wrong shape, a wrong dtype, or NaN.
         """
+        try:
+            answer = await self._infer(model, inputs, outputs, timeout_seconds, priority)
+        except BaseException:
+            self._answer_times.pop(model, None)
+            raise
+        times = self._answer_times.setdefault(model, deque(maxlen=_PROOF_COUNT))
+        times.append(time.monotonic())
+        return answer
+
+    async def _infer(
+        self,
+        model: str,
+        inputs: Mapping[str, NDArray[np.generic]],
+        outputs: Sequence[OutputSpec],
+        timeout_seconds: float,
+        priority: Priority,
+    ) -> TritonAnswer:
         batch = len(next(iter(inputs.values())))
         start_time = time.perf_counter()
         try:
@@ -145,6 +168,13 @@ class TritonClient:
                 names = []  # it may let us infer all the same
             self._timed_models[model] = COMPUTE_SECONDS in names
         return self._timed_models[model]
+
+    def is_proven(self, model: str) -> bool:
+        """Returns whether calls of the last second were answered well enough to need no canary."""
+        times = self._answer_times.get(model)
+        if times is None or len(times) < _PROOF_COUNT:
+            return False
+        return time.monotonic() - times[0] < _PROOF_SECONDS
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable where a model's process was found dead a short while ago.

@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import LIVENESS
+from tandem.cli.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 
@@ -31,10 +32,8 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 def free_port() -> int:
     """Returns a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    [port] = free_ports(1)
+    return port
 
 
 @dataclass

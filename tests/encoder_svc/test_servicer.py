@@ -20,6 +20,7 @@ from tandem.chassis.health import Health
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
+from tandem.cli.free_ports import free_ports
 from tandem.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.manifest import Manifest, tokenizer_file
@@ -34,7 +35,6 @@ from tandem.v1.encoder_service_pb2_grpc import (
 )
 from tandem.wire import content_to_proto, encoding_from_proto
 from tests.model_io.pictures import BLUE, encoded, noise, plain, png_header
-from tests.model_io.tiny_triton import free_ports
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -44,7 +44,7 @@ class PowerCutRun:
     """Why the service did not start, or answer, any more."""
 
 
-@pytest.mark.runs(quick=24, full=500, seconds_each=8)
+@pytest.mark.runs(quick=12, full=500, seconds_each=8)
 async def test_acknowledged_writes_survive_power_cuts(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.chassis.status import error_from_rpc
+from tandem.cli.free_ports import free_ports
 from tandem.content import Encoding, ImageContent, ImageTokens
 from tandem.corpus.item_record import StoredItem
 from tandem.errors import IndexNotFound, IndexTypeInvalid, TandemError
@@ -26,7 +27,6 @@ from tandem.wire import embedding_to_proto
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 from tests.index_svc.encoded_items import INDEX_ID, upsert_request
 from tests.index_svc.shard_process import running
-from tests.model_io.tiny_triton import free_ports
 
 DIMENSION = 16
 ITEM_COUNT = 1_000

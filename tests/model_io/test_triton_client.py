@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
+from tandem.cli.free_ports import free_ports
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -28,7 +29,7 @@ from tests.model_io.odd_models import (
     SLOW,
     UNBATCHED,
 )
-from tests.model_io.tiny_triton import Serving, free_ports
+from tests.model_io.tiny_triton import Serving
 from tests.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
@@ -278,3 +279,26 @@ async def test_without_triton_a_call_fails_at_once(nobody: TritonClient) -> None
             await moody(nobody, rows(PLAIN), timeout_seconds=30.0)
         assert time.monotonic() - start_time < 2.0
         assert caught.value.metadata == {"model": MOODY}
+
+
+async def test_a_model_is_proven_by_three_answers_of_the_last_second(
+    odd_client: TritonClient,
+) -> None:
+    """A wrong answer ends it at once, silence within the second that a canary waits."""
+    good = rows(PLAIN)
+    proven = []
+    for _ in range(3):
+        proven.append(odd_client.is_proven(MOODY))
+        await moody(odd_client, good)
+    assert proven == [False] * 3
+    assert odd_client.is_proven(MOODY)
+
+    with pytest.raises(ModelOutputInvalid):
+        await moody(odd_client, rows(NAN))
+    assert not odd_client.is_proven(MOODY)
+
+    for _ in range(3):
+        await moody(odd_client, good)
+    assert odd_client.is_proven(MOODY)
+    await asyncio.sleep(1)
+    assert not odd_client.is_proven(MOODY)

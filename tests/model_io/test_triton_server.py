@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tandem.cli.free_ports import free_ports
 from tandem.errors import ModelUnavailable
 from tandem.model_io.triton_client import OutputSpec, TritonAnswer, TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
@@ -24,7 +25,7 @@ from tests.model_io.odd_models import (
     write_model,
     write_odd_models,
 )
-from tests.model_io.tiny_triton import Serving, free_ports, serving
+from tests.model_io.tiny_triton import Serving, serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -6,15 +6,15 @@ each folder.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tandem.cli.free_ports import free_ports
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -57,15 +57,6 @@ def serving(repository: Path) -> Iterator[Serving]:
         yield Serving(server, grpc_port, metrics_port)
     finally:
         server.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns different ports on loopback that nobody listens on."""
-    with ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in listeners]
 
 
 @pytest.fixture(scope="session")

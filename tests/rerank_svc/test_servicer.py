@@ -15,6 +15,7 @@ from rerank_svc.reranker import QueryCandidates, Reranker
 from tandem import errors
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import STATUS_CODES, error_from_rpc
+from tandem.cli.free_ports import free_ports
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_files import StoreRefused
 from tandem.model_io.manifest import Manifest
@@ -25,7 +26,6 @@ from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
 )
-from tests.model_io.tiny_triton import free_ports
 from tests.rerank_svc.served_reranker import (
     IMAGE_COUNT,
     INDEX_ID,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tandem.cli.free_ports import free_ports
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
 from tandem.training.train import train
@@ -25,11 +25,9 @@ Curve = list[dict[str, float]]
 
 
 def free_port() -> int:
-    """Returns a port that nothing listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Returns a port that was free a moment ago."""
+    [port] = free_ports(1)
+    return port
 
 
 def train_by_two(folder: Path, left_out: str = "") -> str:

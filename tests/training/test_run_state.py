@@ -20,8 +20,9 @@ from tandem.training import run as run_module
 from tandem.training.recipes import Recipe, tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
+from tests.faults.run_counts import run_count
 
-KILL_COUNT = 20
+KILL_COUNT = run_count(quick=6, full=20)
 # Long enough in both stages to be stopped in either.
 RECIPE = replace(
     tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
@@ -58,6 +59,7 @@ RUN = """
 import sys, torch
 from pathlib import Path
 from tandem.training.train import train
+from tests.faults.run_counts import run_count
 from tests.training.test_run_state import RECIPE
 torch.set_num_threads(1)
 print("begins", flush=True)
@@ -114,13 +116,13 @@ def test_doctests() -> None:
     assert result.failed == 0
 
 
-# A minute and a half alone; runs beside others that use both cores have taken five.
+# Twenty take a minute and a half alone; beside others that use both cores they have taken five.
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
-    """`kill -9` twenty times, in both stages; every run that ends has the uninterrupted weights.
+    """`kill -9`, in both stages: every run that ends has the uninterrupted weights and loss curve.
 
-    And its loss curve, round by round.
+    Six times, and twenty by `make test-faults`.
     """
     with start(tmp_path / "whole") as child:
         # From here, or half of the kills would come after the end.
