@@ -257,12 +257,12 @@ async def test_a_batch_ends_by_its_deadline(filled: Stack) -> None:
     async with door(filled) as stub:
         await batch(stub, *[search(str(angle)) for angle in range(8)])
         for shard in filled.shards:
-            shard.pair_seconds = 0.02
+            shard.pair_seconds = 0.05
         start_time = time.monotonic()
 
-        results = await batch(stub, *[search(str(angle)) for angle in range(8)], seconds=0.6)
+        results = await batch(stub, *[search(str(angle)) for angle in range(8)], seconds=1.5)
 
-        assert time.monotonic() - start_time < 0.65
+        assert time.monotonic() - start_time < 1.55
     for result in results:
         assert result.response.rerank.reranked_depth < 20
 
