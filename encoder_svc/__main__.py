@@ -22,6 +22,7 @@ from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.served_metrics import note_model
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
@@ -34,6 +35,7 @@ async def main(settings: EncoderSettings) -> None:
     manifest = read_manifest(repository)
     manifest.verify_tokenizer(repository)
     model = describe_model(repository, manifest)
+    note_model("encoder", model)
     preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
     triton = TritonClient(
         settings.triton_address,

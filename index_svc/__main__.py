@@ -21,6 +21,7 @@ from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_refused import StoreRefused
+from tandem.served_metrics import note_shard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
@@ -51,6 +52,7 @@ async def main() -> None:
     # Searches run side by side already; FAISS's own threads on top would only contend.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
+    note_shard("index", settings.shard_number, settings.shard_count)
     try:
         if damage := damage_of(path, settings.checked_at_start_bytes):
             await serve_corrupt(settings, damage)

@@ -10,6 +10,7 @@ It alone changes FAISS indexes and writes snapshots, one thing at a time:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -45,7 +46,13 @@ from index_svc.metrics import (
 )
 from index_svc.modality_index import ModalityIndex
 from index_svc.searchable_index import SearchableIndex
-from index_svc.snapshot import FrozenPart, remove_other_snapshots, write_snapshot
+from index_svc.snapshot import (
+    MANIFEST,
+    FrozenPart,
+    remove_other_snapshots,
+    snapshot_folder,
+    write_snapshot,
+)
 from index_svc.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
@@ -79,6 +86,8 @@ class _Progress:
 
     change_count_at_snapshot: int = 0
     snapshot_sequence: int | None = None
+    snapshot_time: float | None = None
+    """On the wall clock: snapshots outlive processes."""
     is_rebuild_asked: bool = False
     is_build_unsaved: bool = False
     """A FAISS index was built since the last snapshot."""
@@ -136,7 +145,11 @@ class Maintenance:
 
     def note_snapshot(self, index_id: str, modality: Modality, sequence: int) -> None:
         """Notes that the index was read from a snapshot."""
-        self._of(index_id, modality).snapshot_sequence = sequence
+        progress = self._of(index_id, modality)
+        progress.snapshot_sequence = sequence
+        folder = snapshot_folder(self.settings.snapshots_folder / index_id, modality, sequence)
+        with contextlib.suppress(OSError):
+            progress.snapshot_time = (folder / MANIFEST).stat().st_mtime
 
     def wake(self) -> None:
         """Looks again at once: a tuning changed."""
@@ -149,6 +162,24 @@ class Maintenance:
     def snapshot_sequence(self, index_id: str, modality: Modality) -> int | None:
         """Returns what the newest snapshot covers."""
         return self._of(index_id, modality).snapshot_sequence
+
+    def snapshot_age_seconds(self) -> float | None:
+        """Returns the age of the newest snapshot of the index whose is oldest; None for none."""
+        times = [each.snapshot_time for each in list(self._progress.values())]
+        oldest_time = min((each for each in times if each is not None), default=None)
+        return None if oldest_time is None else max(0.0, time.time() - oldest_time)
+
+    def unsaved_change_count(self) -> int:
+        """Returns the changes since the newest snapshot, of the index and modality with most."""
+        return max(
+            (
+                index.part(modality).change_count
+                - self._of(index_id, modality).change_count_at_snapshot
+                for index_id, index in list(self.indexes().items())
+                for modality in Modality
+            ),
+            default=0,
+        )
 
     def step(self) -> bool:
         """Does the most pressing thing; returns whether there was one."""
@@ -345,6 +376,7 @@ class Maintenance:
             progress.change_count_at_snapshot = change_count
             progress.is_build_unsaved = False
             progress.snapshot_sequence = sequence
+            progress.snapshot_time = time.time()
         SNAPSHOT_SEQUENCE.set(sequence)
         return sequence
 

@@ -2,7 +2,9 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from tandem.chassis.metrics import REGISTRY, stage_histogram
+from index_svc.hit import Strategy
+from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
+from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
 """Stages: search and read (calls), commit and apply (one for all writes of a transaction)."""
@@ -87,3 +89,13 @@ SEARCHES = Counter(
     ["strategy"],
     registry=REGISTRY,
 )
+
+# A counter that first shows itself at its first count hides that count from rate().
+for _cause in ("recall", "recall_pinned", "operator"):
+    REBUILD_REQUESTS.labels(_cause)
+for _work in ("rebuild", "fold", "snapshot", "recall"):
+    MAINTENANCE_DURATION.labels(_work)
+for _strategy in Strategy:
+    SEARCHES.labels(_strategy.name.lower())
+for _method in ("UpsertItems", "DeleteItems"):
+    REFUSALS.labels("index", _method, StoreFull.reason)

@@ -20,6 +20,7 @@ from index_svc.metrics import (
     STORE_USED_BYTES,
 )
 from index_svc.searchable_index import SearchableIndex
+from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
@@ -38,6 +39,9 @@ from tandem.errors import (
 from tandem.filters import Filter
 
 log = get_logger(__name__)
+
+# What is raised where the store is closed for good, or for as long as it is opened anew.
+_STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,7 @@ class Shard:
         self._applied_sequence = sequence
         self._is_loaded = True
         self._measure()
+        SHARD_GAUGES.follow(self.state)
         self.maintenance.start()
 
     def check(self) -> None:
@@ -234,8 +239,24 @@ class Shard:
         self._check_loaded()
         return self._store.index_fingerprint(index_id)
 
+    def state(self) -> ShardState:
+        """Returns what Prometheus is told at a scrape; safe from any thread, and waits for none."""
+        try:
+            return ShardState(
+                oldest_reader_age_seconds=self._store.oldest_reader_age_seconds(),
+                commit_age_seconds=self._store.commit_age_seconds(),
+                store_limit_bytes=self._store.map_bytes(),
+                disk_free_bytes=self._store.free_bytes(),
+                snapshot_age_seconds=self.maintenance.snapshot_age_seconds(),
+                unsaved_change_count=self.maintenance.unsaved_change_count(),
+                queued_write_count=self._writer.queued_count,
+            )
+        except _STORE_CLOSED:
+            return ShardState(queued_write_count=self._writer.queued_count)
+
     def close(self) -> None:
         """Commits what was submitted and closes the store; no other call may be under way."""
+        SHARD_GAUGES.follow(ShardState)
         self.maintenance.stop()
         self._writer.close()
         self._store.close()

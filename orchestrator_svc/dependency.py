@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from orchestrator_svc.breaker import BREAKER_RULE, Breaker, BreakerRule
-from orchestrator_svc.metrics import BREAKER_STATE, RETRIES
+from orchestrator_svc.metrics import BREAKER_STATE, RETRIES, note_call
 from orchestrator_svc.retry_budget import RetryBudget
 from tandem.chassis.channels import call
 from tandem.errors import (
@@ -129,6 +129,7 @@ class Dependency:
         timeout_seconds = _left(deadline_time)
         if not self._breaker.admit():
             raise ServiceUnavailable(service=self._name, why="it has failed too often of late")
+        start_time = time.perf_counter()
         try:
             response = await call(
                 method, request, service=self._name, timeout_seconds=timeout_seconds
@@ -146,6 +147,8 @@ class Dependency:
         except TandemError:
             self._breaker.succeeded()
             raise
+        finally:
+            note_call(self._name, time.perf_counter() - start_time)
         self._breaker.succeeded()
         return response
 

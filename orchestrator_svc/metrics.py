@@ -1,14 +1,15 @@
 """What the orchestrator measures of its own: stages, and how much of an index searches saw."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
-from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar, tracing
+from tandem.content import Modality
 
 _STAGE_DURATION = stage_histogram("orchestrator")
 PARTIAL_SEARCHES = Counter(
@@ -53,6 +54,20 @@ RETRIES = Counter(
     ["dependency", "outcome"],
     registry=REGISTRY,
 )
+SEARCH_DURATION = Histogram(
+    "tandem_orchestrator_search_duration_seconds",
+    "Wall time of the stages of searches that were answered, by what looks for what.",
+    ["direction"],
+    buckets=LATENCY_BUCKETS_SECONDS,
+    registry=REGISTRY,
+)
+CALL_DURATION = Histogram(
+    "tandem_orchestrator_call_duration_seconds",
+    "Wall time of a question to a service behind, answered or not, as the orchestrator saw it.",
+    ["dependency"],
+    buckets=LATENCY_BUCKETS_SECONDS,
+    registry=REGISTRY,
+)
 for _outcome in ("answered", "refused"):
     for _error in MISSING_ERRORS:
         # A counter that first shows itself at its first count hides that count from rate().
@@ -70,6 +85,17 @@ def note_degradations(reasons: Iterable[str]) -> None:
     """Counts one final answer's."""
     for reason in reasons:
         DEGRADED_ANSWERS.labels(reason).inc()
+
+
+def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:
+    """Counts a search that was answered, by the heaviest part of its query and what it found."""
+    target = targets[0].value if len(targets) == 1 else "both"
+    SEARCH_DURATION.labels(f"{query.value}_to_{target}").observe(seconds, exemplar())
+
+
+def note_call(dependency: str, seconds: float) -> None:
+    """Counts a question to a service behind, whatever came of it."""
+    CALL_DURATION.labels(dependency).observe(seconds, exemplar())
 
 
 def note_rerank(stop: str, depth: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from orchestrator_svc.adaptive_depth import DepthRules, is_deep_enough, next_look
 from orchestrator_svc.behind import CandidateScorer
 from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.metrics import note_rerank
+from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank_client import ShardScores
 from orchestrator_svc.rerank_pace import RerankPace
@@ -48,6 +48,10 @@ class RerankStop(enum.Enum):
         """Whether fewer candidates were read than were asked for."""
         return self in _SHORT_STOPS
 
+
+for _each in RerankStop:
+    # A counter that first shows itself at its first count hides that count from rate().
+    RERANK_STOPS.labels(_each.value)
 
 _SHORT_STOPS = frozenset(
     {RerankStop.TIME, RerankStop.UNAVAILABLE, RerankStop.OUTPUT_INVALID, RerankStop.OVERLOADED}

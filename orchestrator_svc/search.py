@@ -13,7 +13,7 @@ from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
 from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations
+from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations, note_search
 from orchestrator_svc.pair_quota import PairQuota
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
@@ -231,6 +231,7 @@ class Searcher:
             order = await rank_answer_aside(search.query, search.hits, outcome.matches)
         answer = await self._answer(search, order, outcome)
         note_degradations(each.value for each in answer.degradations)
+        note_search(search.encoded.modality, search.query.modalities, answer.stage_seconds["total"])
         return answer
 
     async def _answer(

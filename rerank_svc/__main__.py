@@ -23,6 +23,7 @@ from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.served_metrics import note_model, note_shard
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
@@ -34,6 +35,8 @@ async def main(settings: RerankSettings) -> None:
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     model = describe_model(repository, manifest)
+    note_model("rerank", model)
+    note_shard("rerank", settings.shard_number, settings.shard_count)
     triton = TritonClient(
         settings.triton_address,
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),

@@ -69,6 +69,12 @@ ADMISSION_REFUSED = Counter(
     ["service", "limit"],
     registry=REGISTRY,
 )
+ADMISSION_LIMIT = Gauge(
+    "tandem_admission_limit",
+    "Most that is admitted at once: a count of calls, their bytes, and a count of streams.",
+    ["service", "limit"],
+    registry=REGISTRY,
+)
 SERVING = Gauge(
     "tandem_serving",
     "1 while the service's health says SERVING, else 0.",

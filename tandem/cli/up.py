@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,13 @@ import typer
 from rich.table import Table
 
 from tandem.cli.console import errors, out
+from tandem.cli.prometheus import (
+    MAX_SPEED,
+    LocalPrometheus,
+    PrometheusUnavailable,
+    scraped,
+)
+from tandem.cli.free_ports import free_ports
 from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.cli.triton_watch import TritonWatch
 from tandem.model_io.manifest import Manifest
@@ -19,6 +27,8 @@ from tandem.modeling.fresh_export import export_if_stale
 
 DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
+
+_PROMETHEUS_PORT = 9090
 
 
 def up(
@@ -32,40 +42,80 @@ def up(
         Precision | None,
         typer.Option(help="of the models; unset keeps an export's own, else takes this CPU's best"),
     ] = None,
-    free_ports: Annotated[
+    free_ports_only: Annotated[
         bool, typer.Option("--free-ports", help="take any free ports, not the documented ones")
     ] = False,
     caches: Annotated[
         bool, typer.Option(help="keep what equal searches need; --no-caches to measure the models")
     ] = True,
+    monitoring: Annotated[
+        bool,
+        typer.Option("--monitoring", help="a Prometheus beside them, with the rules of deploy/"),
+    ] = False,
+    alert_speed: Annotated[
+        float,
+        typer.Option(
+            help="times as fast as deployed: divides the rules' windows and waits, to try alerts",
+            min=1.0,
+            max=MAX_SPEED,
+        ),
+    ] = 1.0,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
+    if monitoring:
+        _check_prometheus()  # before anything is started
     manifest = export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
-    ports = Ports.free(shards) if free_ports else Ports.fixed(shards)
+    ports = Ports.free(shards) if free_ports_only else Ports.fixed(shards)
     # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with LocalStack(data.resolve(), model_repository.resolve(), ports, caches=caches) as stack:
+    with (
+        LocalStack(data.resolve(), model_repository.resolve(), ports, caches=caches) as stack,
+        ExitStack() as beside,
+    ):
         try:
             stack.start(should_stop=stopping.is_set)
-        except StackFailed as error:
-            errors.print(str(error), markup=False)
-            raise typer.Exit(1) from error
-        print_endpoints(stack)
-        out.print("Ctrl-C stops everything.")
-        try:
-            _watch(stack, manifest, stopping)
-        except (StackFailed, TritonUnavailable) as error:
+            print_endpoints(stack)
+            prometheus = None
+            if monitoring:
+                port = next(free_ports(1)) if free_ports_only else _PROMETHEUS_PORT
+                prometheus = _prometheus(stack, data.resolve(), port, alert_speed)
+                beside.enter_context(prometheus)
+                out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
+            out.print("Ctrl-C stops everything.")
+            _watch(stack, manifest, stopping, prometheus)
+        except (StackFailed, TritonUnavailable, PrometheusUnavailable) as error:
             errors.print(str(error), markup=False)
             raise typer.Exit(1) from error
     out.print("stopped")
 
 
-def _watch(stack: LocalStack, manifest: Manifest, stopping: threading.Event) -> None:
+def _check_prometheus() -> None:
+    try:
+        LocalPrometheus.check_installed()
+    except PrometheusUnavailable as error:
+        errors.print(str(error), markup=False)
+        raise typer.Exit(1) from error
+
+
+def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
+    targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
+    return LocalPrometheus(data / "prometheus", port, targets, speed=speed)
+
+
+def _watch(
+    stack: LocalStack,
+    manifest: Manifest,
+    stopping: threading.Event,
+    prometheus: LocalPrometheus | None,
+) -> None:
     """Returns when told to stop; raises where a service has ended or Triton does not come back."""
     with TritonWatch(stack, manifest) as watch:
         while not stopping.wait(1.0):
+            if prometheus is not None and prometheus.has_ended():
+                errors.print("Prometheus has ended; searches go on without it", markup=False)
+                prometheus = None
             if dead := stack.dead_service():
                 raise StackFailed(dead)
             if why := watch.look():

@@ -98,6 +98,11 @@ class GroupCommit(Generic[_W, _R]):
             self._refuse_queued()
         return future
 
+    @property
+    def queued_count(self) -> int:
+        """Writes that wait to be committed."""
+        return self._queue.qsize()
+
     def check(self) -> None:
         """Raises where no write can be taken.
 

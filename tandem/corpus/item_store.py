@@ -232,6 +232,21 @@ class ItemStore:
         """Returns how large the store may become, in bytes."""
         return self._files.env.map_bytes()
 
+    def free_bytes(self) -> int:
+        """Returns how much room the disk has."""
+        return self._files.env.free_bytes()
+
+    def commit_age_seconds(self) -> float | None:
+        """Returns how long ago this process wrote last; None where it has not yet."""
+        return self._files.env.commit_age_seconds()
+
+    def oldest_reader_age_seconds(self) -> float:
+        """Returns at least how long some reader has kept freed pages from being used again.
+
+        For the process that writes; readers of others count too.
+        """
+        return self._files.env.oldest_reader_age_seconds()
+
     def had_little_room(self) -> bool:
         """Says whether the disk had little room at the last commit, so that a fault means that."""
         return self._files.env.had_little_room()

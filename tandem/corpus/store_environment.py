@@ -12,6 +12,7 @@ from pathlib import Path
 
 import lmdb
 
+from tandem.corpus.reader_age import CommitTimes, reader_ids
 from tandem.corpus.store_refused import StoreDamaged, StoreRefused
 from tandem.errors import ServiceUnavailable
 from tandem.shared_lock import SharedLock
@@ -55,6 +56,7 @@ class StoreEnvironment:
         self._gate = SharedLock()
         self._env: lmdb.Environment | None = None
         self._room_bytes = sys.maxsize
+        self._commits = CommitTimes()
 
     def open(self) -> None:
         """Opens it; raises StoreRefused, and what `use` raises."""
@@ -127,9 +129,12 @@ class StoreEnvironment:
     @contextmanager
     def write(self) -> Iterator[lmdb.Transaction]:
         """Gives a write transaction, committed and synced unless an exception leaves it."""
-        with self._gate.shared(), self._opened().begin(write=True) as txn:
-            yield txn
-            self._room_bytes = self._free_bytes()
+        with self._gate.shared():
+            with self._opened().begin(write=True) as txn:
+                yield txn
+                transaction_id = txn.id()
+                self._room_bytes = self.free_bytes()
+            self._commits.note(transaction_id)
 
     @contextmanager
     def rehearse(self, txn: lmdb.Transaction) -> Iterator[lmdb.Transaction]:
@@ -155,6 +160,22 @@ class StoreEnvironment:
         """Returns how much of the map was ever used; pages freed since are used again first."""
         env = self._opened()
         return int(env.info()["last_pgno"] + 1) * int(env.stat()["psize"])
+
+    def free_bytes(self) -> int:
+        """Returns how much room the disk has."""
+        disk = os.statvfs(self._path)
+        return disk.f_bavail * disk.f_frsize
+
+    def commit_age_seconds(self) -> float | None:
+        """Returns how long ago this process committed last; None where it has not yet."""
+        return self._commits.newest_age_seconds()
+
+    def oldest_reader_age_seconds(self) -> float:
+        """Returns at least how long some reader has held pages back; in the writer's process.
+
+        Readers of all processes count.
+        """
+        return self._commits.oldest_reader_age_seconds(reader_ids(self._opened().readers()))
 
     def check_readers(self) -> None:
         """Frees the slots of readers that were killed inside a transaction."""
@@ -191,7 +212,7 @@ class StoreEnvironment:
         if isinstance(error, lmdb.MapFullError):
             return True
         # LMDB reports a full disk as EIO, so ask the file system.
-        return self._free_bytes() < _DISK_FULL_BYTES
+        return self.free_bytes() < _DISK_FULL_BYTES
 
     def had_little_room(self) -> bool:
         """Says whether the disk had little room when the last write transaction was committed.
@@ -199,10 +220,6 @@ class StoreEnvironment:
         After a fault it may have more by now: whoever else filled it gave up too.
         """
         return self._room_bytes < _LITTLE_ROOM_BYTES
-
-    def _free_bytes(self) -> int:
-        disk = os.statvfs(self._path)
-        return disk.f_bavail * disk.f_frsize
 
     def _opened(self) -> lmdb.Environment:
         if self._env is None:

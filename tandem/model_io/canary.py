@@ -26,12 +26,12 @@ async def check_encoding(model: ServedJointModel) -> None:
         pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
         # With nobody else's between, one for each instance: it is the dearest of them.
         for _ in range(INSTANCE_COUNT):
-            await model.image_tokens(pixels, _CANARY_SECONDS, Priority.QUERY)
+            await model.image_tokens(pixels, _CANARY_SECONDS, Priority.CANARY)
     if not model.is_proven(JOINT_ENCODER):
         ids, tokens = _made_up(model)
         for _ in range(_TRY_COUNT):
-            await model.embed_images(tokens[None], _CANARY_SECONDS, Priority.QUERY)
-            await model.embed_texts([ids], _CANARY_SECONDS, Priority.QUERY)
+            await model.embed_images(tokens[None], _CANARY_SECONDS, Priority.CANARY)
+            await model.embed_texts([ids], _CANARY_SECONDS, Priority.CANARY)
     model.check_processes()
 
 
@@ -43,7 +43,7 @@ async def check_matching(model: ServedJointModel) -> None:
     if not model.is_proven(JOINT_ENCODER):
         ids, tokens = _made_up(model)
         for _ in range(_TRY_COUNT):
-            await model.match_logits([ids], [tokens], _CANARY_SECONDS, Priority.QUERY)
+            await model.match_logits([ids], [tokens], _CANARY_SECONDS, Priority.CANARY)
     model.check_processes()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.priority import Priority
+from tandem.model_io.priority import LEVEL_COUNT
 
 _GPU_IMAGE_BATCH_SIZE, _GPU_PAIR_BATCH_SIZE = 64, 128
 # As many as a core of a CPU computes in about 50 ms (decision 19), the pairs at this token width: a
@@ -161,8 +161,8 @@ def render(config: ModelConfig) -> str:
         f"instance_group [ {{ count: {INSTANCE_COUNT}, kind: {config.device_kind} }} ]",
         "dynamic_batching {\n"
         f"  max_queue_delay_microseconds: {_QUEUE_DELAY_MICROSECONDS}\n"
-        f"  priority_levels: {max(Priority)}\n"
-        f"  default_priority_level: {max(Priority)}\n"
+        f"  priority_levels: {LEVEL_COUNT}\n"
+        f"  default_priority_level: {LEVEL_COUNT}\n"
         "  default_queue_policy {\n"
         "    timeout_action: REJECT\n"
         f"    default_timeout_microseconds: {_QUEUE_TIMEOUT_MICROSECONDS}\n"

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.grpc import InferInput, InferRequestedOutput
+from tritonclient.grpc import InferInput, InferRequestedOutput, InferResult
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
@@ -23,6 +23,7 @@ from tandem.errors import (
 )
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.priority import Priority
+from tandem.model_io.triton_metrics import note_failure, note_inference
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
 _CHANNEL_ARGUMENTS = [
@@ -129,30 +130,29 @@ class TritonClient:
                 model,
                 [_input(name, values) for name, values in inputs.items()],
                 outputs=[InferRequestedOutput(name) for name in asked],
-                priority=priority,
+                priority=priority.level,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds,
                 headers=self._headers(),
             )
-            arrays = [result.as_numpy(spec.name) for spec in outputs]
+            seconds = time.perf_counter() - start_time
+            arrays = _arrays(model, result, outputs, batch)
         except InferenceServerException as error:
             named = error_from_triton(error, model)
             self._note(named, model)
+            note_failure(model, named)
             raise named from error
-        except ValueError as error:  # as_numpy, of fewer bytes than the shape says
-            raise ModelOutputInvalid(model=model, why=str(error)) from error
-        for spec, array in zip(outputs, arrays, strict=True):
-            _check(model, spec, array, batch)
-        seconds = result.as_numpy(COMPUTE_SECONDS)
-        if seconds is None:
+        except ModelOutputInvalid as error:
+            note_failure(model, error)
+            raise
+        told = result.as_numpy(COMPUTE_SECONDS)
+        compute_seconds = None if told is None else float(told[0, 0])
+        version = result.get_response().model_version
+        note_inference(model, version, priority, batch, seconds, compute_seconds)
+        if compute_seconds is None:
             return TritonAnswer(arrays)
-        compute_seconds = float(seconds[0, 0])
-        return TritonAnswer(
-            arrays,
-            compute_seconds,
-            max(0.0, time.perf_counter() - start_time - compute_seconds),
-        )
+        return TritonAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
 
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
         """Returns whether the server tells how long it computed; asks it once for each model."""
@@ -206,6 +206,19 @@ def _input(name: str, values: NDArray[np.generic]) -> InferInput:
     tensor = InferInput(name, list(values.shape), np_to_triton_dtype(values.dtype))
     tensor.set_data_from_numpy(np.ascontiguousarray(values))
     return tensor
+
+
+def _arrays(
+    model: str, result: InferResult, outputs: Sequence[OutputSpec], batch: int
+) -> list[NDArray[Any]]:
+    """Returns the outputs; raises ModelOutputInvalid."""
+    try:
+        arrays = [result.as_numpy(spec.name) for spec in outputs]
+    except ValueError as error:  # of fewer bytes than the shape says
+        raise ModelOutputInvalid(model=model, why=str(error)) from error
+    for spec, array in zip(outputs, arrays, strict=True):
+        _check(model, spec, array, batch)
+    return arrays
 
 
 def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batch: int) -> None:

@@ -18,7 +18,7 @@ from tandem.chassis.interceptors.around import (
     behavior,
     with_behavior,
 )
-from tandem.chassis.metrics import ADMISSION_REFUSED, INFLIGHT_BYTES
+from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, INFLIGHT_BYTES
 from tandem.errors import Overloaded
 
 
@@ -38,6 +38,14 @@ class AdmissionInterceptor(AroundInterceptor):
         self._streams = Room(limits.max_stream_count, limits.max_stream_bytes)
         self._messages = Room(limits.max_stream_message_count, limits.max_stream_bytes)
         self._pace = Pace()
+        for limit, most in (
+            ("count", limits.max_inflight_count),
+            ("bytes", limits.max_inflight_bytes),
+            ("streams", limits.max_stream_count),
+        ):
+            ADMISSION_LIMIT.labels(service, limit).set(most)
+            # A counter that first shows itself at its first count hides that count from rate().
+            ADMISSION_REFUSED.labels(service, limit)
         INFLIGHT_BYTES.labels(service).set_function(
             lambda: self._calls.byte_count + self._messages.byte_count
         )
