@@ -104,17 +104,19 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
     }
 
 
-def _quantiles(metric: str, by: str = "", where: str = "") -> list[tuple[str, str]]:
-    """Returns p50, p95 and p99 of a histogram, by a label where given."""
+def _quantiles(
+    metric: str, by: str = "", where: str = "", only: Sequence[float] = (0.5, 0.95, 0.99)
+) -> list[tuple[str, str]]:
+    """Returns p50, p95 and p99 of a histogram, or some of these, by labels where given."""
     labels = f"le, {by}" if by else "le"
-    legend = f" {{{{{by}}}}}" if by else ""
+    legend = "".join(f" {{{{{label.strip()}}}}}" for label in by.split(",") if label)
     return [
         (
             f"histogram_quantile({quantile}, sum by ({labels}) "
             f"(rate({metric}_bucket{where}{_RATE})))",
             f"p{round(quantile * 100)}{legend}",
         )
-        for quantile in (0.5, 0.95, 0.99)
+        for quantile in only
     ]
 
 
@@ -168,6 +170,18 @@ OVERVIEW = Dashboard(
                 ("tandem:search_slow:ratio_rate6h / 0.01", "slow, 6 h"),
             ],
             "1 spends a month's budget in a month: 0.1 % of searches failed, 1 % slow.",
+        ),
+        Panel(
+            "Search latency by direction, p95",
+            "s",
+            _quantiles("tandem_orchestrator_search_duration_seconds", "direction", only=(0.95,)),
+            "Of searches that were answered: from what the query is made of to what it looks for.",
+        ),
+        Panel(
+            "Calls behind, p95",
+            "s",
+            [("tandem:call_duration_seconds:p95", "{{dependency}}")],
+            "Each shard by itself, as the orchestrator waits for it.",
         ),
         Panel("Stages, p50", "s", [("tandem:stage_duration_seconds:p50", "{{stage}}")]),
         Panel("Stages, p95", "s", [("tandem:stage_duration_seconds:p95", "{{stage}}")]),
@@ -283,7 +297,37 @@ INDEX = Dashboard(
             "none",
             [("sum by (modality, instance) (tandem_index_items)", "{{modality}} {{instance}}")],
         ),
-        Panel("Store", "bytes", [("tandem_index_store_used_bytes", "{{instance}}")]),
+        Panel(
+            "Store",
+            "bytes",
+            [
+                ("tandem_index_store_used_bytes", "used {{instance}}"),
+                ("tandem_index_disk_free_bytes", "disk free {{instance}}"),
+            ],
+            "What was ever used; pages freed since are used again first.",
+        ),
+        Panel(
+            "Share of the store's limit",
+            "percentunit",
+            [("tandem_index_store_used_bytes / tandem_index_store_limit_bytes", "{{instance}}")],
+            maximum=1,
+        ),
+        Panel(
+            "Oldest reader",
+            "s",
+            [("tandem_index_oldest_reader_age_seconds", "{{instance}}")],
+            "How long pages freed since have not been used again: the store grows meanwhile.",
+        ),
+        Panel(
+            "Waiting writes",
+            "none",
+            [("tandem_index_queued_write_count", "{{instance}}")],
+        ),
+        Panel(
+            "Since the newest commit",
+            "s",
+            [("tandem_index_commit_age_seconds", "{{instance}}")],
+        ),
         Panel("Records a commit", "none", _quantiles("tandem_index_commit_records")),
         Panel(
             "Background work", "s", _quantiles("tandem_index_maintenance_duration_seconds", "work")
@@ -293,6 +337,17 @@ INDEX = Dashboard(
             "none",
             [("tandem_index_snapshot_sequence", "{{instance}}")],
             "Where the change log stood.",
+        ),
+        Panel(
+            "Since the newest snapshot",
+            "s",
+            [("tandem_index_snapshot_age_seconds", "{{instance}}")],
+        ),
+        Panel(
+            "Changes since the newest snapshot",
+            "none",
+            [("tandem_index_unsaved_change_count", "{{instance}}")],
+            "What a start would read from the store.",
         ),
         Panel(
             "Damage",
@@ -374,6 +429,35 @@ TRITON = Dashboard(
         Panel("Requests", "reqps", _rate("nv_inference_request_success", "model")),
         Panel("Failures", "reqps", _rate("nv_inference_request_failure", "model")),
         Panel(
+            "Requests, from sending to answer, p95",
+            "s",
+            _quantiles("tandem_triton_request_duration_seconds", "model, purpose", only=(0.95,)),
+            "As its callers saw it, over all of Triton's instances and replicas.",
+        ),
+        Panel(
+            "Waiting, p95",
+            "s",
+            _quantiles("tandem_triton_queue_duration_seconds", "model, purpose", only=(0.95,)),
+        ),
+        Panel(
+            "Computing, p95",
+            "s",
+            _quantiles("tandem_triton_compute_duration_seconds", "model, version", only=(0.95,)),
+            "By model and version, for the whole batch that a request went with.",
+        ),
+        Panel(
+            "Rows a request, p95",
+            "none",
+            _quantiles("tandem_triton_request_rows", "model, purpose", only=(0.95,)),
+            "As sent; Triton puts requests together.",
+        ),
+        Panel(
+            "Failures by name",
+            "reqps",
+            _rate("tandem_triton_failures_total", "model, reason"),
+            "Canaries too.",
+        ),
+        Panel(
             "Rows an execution",
             "none",
             _share("nv_inference_count", "nv_inference_exec_count", "model"),
@@ -438,6 +522,18 @@ CAPACITY = Dashboard(
             ],
         ),
         Panel(
+            "Share of the calls admitted at once",
+            "percentunit",
+            [
+                (
+                    "max by (service, instance) (tandem_rpc_inflight_count)"
+                    " / max by (service, instance)"
+                    ' (tandem_admission_limit{limit="count"})',
+                    "{{service}} {{instance}}",
+                )
+            ],
+        ),
+        Panel(
             "Refused for lack of room",
             "reqps",
             _rate("tandem_admission_refused_total", "service, limit"),
@@ -458,7 +554,18 @@ CAPACITY = Dashboard(
         Panel(
             "Versions",
             "none",
-            [("count by (version, service) (tandem_build_info)", "{{service}} {{version}}")],
+            [
+                ("count by (version, service) (tandem_build_info)", "{{service}} {{version}}"),
+                (
+                    "count by (fingerprint, service) (tandem_model_info)",
+                    "{{service}} model {{fingerprint}}",
+                ),
+                (
+                    "count by (shard, shard_count, service) (tandem_shard_info)",
+                    "{{service}} shard {{shard}} of {{shard_count}}",
+                ),
+            ],
+            "Processes of each. More than one model is a rollout, or a mistake.",
         ),
     ],
 )
