@@ -193,6 +193,7 @@ class Maintenance:
             except Exception as error:
                 error.add_note(f"index {index_id}")
                 failures.append(error)
+        self._measure_imbalance()
         if failures:
             raise ExceptionGroup("looking after indexes", failures)
         return worked
@@ -241,7 +242,6 @@ class Maintenance:
             with MAINTENANCE_DURATION.labels("fold").time():
                 self._fold(index, part, part.faiss_index)
             return True
-        self._measure_imbalance(modality, part)
         return False
 
     def _rebuild(
@@ -439,11 +439,15 @@ class Maintenance:
                 else:
                     REBUILD_REQUESTS.labels("recall_pinned").inc()
 
-    def _measure_imbalance(self, modality: Modality, part: ModalityIndex) -> None:
-        if part.faiss_index is not None:
-            imbalance = part.faiss_index.list_imbalance()
-            if imbalance is not None:
-                LIST_IMBALANCE.labels(modality.value).set(imbalance)
+    def _measure_imbalance(self) -> None:
+        """Tells the worst index's of each modality; 1 where none has lists, or has them no more."""
+        indexes = list(self.indexes().values())
+        for modality in Modality:
+            parts = (index.part(modality).faiss_index for index in indexes)
+            factors = (part.list_imbalance() for part in parts if part is not None)
+            LIST_IMBALANCE.labels(modality.value).set(
+                max((factor for factor in factors if factor is not None), default=1.0)
+            )
 
     def _of(self, index_id: str, modality: Modality) -> _Progress:
         return self._progress.setdefault((index_id, modality), _Progress())

@@ -50,7 +50,7 @@ LIVE_RECALL_SEARCHES = Gauge(
 )
 LIST_IMBALANCE = Gauge(
     "tandem_index_list_imbalance_ratio",
-    "FAISS's imbalance factor of the index's lists: 1 where all are equally long.",
+    "FAISS's imbalance factor of the lists of the index whose are most uneven: 1 is even.",
     ["modality"],
     registry=REGISTRY,
 )

@@ -43,8 +43,9 @@ class CommitTimes:
             return 0.0
         # A copy: the writer appends meanwhile.
         later = [*self._kept.copy(), *filter(None, [self._newest])]
+        now = self._clock()
         times = (commit_time for commit_id, commit_time in later if commit_id > oldest_id)
-        return self._clock() - next(times, self._clock())
+        return max(0.0, now - next(times, now))
 
 
 def reader_ids(table: str) -> list[int]:
