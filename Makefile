@@ -16,7 +16,7 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz check protos metrics-doc lock
+.PHONY: help install demo train-demo test test-faults test-fuzz watch-run check protos metrics-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts 
 
 test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
+
+watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
+	$(BIN)/python benchmarks/watch_run.py
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check

@@ -125,6 +125,18 @@ class SpareShard:
             admin_pb.TuneIndexRequest(index_id=INDEX_ID, tuning=tuning), timeout=_CALL_SECONDS
         )
 
+    def wait_for_index(self, index_type: str) -> None:
+        """Returns once searches go by an index of the type; raises RuntimeError."""
+        admin = IndexAdminServiceStub(self._channel)
+        request = admin_pb.DescribeIndexesRequest(index_id=INDEX_ID)
+        end_time = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end_time:
+            described = admin.DescribeIndexes(request, timeout=_CALL_SECONDS).descriptions
+            if any(each.index_type == index_type and not each.activity for each in described):
+                return
+            time.sleep(0.2)
+        raise RuntimeError(f"{self.name} has no index of type {index_type}")
+
     def _stub(self) -> IndexServiceStub:
         return IndexServiceStub(self._channel)
 

@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 
 from tandem.cli.console import errors, out
+from tandem.cli.free_ports import free_ports
 from tandem.cli.prometheus import (
     MAX_SPEED,
     LocalPrometheus,
     PrometheusUnavailable,
     scraped,
 )
-from tandem.cli.free_ports import free_ports
 from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.cli.triton_watch import TritonWatch
 from tandem.model_io.manifest import Manifest
@@ -79,7 +79,7 @@ def up(
             print_endpoints(stack)
             prometheus = None
             if monitoring:
-                port = next(free_ports(1)) if free_ports_only else _PROMETHEUS_PORT
+                port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
                 prometheus = _prometheus(stack, data.resolve(), port, alert_speed)
                 beside.enter_context(prometheus)
                 out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
+from tandem.chassis.metrics import REGISTRY
 from tandem.cli.free_ports import free_ports
 from tandem.errors import (
     DeadlineExceeded,
@@ -18,7 +19,9 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient, error_from_triton
+from tandem.model_io.triton_metrics import note_inference
 from tests.model_io.odd_models import (
     DOUBLE,
     HEADLESS,
@@ -302,3 +305,31 @@ async def test_a_model_is_proven_by_three_answers_of_the_last_second(
     assert odd_client.is_proven(MOODY)
     await asyncio.sleep(1)
     assert not odd_client.is_proven(MOODY)
+
+
+async def test_requests_are_counted_by_model_version_and_purpose(odd_client: TritonClient) -> None:
+    """With their rows; one that failed by its error's name, and in no histogram."""
+    labels = {"model": MOODY, "version": "1", "purpose": "ingest"}
+    failed = {"model": MOODY, "reason": ModelOutputInvalid.reason}
+
+    def counts() -> tuple[float, float, float]:
+        return (
+            REGISTRY.get_sample_value("tandem_triton_request_duration_seconds_count", labels) or 0,
+            REGISTRY.get_sample_value("tandem_triton_request_rows_sum", labels) or 0,
+            REGISTRY.get_sample_value("tandem_triton_failures_total", failed) or 0,
+        )
+
+    before = counts()
+    await moody(odd_client, rows(PLAIN, count=3))
+    with pytest.raises(ModelOutputInvalid):
+        await moody(odd_client, rows(NAN))
+
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 3, 1]
+
+
+def test_a_version_that_is_no_number_is_no_label() -> None:
+    """Whatever a server may say."""
+    for version in ("1\nx 1", "latest", "", "123456"):
+        note_inference(MOODY, version, Priority.CANARY, 1, 0.1, 0.05)
+    labels = {"model": MOODY, "version": "other", "purpose": "canary"}
+    assert REGISTRY.get_sample_value("tandem_triton_queue_duration_seconds_count", labels) == 4

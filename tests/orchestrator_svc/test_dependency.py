@@ -14,6 +14,7 @@ from orchestrator_svc.metrics import BREAKER_STATE, RETRIES
 from orchestrator_svc.retry_budget import RetryBudget
 from tandem import errors
 from tandem.chassis.channels import open_channel
+from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import abort
 from tandem.v1 import model_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import (
@@ -251,3 +252,22 @@ async def test_it_is_asked_again_when_it_is_well() -> None:
             await asked.ask(method, REQUEST, time.monotonic() + 5)
 
     assert len(scripted.timeouts) == 5 + 1 + 3
+
+
+async def test_each_question_is_timed_whatever_came_of_it() -> None:
+    """Answered, refused and late ones; by the name of who was asked."""
+    scripted = Scripted(errors.IndexNotFound(index_id="x"), 30.0)
+    before = timed_count()
+    async with served(scripted) as method:
+        asked = dependency()
+        for expected in (errors.IndexNotFound, errors.DeadlineExceeded):
+            with pytest.raises(expected):
+                await asked.ask(method, REQUEST, time.monotonic() + 0.2)
+        await asked.ask(method, REQUEST, time.monotonic() + 0.2)
+    assert timed_count() == before + 3
+
+
+def timed_count() -> float:
+    """Returns how many questions were timed."""
+    name = "tandem_orchestrator_call_duration_seconds_count"
+    return REGISTRY.get_sample_value(name, {"dependency": "scripted"}) or 0.0

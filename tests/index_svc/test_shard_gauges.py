@@ -1,0 +1,102 @@
+"""What a shard tells Prometheus when it is asked: ages, room, and nothing it does not know."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from index_svc import maintenance
+from index_svc.shard import Shard, ShardSettings
+from index_svc.shard_gauges import SHARD_GAUGES, ShardState
+from tandem.chassis.metrics import REGISTRY
+from tandem.corpus.item_store import ItemStore
+from tandem.corpus.item_write import Upsert
+from tests.corpus.made_items import FINGERPRINT, text_item
+
+INDEX_ID = "pets"
+
+
+def value(name: str) -> float | None:
+    """Returns a gauge of the scrape; None where it has no sample."""
+    return REGISTRY.get_sample_value(f"tandem_index_{name}")
+
+
+def opened(folder: Path) -> Shard:
+    """Returns a shard that serves."""
+    shard = Shard(ItemStore.open(folder, 0, 1, map_bytes=64 << 20), folder, ShardSettings())
+    shard.load()
+    return shard
+
+
+def upsert(shard: Shard, *item_ids: str) -> None:
+    items = [text_item(item_id, seed) for seed, item_id in enumerate(item_ids)]
+    shard.write(Upsert(INDEX_ID, FINGERPRINT, items)).result(10)
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No background work but what a test asks for."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+
+
+def test_a_shard_tells_its_ages_and_its_room(tmp_path: Path) -> None:
+    """Of the newest commit and snapshot, and what a start would have to read."""
+    shard = opened(tmp_path / "shard")
+    try:
+        assert value("commit_age_seconds") is None
+        assert value("snapshot_age_seconds") is None
+        upsert(shard, "one", "two", "three")
+        assert value("unsaved_change_count") == 3
+        assert value("store_limit_bytes") == 64 << 20
+        assert (value("disk_free_bytes") or 0) > 1 << 20
+        assert value("queued_write_count") == 0
+        assert value("oldest_reader_age_seconds") == 0
+        assert 0 <= (value("commit_age_seconds") or -1) < 10
+
+        shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+        assert value("unsaved_change_count") == 0
+        assert 0 <= (value("snapshot_age_seconds") or -1) < 10
+    finally:
+        shard.close()
+
+
+def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
+    """It was written when it was written, not when it was read."""
+    shard = opened(tmp_path / "shard")
+    upsert(shard, "one")
+    shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+    shard.close()
+    for path in (tmp_path / "shard").glob("snapshots/*/*/manifest.json"):
+        written_time = path.stat().st_mtime - 1_000
+        os.utime(path, (written_time, written_time))
+    shard = opened(tmp_path / "shard")
+    try:
+        assert 1_000 <= (value("snapshot_age_seconds") or 0) < 1_010
+    finally:
+        shard.close()
+
+
+def test_a_scrape_of_a_closed_shard_is_no_fault(tmp_path: Path) -> None:
+    """Before it is open, while it is opened anew, and after: no samples, and the families stay."""
+    shard = opened(tmp_path / "shard")
+    shard._store.close()
+    assert value("store_limit_bytes") is None
+    assert value("queued_write_count") == 0
+    SHARD_GAUGES.follow(ShardState)
+    assert value("queued_write_count") is None
+    assert len(list(SHARD_GAUGES.collect())) == 7
+    shard._writer.close()
+
+
+def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:
+    """1 where none has lists, also where one had them before."""
+    shard = opened(tmp_path / "shard")
+    try:
+        upsert(shard, "one")
+        shard.maintenance.step()
+        ratio = REGISTRY.get_sample_value("tandem_index_list_imbalance_ratio", {"modality": "text"})
+        assert ratio == 1.0
+    finally:
+        shard.close()
