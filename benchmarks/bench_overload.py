@@ -42,9 +42,15 @@ class Sender:
     """Runs `open_loop.py` against one address."""
 
     def __init__(
-        self, address: str, texts: Sequence[str], deadline: float, core: int | None
+        self,
+        address: str,
+        texts: Sequence[str],
+        deadline: float,
+        core: int | None,
+        index_id: str = INDEX_ID,
     ) -> None:
         self._address = address
+        self._index_id = index_id
         self._texts = "\n".join(texts)
         self._deadline = deadline
         self._core = core
@@ -55,7 +61,7 @@ class Sender:
         done = subprocess.run(
             [
                 *(*pin, sys.executable, str(Path(__file__).with_name("open_loop.py"))),
-                *(self._address, INDEX_ID, "--rate", str(rate), "--seconds", str(seconds)),
+                *(self._address, self._index_id, "--rate", str(rate), "--seconds", str(seconds)),
                 *("--deadline", str(self._deadline)),
             ],
             input=self._texts,
