@@ -224,7 +224,7 @@ OVERVIEW = Dashboard(
         Panel(
             "Calls made twice",
             "reqps",
-            _rate("tandem_orchestrator_retries_total", "dependency, outcome"),
+            _rate("tandem_orchestrator_retries_total", "outcome"),
         ),
     ],
 )
@@ -259,8 +259,8 @@ ENCODER = Dashboard(
             "Kept encodings found",
             "reqps",
             [
-                (_HITS, "found {{cache}}"),
-                (_MISSES, "computed {{cache}}"),
+                (f'{_HITS[:-1]} {{cache="query_encodings"}})', "found"),
+                (f'{_MISSES[:-1]} {{cache="query_encodings"}})', "computed"),
             ],
         ),
     ],
@@ -394,7 +394,7 @@ RERANK = Dashboard(
             "Why reranks ended", "reqps", _rate("tandem_orchestrator_rerank_stops_total", "stop")
         ),
         Panel(
-            "Kept scores found",
+            "Share of kept values found",
             "percentunit",
             [(f"{_HITS} / ({_HITS} + {_MISSES})", "{{cache}}")],
             maximum=1,
@@ -470,8 +470,8 @@ TRITON = Dashboard(
             [("sum by (model) (nv_inference_pending_request_count)", "{{model}}")],
         ),
         Panel(
-            "Time of a request, by our own counting",
-            "s",
+            "Requests waiting and computing",
+            "none",
             [
                 (
                     _in_triton("queue"),
@@ -482,18 +482,18 @@ TRITON = Dashboard(
                     "computing, {{service}}",
                 ),
             ],
-            "Seconds a second.",
+            "As those who call Triton count it: seconds a second, so how many at a time.",
         ),
         Panel(
-            "Computing",
-            "s",
+            "Executions at a time",
+            "none",
             [
                 (
                     f"sum by (model) (rate(nv_inference_compute_infer_duration_us{_RATE})) / 1e6",
                     "{{model}}",
                 )
             ],
-            "Seconds a second.",
+            "As Triton counts it.",
         ),
     ],
 )
