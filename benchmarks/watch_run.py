@@ -46,8 +46,8 @@ from watch.troubles import (
     stop_in_turn,
 )
 
+from tandem.cli.free_ports import free_ports
 from tandem.cli.prometheus import MAX_SPEED
-from tandem.cli.stack import free_ports
 from tandem.client import Client
 from tandem.corpus.scenes import scene_records
 from tandem.errors import TandemError

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from tandem.chassis.http_door import HttpDoor
 from tandem.cli.app import app
+from tandem.cli.free_ports import free_ports
 from tandem.cli.prometheus import (
     LocalPrometheus,
     PrometheusUnavailable,
@@ -24,7 +25,6 @@ from tandem.cli.prometheus import (
     sped_up,
     write_targets,
 )
-from tandem.cli.stack import free_ports
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules"
 needs_prometheus = pytest.mark.skipif(
