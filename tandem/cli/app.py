@@ -51,6 +51,6 @@ def main() -> None:
     except TandemError as error:
         errors.print(f"[bold red]{error.reason}[/] {error.message}", highlight=False)
         sys.exit(1)
-    except (ValueError, StackFailed, TritonUnavailable) as error:
+    except (ValueError, OSError, StackFailed, TritonUnavailable) as error:
         errors.print(str(error), markup=False, highlight=False)
         sys.exit(1)

@@ -16,7 +16,7 @@ from tandem.cli.ingest import ingest_items
 from tandem.cli.search_table import print_result
 from tandem.cli.stack import LocalStack, Ports
 from tandem.cli.up import print_endpoints
-from tandem.client import Client
+from tandem.client import Access, Client
 from tandem.corpus.nouns import LANGUAGES, Language
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
@@ -60,7 +60,8 @@ def demo(
         out.rule(f"ingest {scene_count:,} held-out scenes")
         # Another seed than the evaluation's: these scenes are for looking, those for measuring.
         gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
-        with Client(stack.address, timeout_seconds=30.0) as client:
+        access = Access.from_environment()
+        with Client(stack.address, timeout_seconds=30.0, access=access) as client:
             ingest_items(client, _INDEX, gallery.items(), 2 * scene_count)
             rows = [_ask(client, query) for query in demo_queries(gallery)]
         sheet = data / "contact_sheet.png"

@@ -7,6 +7,7 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.cli.console import errors, out
+from tandem.client import Access
 
 
 def health(
@@ -16,8 +17,12 @@ def health(
     ] = "",
     timeout: Annotated[float, typer.Option(help="seconds to wait for the answer")] = 2.0,
 ) -> None:
-    """Prints SERVING and exits 0, or says what is instead and exits 1."""
-    with grpc.insecure_channel(address) as channel:
+    """Prints SERVING and exits 0, or says what is instead and exits 1.
+
+    Shows what TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE name, as every command does;
+    no token, for health asks for none.
+    """
+    with Access.from_environment().open_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)

@@ -9,7 +9,7 @@ import typer
 
 from tandem.cli.console import errors, query_progress
 from tandem.cli.ingest import ingest_items
-from tandem.client import AsyncClient, Client
+from tandem.client import Access, AsyncClient, Client
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import served_report
@@ -45,7 +45,7 @@ class ServedMeasure:
         A record of which the server refuses an item stops it, or is left out and counted.
         """
         index_id = _index_id(gallery)
-        with Client(self._address) as client:
+        with Client(self._address, access=Access.from_environment()) as client:
             total = len(gallery.chosen) + len(gallery.pairs)
             refused = ingest_items(client, index_id, gallery.items(), total)
         about = {**about, "concurrency": self._concurrency}
@@ -71,7 +71,8 @@ class ServedMeasure:
             if (asked := gallery.languages(target))
         }
         done = dict.fromkeys(totals, 0)
-        async with AsyncClient(self._address, timeout_seconds=60.0) as client:
+        access = Access.from_environment()
+        async with AsyncClient(self._address, timeout_seconds=60.0, access=access) as client:
             with query_progress(totals) as show:
 
                 def count_answer(name: str) -> None:

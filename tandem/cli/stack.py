@@ -5,12 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.cli.free_ports import free_ports
 from tandem.model_io.triton_server import TritonServer
@@ -149,11 +147,11 @@ class LocalStack:
 
     def start_service(self, name: str) -> None:
         """Starts one service's process."""
-        module, environment = self._command(name)
+        arguments, environment = self.command(name)
         log = self._log_path(name).open("ab")
         with log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, *arguments],
                 env=_clean_environment() | _ALLOCATOR | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -163,17 +161,15 @@ class LocalStack:
             )
 
     def wait_until_serving(self, name: str, deadline_time: float) -> None:
-        """Returns once the service's health says SERVING; `deadline_time` is monotonic."""
-        with grpc.insecure_channel(_address(self._port(name))) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
-            while not _is_serving(health):
-                if self._processes[name].poll() is not None:
-                    raise StackFailed(f"{name} died\n{self._log_tail(name)}")
-                if self._should_stop():
-                    raise StackFailed("told to stop while starting")
-                if time.monotonic() > deadline_time:
-                    raise StackFailed(f"{name} is not serving yet\n{self._log_tail(name)}")
-                time.sleep(0.1)
+        """Returns once the service is ready; `deadline_time` is monotonic."""
+        while not self._is_serving(name):
+            if self._processes[name].poll() is not None:
+                raise StackFailed(f"{name} died\n{self._log_tail(name)}")
+            if self._should_stop():
+                raise StackFailed("told to stop while starting")
+            if time.monotonic() > deadline_time:
+                raise StackFailed(f"{name} is not serving yet\n{self._log_tail(name)}")
+            time.sleep(0.1)
 
     def kill_service(self, name: str) -> None:
         """Ends one service with no chance to clean up, as a crash would."""
@@ -229,8 +225,11 @@ class LocalStack:
         """Returns the folder of a shard's item store."""
         return self._data_folder / f"shard-{shard}"
 
-    def _command(self, name: str) -> tuple[str, dict[str, str]]:
-        """Returns the module that `name` runs and its settings."""
+    def command(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Returns Python's arguments and the settings that the service is started with.
+
+        A stack whose services are to be run or told otherwise changes them here.
+        """
         kind, _, number = name.partition("-")
         port = self._port(name)
         prefix = kind.upper()
@@ -250,7 +249,17 @@ class LocalStack:
             settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
             settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
-        return f"{kind}_svc", {f"{prefix}_{key}": value for key, value in settings.items()}
+        variables = {f"{prefix}_{key}": value for key, value in settings.items()}
+        return ["-m", f"{kind}_svc"], variables
+
+    def _is_serving(self, name: str) -> bool:
+        """Asks the metrics port, which is plain HTTP whatever certificates calls need."""
+        url = f"http://{_address(self.ports.metrics[self._port(name)])}/ready"
+        try:
+            with urllib.request.urlopen(url, timeout=1.0):
+                return True
+        except OSError:
+            return False
 
     def _port(self, name: str) -> int:
         kind, _, number = name.partition("-")
@@ -284,11 +293,3 @@ def _clean_environment() -> dict[str, str]:
     """The caller's environment less other services' settings, which would be refused as unknown."""
     prefixes = ("ENCODER_", "INDEX_", "RERANK_", "ORCHESTRATOR_")
     return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
-
-
-def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
-    try:
-        response = health.Check(health_pb2.HealthCheckRequest(), timeout=1.0)
-    except grpc.RpcError:
-        return False
-    return bool(response.status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,12 +1,18 @@
 """`tandem health`: the exit status is the answer."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+import trustme
 from typer.testing import CliRunner
 
-from tandem.chassis.health import LIVENESS
+from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.health import LIVENESS, Health
+from tandem.chassis.server import make_server
+from tandem.chassis.tls import server_credentials
 from tandem.cli.app import app
+from tests.chassis.authority import Files
 from tests.chassis.test_serve import started
 
 
@@ -35,3 +41,47 @@ def test_where_nothing_listens_is_not_healthy() -> None:
 
     assert result.exit_code == 1
     assert "127.0.0.1:1: UNAVAILABLE" in result.output
+
+
+async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> None:
+    """A service that asks for one answers those who have it, by the variables of all commands."""
+    authority = trustme.CA()
+    shown = {name: Files(tmp_path / name) for name in ("server", "operator", "stranger")}
+    shown["server"].write(authority)
+    shown["operator"].write(authority, "operator")
+    shown["stranger"].write(trustme.CA(), "operator", trusted=(authority,))
+    server = await make_server(
+        "locked", Health("locked", []), lambda _: None, [], options=SERVER_OPTIONS
+    )
+    credentials = server_credentials(shown["server"].identity())
+    address = f"localhost:{server.add_secure_port('localhost:0', credentials)}"
+    await server.start()
+    try:
+        results = {
+            name: await asyncio.to_thread(
+                CliRunner(env=environment).invoke, app, ["health", address, "--service", LIVENESS]
+            )
+            for name, environment in {
+                "nothing": {},
+                "operator": variables(shown["operator"]),
+                "stranger": variables(shown["stranger"]),
+                # A token is no certificate, and health asks for none.
+                "token": {"TANDEM_TOKEN": "token"},
+            }.items()
+        }
+    finally:
+        await server.stop(None)
+
+    told = {name: result.output.strip() for name, result in results.items()}
+    assert told.pop("operator") == "SERVING"
+    assert all(f"{address}: UNAVAILABLE" in each for each in told.values())
+    assert {name for name, result in results.items() if result.exit_code == 0} == {"operator"}
+
+
+def variables(files: Files) -> dict[str, str | None]:
+    """Returns what names the files to every command."""
+    return {
+        "TANDEM_AUTHORITY_FILE": str(files.folder / "ca.crt"),
+        "TANDEM_CERTIFICATE_FILE": str(files.folder / "tls.crt"),
+        "TANDEM_KEY_FILE": str(files.folder / "tls.key"),
+    }
