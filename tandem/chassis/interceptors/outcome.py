@@ -16,8 +16,12 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
         remaining = context.time_remaining()
         out_of_time = remaining is not None and remaining <= 0
         return "DEADLINE_EXCEEDED" if out_of_time else "CANCELLED"
+    code = context.code()
+    # After an abort, also one that the caller could not be told of: gRPC had ended the call itself,
+    # as it does where headers are over its limit.
+    if isinstance(code, grpc.StatusCode):
+        return str(code.name)
     if fault is not None and not isinstance(fault, grpc.aio.AbortError):
         return "UNKNOWN"
-    code = context.code()
-    # A StatusCode after an abort, or its number; nothing where nothing was set, which is OK.
-    return str(code.name) if isinstance(code, grpc.StatusCode) else _NAMES.get(code or 0, "UNKNOWN")
+    # The number of a code; nothing where nothing was set, which is OK.
+    return _NAMES.get(code or 0, "UNKNOWN")
