@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from dataclasses import dataclass
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tandem.chassis.request_id import current_request_id
+from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tracing import current_trace
 
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 
-def configure(service: str, stream: TextIO | None = None) -> None:
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogSettings:
+    """How much is written."""
+
+    level: str = setting(f"least level that is written: {', '.join(_LEVELS)}", default="info")
+
+
+def load_log_level_or_exit() -> int:
+    """Returns the level by LOG_LEVEL, one of logging's; for `__main__` alone.
+
+    Where it is at fault, says so on stderr and exits 2.
+    """
+    # That variable alone: others' names begin with LOG_ too.
+    environ = {key: value for key, value in os.environ.items() if key == "LOG_LEVEL"}
+    try:
+        name = load(LogSettings, "LOG_", environ).level
+        if name not in _LEVELS:
+            raise SettingsError(f"LOG_LEVEL is '{name}'; it is one of {', '.join(_LEVELS)}")
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    return _LEVELS[name]
+
+
+def configure(service: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
     """Sends this process's events to `stream`, stderr by default, each naming `service`.
 
-    The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up;
-    gRPC's C++ core writes its few lines to stderr by itself.
+    The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up, or
+    from DEBUG where that is the level; gRPC's C++ core writes its few lines to stderr by itself.
     """
 
     def add_service(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -42,8 +76,9 @@ def configure(service: str, stream: TextIO | None = None) -> None:
             ],
         )
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger(_ROOT).setLevel(logging.INFO)
+    others_level = level if level == logging.DEBUG else max(level, logging.WARNING)
+    logging.basicConfig(level=others_level, handlers=[handler], force=True)
+    logging.getLogger(_ROOT).setLevel(level)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -28,7 +28,7 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
 from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
-from tandem.chassis.log import configure, get_logger
+from tandem.chassis.log import configure, get_logger, load_log_level_or_exit
 from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
@@ -66,7 +66,7 @@ async def serve(
     """
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    configure(name)
+    configure(name, level=load_log_level_or_exit())
     use(traced := load_tracing_or_exit(name))
     # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
     stopping = asyncio.Event()
