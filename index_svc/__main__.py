@@ -49,13 +49,14 @@ async def main() -> None:
     """Serves until told to stop."""
     settings = load_or_exit(IndexSettings, "INDEX_")
     identity = load_identity_or_exit()
+    guard = load_guard_or_exit(identity)
     # Searches run side by side already; FAISS's own threads on top would only contend.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
     note_shard("index", settings.shard_number, settings.shard_count)
     try:
         if damage := damage_of(path, settings.checked_at_start_bytes):
-            await serve_corrupt(settings, damage)
+            await serve_corrupt(settings, damage, identity, guard)
             return
         store = ItemStore.open(
             path,
@@ -114,7 +115,7 @@ async def main() -> None:
             max_inflight_bytes=settings.max_inflight_bytes,
         ),
         identity=identity,
-        guard=load_guard_or_exit(identity),
+        guard=guard,
     )
 
 

@@ -10,8 +10,10 @@ import grpc
 from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
 from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
+from tandem.chassis.tls import Identity
 from tandem.corpus.store_environment import DATA_NAME
 from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import ServiceUnavailable
@@ -38,8 +40,12 @@ def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
     return verify_in_child(path, Depth.PAGES if is_small else Depth.WALK).damage
 
 
-async def serve_corrupt(settings: IndexSettings, damage: Sequence[str]) -> None:
+async def serve_corrupt(
+    settings: IndexSettings, damage: Sequence[str], identity: Identity | None, guard: Guard
+) -> None:
     """Serves until told to stop, refusing every call; health stays NOT_SERVING.
+
+    It shows and asks for what a sound shard does: callers who may not are told nothing.
 
     The process stays up, so that callers are told why, and nothing restarts it in vain.
     """
@@ -71,6 +77,8 @@ async def serve_corrupt(settings: IndexSettings, damage: Sequence[str]) -> None:
             max_inflight_count=settings.max_inflight_count,
             max_inflight_bytes=settings.max_inflight_bytes,
         ),
+        identity=identity,
+        guard=guard,
     )
 
 
