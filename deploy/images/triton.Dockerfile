@@ -9,9 +9,11 @@ FROM ${TRITON_IMAGE}
 
 # The torch that exported the models, or a later one. "+cpu" has no CUDA and is a tenth of the size.
 ARG TORCH_VERSION=2.13.0+cpu
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# The package index that has it, yours or the one that PyTorch's install page names for CPUs.
+ARG TORCH_INDEX
 USER 0
-RUN python3 -m pip install --no-cache-dir --only-binary :all: --target /opt/tandem/site-packages \
+RUN : "${TORCH_INDEX:?give --build-arg TORCH_INDEX=..., a package index that has torch}" \
+    && python3 -m pip install --no-cache-dir --only-binary :all: --target /opt/tandem/site-packages \
         --index-url "${TORCH_INDEX}" "torch==${TORCH_VERSION}"
 # Backends of our own beside the image's `python`: a native `pytorch` would be taken first.
 RUN mkdir -p /opt/tandem/backends \

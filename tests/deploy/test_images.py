@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deploy.rendered import ROOT, installed_command
 
@@ -161,6 +162,33 @@ def test_an_image_is_pinned_and_ends_as_no_root(dockerfile: Path) -> None:
 
     assert re.search(r":\d+\.\d+(\.\d+)?-[\w-]+$", base)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_no_package_index_is_named(dockerfile: Path) -> None:
+    """Where packages come from is whose builds it: pip's own setting, or an argument."""
+    assert "://" not in dockerfile.read_text(encoding="utf-8")
+
+
+def test_the_index_that_torch_comes_from_must_be_given() -> None:
+    """Without it the build stops before pip, and says what to give; Compose hands it on."""
+    text = (IMAGES / "triton.Dockerfile").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^RUN (: .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
+    command = command.replace("\\\n", "").replace("python3", "echo")
+    outcomes = {}
+    for index in ("", "an-index"):
+        environment = {"PATH": os.defpath, "TORCH_INDEX": index, "TORCH_VERSION": "2.13.0"}
+        outcomes[index] = subprocess.run(
+            ["sh", "-c", command], env=environment, capture_output=True, text=True, check=False
+        )
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+
+    assert re.search(r"^ARG TORCH_INDEX$", text, re.MULTILINE)
+    assert outcomes[""].returncode != 0
+    assert "--build-arg TORCH_INDEX=" in outcomes[""].stderr
+    assert "--index-url an-index torch==2.13.0" in outcomes["an-index"].stdout
+    handed_on = compose["services"]["triton"]["build"]["args"]
+    assert handed_on == {"TORCH_INDEX": "${TORCH_INDEX:-}"}
 
 
 def test_the_lock_of_the_image_has_no_torch_and_no_triton_server() -> None:
