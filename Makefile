@@ -16,10 +16,11 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz watch-run check protos metrics-doc lock
+.PHONY: help install demo train-demo test test-faults test-fuzz test-security watch-run sbom check
+.PHONY: protos metrics-doc lock
 
 help: ## Says what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.ok ## Makes .venv with everything in it, by hashes
 
@@ -43,6 +44,14 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python benchmarks/watch_run.py
+
+test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, and looks for secrets
+	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py
+
+sbom: .venv/.ok ## Writes what an install is made of into build/sbom, one file for each lock
+	mkdir -p build/sbom
+	$(BIN)/python deploy/sbom.py $(SERVE_LOCK) > build/sbom/serve.cdx.json
+	$(BIN)/python deploy/sbom.py --also torch $(LOCK) > build/sbom/cpu.cdx.json
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check

@@ -24,30 +24,10 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials
 from tandem.chassis.tokens import TokenFile
-from tandem.v1 import (
-    encoder_service_pb2,
-    index_admin_service_pb2,
-    index_service_pb2,
-    model_service_pb2,
-    rerank_service_pb2,
-    search_service_pb2,
-)
 from tests.chassis.authority import Files
+from tests.chassis.contract import arity, contract_methods, request_in_index, speaks_of_index
 
-FILES = [
-    encoder_service_pb2,
-    index_admin_service_pb2,
-    index_service_pb2,
-    model_service_pb2,
-    rerank_service_pb2,
-    search_service_pb2,
-]
-METHODS: dict[str, MethodDescriptor] = {
-    f"/{service.full_name}/{method.name}": method
-    for file in FILES
-    for service in file.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-}
+METHODS = contract_methods()
 BY_TOKEN = sorted(path for path in METHODS if ACCESS.get(path) is not Access.INTERNAL)
 TOKENS = f"""
 [tokens.everything]
@@ -79,10 +59,9 @@ class Door:
     ) -> str:
         """Calls a method for index "scenes"; returns why it is refused, "" where it is not."""
         method = METHODS[path]
-        request = in_index(GetMessageClass(method.input_type)(), "scenes")
+        request = request_in_index(method, "scenes")
         opened = channel or grpc.aio.insecure_channel(f"localhost:{self.port}")
-        arity = f"{_side(method.client_streaming)}_{_side(method.server_streaming)}"
-        callable_ = getattr(opened, arity)(
+        callable_ = getattr(opened, arity(method))(
             path,
             request_serializer=type(request).SerializeToString,
             response_deserializer=GetMessageClass(method.output_type).FromString,
@@ -102,22 +81,6 @@ class Door:
             if channel is None:
                 await opened.close()
         return ""
-
-
-def _side(is_streaming: bool) -> str:
-    return "stream" if is_streaming else "unary"
-
-
-def in_index(message: Any, index_id: str) -> Any:  # noqa: ANN401
-    """Sets the index that a message speaks of, wherever it does."""
-    fields = message.DESCRIPTOR.fields_by_name
-    if "index_id" in fields:
-        message.index_id = index_id
-    if "search" in fields:
-        in_index(message.search, index_id)
-    if "searches" in fields:
-        in_index(message.searches.add(), index_id)
-    return message
 
 
 @asynccontextmanager
@@ -140,8 +103,7 @@ async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[
         async def many(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:  # noqa: ANN401
             yield await one(request, context)
 
-        arity = f"{_side(method.client_streaming)}_{_side(method.server_streaming)}"
-        make = getattr(grpc, f"{arity}_rpc_method_handler")
+        make = getattr(grpc, f"{arity(method)}_rpc_method_handler")
         return make(  # type: ignore[no-any-return]
             many if method.server_streaming else one,
             request_deserializer=GetMessageClass(method.input_type).FromString,
@@ -192,6 +154,12 @@ BAD = {
     "empty": ({"authorization": ""}, "UNAUTHENTICATED"),
     "another scheme": ({"authorization": "Basic ZXZlcnl0aGluZw=="}, "UNAUTHENTICATED"),
     "no scheme": ({"authorization": "everything"}, "UNAUTHENTICATED"),
+    "no token after it": ({"authorization": "Bearer"}, "UNAUTHENTICATED"),
+    "nothing after it": ({"authorization": "Bearer  "}, "UNAUTHENTICATED"),
+    "another header": ({"x-authorization": "Bearer everything"}, "UNAUTHENTICATED"),
+    "large": ({"authorization": f"Bearer {'everything' * 500}"}, "UNAUTHENTICATED"),
+    # gRPC's own limit on headers, above which no line of ours is run.
+    "oversized": ({"authorization": f"Bearer {'e' * 65_536}"}, "RESOURCE_EXHAUSTED"),
     "unknown": ({"authorization": "Bearer nobody"}, "UNAUTHENTICATED"),
     "its digest": (
         {"authorization": f"Bearer {sha256(b'everything').hexdigest()}"},
@@ -215,7 +183,8 @@ async def test_bad_tokens_enter_nothing(token_path: Path) -> None:
 
 async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
     """In the message itself, in a search within it, in each of a stream."""
-    speaking = [path for path in BY_TOKEN if path != "/tandem.v1.ModelService/DescribeModel"]
+    speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
+    assert set(BY_TOKEN) - set(speaking) == {"/tandem.v1.ModelService/DescribeModel"}
     async with door(Guard(TokenFile(token_path))) as opened:
         for path in speaking:
             reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})

@@ -1,0 +1,39 @@
+"""One locked stack of real processes, with the small model, for all tests of the locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.security.collector import Collector, collecting
+from tests.security.run_counts import is_full
+from tests.security.secured_stack import SecuredStack
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps these tests on one worker: they share the stack, and the small model with others."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("triton-model-io"))
+            item.add_marker(pytest.mark.timeout(900 if is_full() else 300))
+
+
+@pytest.fixture(scope="session")
+def collector() -> Iterator[Collector]:
+    """Where all spans of the stack go."""
+    with collecting() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path, collector: Collector
+) -> Iterator[SecuredStack]:
+    """Every process, serving behind its locks."""
+    folder = tmp_path_factory.mktemp("secured")
+    with SecuredStack(folder, tiny_repository, collector.address) as running:
+        running.start()
+        yield running

@@ -1,0 +1,15 @@
+"""How long the locks are tried: a little with every change, in full by `make test-security`."""
+
+import os
+
+RUNS_VARIABLE = "TANDEM_SECURITY_RUNS"
+
+
+def is_full() -> bool:
+    """Says whether the full counts were asked for."""
+    return os.environ.get(RUNS_VARIABLE) == "full"
+
+
+def run_count(quick: int, full: int) -> int:
+    """Returns how many runs were asked for."""
+    return full if is_full() else quick
