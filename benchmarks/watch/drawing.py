@@ -92,7 +92,8 @@ def _draw_panel(
     start_time: float,
     seconds: float,
 ) -> None:
-    for legend, series in sorted(lines, key=lambda line: line[0]):
+    # The highest first, so that none of interest is left out of the legend.
+    for legend, series in sorted(lines, key=lambda line: (-_highest(line[1]), line[0])):
         axes.plot(
             [when - start_time for when, _ in series.points],
             [value for _, value in series.points],
@@ -124,6 +125,10 @@ def _draw_panel(
         loc="upper left",
         bbox_to_anchor=(1.0, 1.05),
     )
+
+
+def _highest(series: Series) -> float:
+    return max(value for _, value in series.points)
 
 
 def _formatter(unit: str) -> EngFormatter | FuncFormatter | PercentFormatter:

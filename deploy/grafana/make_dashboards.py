@@ -18,6 +18,7 @@ _SEARCH = 'service="orchestrator",method=~"SearchItems|StreamSearchItems|BatchSe
 _RATE = "[$__rate_interval]"
 _HITS = f"sum by (cache) (rate(tandem_cache_hits_total{_RATE}))"
 _MISSES = f"sum by (cache) (rate(tandem_cache_misses_total{_RATE}))"
+_ENCODINGS = '{cache="query_encodings"}'
 _HEIGHT = 8
 _WIDTH = 12
 
@@ -259,8 +260,8 @@ ENCODER = Dashboard(
             "Kept encodings found",
             "reqps",
             [
-                (f'{_HITS[:-1]} {{cache="query_encodings"}})', "found"),
-                (f'{_MISSES[:-1]} {{cache="query_encodings"}})', "computed"),
+                (f"sum(rate(tandem_cache_hits_total{_ENCODINGS}{_RATE}))", "found"),
+                (f"sum(rate(tandem_cache_misses_total{_ENCODINGS}{_RATE}))", "computed"),
             ],
         ),
     ],

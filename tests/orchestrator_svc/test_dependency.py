@@ -263,7 +263,7 @@ async def test_each_question_is_timed_whatever_came_of_it() -> None:
         for expected in (errors.IndexNotFound, errors.DeadlineExceeded):
             with pytest.raises(expected):
                 await asked.ask(method, REQUEST, time.monotonic() + 0.2)
-        await asked.ask(method, REQUEST, time.monotonic() + 0.2)
+        await asked.ask(method, REQUEST, time.monotonic() + 5.0)
     assert timed_count() == before + 3
 
 
