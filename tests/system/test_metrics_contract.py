@@ -1,0 +1,59 @@
+"""Dashboards, rules, autoscalers and documents speak of metrics that running processes have.
+
+In full, with alerts that fire: benchmarks/watch_run.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import urllib.request
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tandem.cli.stack import LocalStack
+from tandem.client import Client
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+# Prometheus's own of a target, and what rules record.
+MADE_BY_PROMETHEUS = re.compile(r"tandem:\w+|ALERTS|up")
+
+
+@pytest.fixture
+def contract(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What the watch run goes by."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("watch.contract")
+
+
+def scraped_names(stack: LocalStack) -> set[str]:
+    """Returns the name of every metric of every process, as Prometheus knows it."""
+    names: set[str] = set()
+    for service in [*stack.service_names(), "triton"]:
+        with urllib.request.urlopen(stack.metrics_url(service), timeout=10) as response:
+            text = response.read().decode()
+        # A labelled one has no sample before its first; it says of what type it is all the same.
+        names |= set(re.findall(r"^# TYPE (\S+)", text, re.M))
+        names |= set(re.findall(r"^(\w+)(?:{| )", text, re.M))
+    return names
+
+
+def test_what_is_asked_for_is_scraped_and_what_is_scraped_is_told(
+    stack: LocalStack, client: Client, scenes_index: str, contract: ModuleType
+) -> None:
+    """Both ways; and a made-up name is caught."""
+    client.search("two dogs", index_id=scenes_index)
+
+    live = scraped_names(stack)
+    asked = {
+        where: {name for name in names if not MADE_BY_PROMETHEUS.fullmatch(name)}
+        for where, names in contract.names_asked_for().items()
+    }
+
+    assert len(live) > 100
+    assert contract.missing_names(asked, live) == []
+    assert contract.undocumented_names(live) == []
+    assert contract.missing_names({"a panel": {"tandem_made_up_total"}}, live) != []
+    assert contract.undocumented_names({"tandem_made_up_total"}) == ["tandem_made_up_total"]
