@@ -74,7 +74,7 @@ def missing_names(asked: Mapping[str, Collection[str]], live: Collection[str]) -
         f"{name} ({where})"
         for where, names in asked.items()
         for name in names
-        if name not in known and name not in UNSEEN_METRICS
+        if not {name, _SERIES_SUFFIX.sub("", name)} & known and name not in UNSEEN_METRICS
     )
 
 

@@ -18,7 +18,7 @@ from tandem.client import Client
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # Prometheus's own of a target, and what rules record.
-MADE_BY_PROMETHEUS = re.compile(r"tandem:\w+|ALERTS|up")
+MADE_BY_PROMETHEUS = re.compile(r"tandem:[\w:]+|ALERTS|up")
 
 
 @pytest.fixture
