@@ -3,10 +3,10 @@
     python benchmarks/bench_overload.py [--seconds 60] [--step-seconds 20] [--sender-core N]
 
 The whole system on this machine, searches from `open_loop.py` in a process of its own. Capacity is
-the most searches a second that were answered in any step; steps grow by a fourth until less than
-nine tenths of a step's searches are. After each overload, half of the capacity for ten seconds
-shows whether the system is itself again. `--sender-core` pins the sender to a core, the services to
-the others.
+the most searches a second that were answered while any step was sent; steps grow by a fourth until
+less than nine tenths of a step's searches are. After each overload, half of the capacity for ten
+seconds shows whether the system is itself again. `--sender-core` pins the sender to a core, the
+services to the others.
 """
 
 import argparse

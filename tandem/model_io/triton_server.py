@@ -26,7 +26,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 
 _HOST = "127.0.0.1"
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 # Triton 2.51 aborts (lock_exception) when a stub is kept off the CPU for a second, as on a machine
 # that is busy with other things.
 _START_ATTEMPTS = 3
