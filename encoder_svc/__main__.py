@@ -16,7 +16,7 @@ from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
-from tandem.model_io.description import describe_model
+from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
@@ -34,8 +34,7 @@ async def main(settings: EncoderSettings) -> None:
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     manifest.verify_tokenizer(repository)
-    model = describe_model(repository, manifest)
-    note_model("encoder", model)
+    version = FollowedVersion(repository, manifest)
     preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
     triton = TritonClient(
         settings.triton_address,
@@ -43,13 +42,19 @@ async def main(settings: EncoderSettings) -> None:
         headers=trace_headers,
     )
     with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
-        encoder = Encoder(ServedJointModel(triton, manifest), preprocessor, threads)
+        model = ServedJointModel(triton, manifest)
+        encoder = Encoder(model, preprocessor, threads, version.number)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
         servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
 
         def register(server: grpc.aio.Server) -> None:
             add_EncoderServiceServicer_to_server(servicer, server)
-            add_ModelServiceServicer_to_server(ModelServicer(model), server)
+            add_ModelServiceServicer_to_server(ModelServicer(version.describe), server)
+
+        async def check() -> None:
+            version.look()
+            note_model("encoder", version.describe())
+            await queries.check()
 
         await serve(
             name="encoder",
@@ -60,8 +65,8 @@ async def main(settings: EncoderSettings) -> None:
                 encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name,
                 MODEL_SERVICE_NAME,
             ],
-            warm=queries.check,
-            ready=queries.check,
+            warm=check,
+            ready=check,
             close=triton.close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,

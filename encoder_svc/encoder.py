@@ -26,6 +26,7 @@ from tandem.errors import DeadlineExceeded, TandemError
 from tandem.inference_cost import InferenceCost
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.image import decode_image
+from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor, TextWindows
@@ -48,17 +49,29 @@ class EncodedBatch:
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
     """The model does not answer; the encodings were kept from earlier calls."""
+    model_version: int = FIRST_VERSION
+    """By which they were all made."""
 
 
 class Encoder:
     """Encodes batches of contents of either modality."""
 
     def __init__(
-        self, model: ServedJointModel, text_preprocessor: TextPreprocessor, threads: Executor
+        self,
+        model: ServedJointModel,
+        text_preprocessor: TextPreprocessor,
+        threads: Executor,
+        serving_version: Callable[[], int] = lambda: FIRST_VERSION,
     ) -> None:
         self._model = model
         self._text_preprocessor = text_preprocessor
         self._threads = threads
+        self._serving_version = serving_version
+
+    @property
+    def serving_version(self) -> int:
+        """By which version of the model a call that begins now is encoded."""
+        return self._serving_version()
 
     @property
     def fingerprint(self) -> str:
@@ -71,14 +84,17 @@ class Encoder:
         timeout_seconds: float,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
         priority: Priority = Priority.INGEST,
+        model_version: int | None = None,
     ) -> EncodedBatch:
         """Returns an encoding, or why there is none, for each content.
 
-        What is already an error stays one. Raises only what concerns them all: the model, and the
+        All by one version of the model, the serving one unless told. What is already an error stays
+        one. Raises only what concerns them all: the model, and the
         time.
         """
         start_time = time.monotonic()
         deadline_time = start_time + timeout_seconds
+        model = self._model.at(self.serving_version if model_version is None else model_version)
         texts: dict[int, TextWindows] = {}
         pictures: dict[int, Pixels] = {}
         outcomes: dict[int, Encoding | TandemError] = {}
@@ -98,8 +114,8 @@ class Encoder:
                 pictures[number] = result
         prepared_time = time.monotonic()
         (read, text_cost), (seen, image_cost) = await asyncio.gather(
-            self._encode_texts(texts, deadline_time, priority),
-            self._encode_images(pictures, deadline_time, priority),
+            _encode_texts(model, texts, deadline_time, priority),
+            _encode_images(model, pictures, deadline_time, priority),
         )
         outcomes |= read | seen
         count_inference("encoder", cost := text_cost + image_cost)
@@ -108,11 +124,12 @@ class Encoder:
             prepared_time - start_time,
             time.monotonic() - prepared_time,
             cost,
+            model_version=model.version,
         )
 
     async def check(self) -> None:
         """Encodes one text and one black picture; raises a TandemError where the model cannot."""
-        await check_encoding(self._model)
+        await check_encoding(self._model.at(self.serving_version))
 
     def _prepare(
         self,
@@ -137,36 +154,42 @@ class Encoder:
         calls = (loop.run_in_executor(self._threads, function, each) for each in arguments)
         return await asyncio.gather(*calls)
 
-    async def _encode_texts(
-        self, texts: Mapping[int, TextWindows], deadline_time: float, priority: Priority
-    ) -> tuple[dict[int, Encoding], InferenceCost]:
-        if not texts:
-            return {}, InferenceCost()
-        windows = [ids for text in texts.values() for ids in text.windows]
-        embeddings = await self._model.embed_texts(windows, _left(deadline_time), priority)
-        encodings = (
-            Encoding(embedding, TextTokens(ids))
-            for embedding, ids in zip(embeddings.values, windows, strict=True)
-        )
-        return {
-            number: _of_windows(list(islice(encodings, len(text.windows))), text.text_use)
-            for number, text in texts.items()
-        }, embeddings.cost
 
-    async def _encode_images(
-        self, pictures: Mapping[int, Pixels], deadline_time: float, priority: Priority
-    ) -> tuple[dict[int, Encoding], InferenceCost]:
-        if not pictures:
-            return {}, InferenceCost()
-        pixels = np.stack(list(pictures.values()))
-        tokens = await self._model.image_tokens(pixels, _left(deadline_time), priority)
-        embeddings = await self._model.embed_images(tokens.values, _left(deadline_time), priority)
-        return {
-            number: Encoding(embedding, ImageTokens(rows))
-            for number, rows, embedding in zip(
-                pictures, tokens.values, embeddings.values, strict=True
-            )
-        }, tokens.cost + embeddings.cost
+async def _encode_texts(
+    model: ServedJointModel,
+    texts: Mapping[int, TextWindows],
+    deadline_time: float,
+    priority: Priority,
+) -> tuple[dict[int, Encoding], InferenceCost]:
+    if not texts:
+        return {}, InferenceCost()
+    windows = [ids for text in texts.values() for ids in text.windows]
+    embeddings = await model.embed_texts(windows, _left(deadline_time), priority)
+    encodings = (
+        Encoding(embedding, TextTokens(ids))
+        for embedding, ids in zip(embeddings.values, windows, strict=True)
+    )
+    return {
+        number: _of_windows(list(islice(encodings, len(text.windows))), text.text_use)
+        for number, text in texts.items()
+    }, embeddings.cost
+
+
+async def _encode_images(
+    model: ServedJointModel,
+    pictures: Mapping[int, Pixels],
+    deadline_time: float,
+    priority: Priority,
+) -> tuple[dict[int, Encoding], InferenceCost]:
+    if not pictures:
+        return {}, InferenceCost()
+    pixels = np.stack(list(pictures.values()))
+    tokens = await model.image_tokens(pixels, _left(deadline_time), priority)
+    embeddings = await model.embed_images(tokens.values, _left(deadline_time), priority)
+    return {
+        number: Encoding(embedding, ImageTokens(rows))
+        for number, rows, embedding in zip(pictures, tokens.values, embeddings.values, strict=True)
+    }, tokens.cost + embeddings.cost
 
 
 def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:

@@ -27,10 +27,11 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class QueryKey(NamedTuple):
-    """A content, and how it is read where it is too long: what an encoding is of, for good."""
+    """A content, how it is read where it is too long, and by what: an encoding's, for good."""
 
     content_digest: bytes
     truncation_policy: TruncationPolicy
+    model_version: int
 
 
 EncodingCache = SingleFlightCache[QueryKey, Encoding | TandemError, EncodedBatch]

@@ -47,6 +47,7 @@ class QueryEncodings:
         all, that is raised.
         """
         start_time = time.monotonic()
+        model_version = self._encoder.serving_version
         good = {
             number: content
             for number, content in enumerate(contents)
@@ -54,7 +55,7 @@ class QueryEncodings:
         }
         digests = await self._digests(list(good.values()))
         keys = {
-            number: QueryKey(digest, truncation_policy)
+            number: QueryKey(digest, truncation_policy, model_version)
             for number, digest in zip(good, digests, strict=True)
         }
         wanted = {key: good[number] for number, key in keys.items()}
@@ -64,7 +65,9 @@ class QueryEncodings:
         made = EncodedBatch([], 0.0, 0.0)
         if lacking := {key: each for key, each in wanted.items() if key not in outcomes}:
             try:
-                made = await self._made(lacking, truncation_policy, start_time + timeout_seconds)
+                made = await self._made(
+                    lacking, truncation_policy, model_version, start_time + timeout_seconds
+                )
                 outcomes.update(zip(lacking, made.outcomes, strict=True))
             except (ModelUnavailable, ModelOutputInvalid) as error:
                 if not kept_count:
@@ -80,12 +83,14 @@ class QueryEncodings:
             max(0.0, time.monotonic() - start_time - preprocess_seconds),
             replace(made.cost, cache_hit_count=made.cost.cache_hit_count + kept_count),
             is_model_unavailable=self._is_model_down and kept_count > 0,
+            model_version=model_version,
         )
 
     async def _made(
         self,
         contents: Mapping[QueryKey, Content],
         truncation_policy: TruncationPolicy,
+        model_version: int,
         deadline_time: float,
     ) -> EncodedBatch:
         """Returns the contents' outcomes, in order, each made by this call or another."""
@@ -99,6 +104,7 @@ class QueryEncodings:
                     deadline_time - time.monotonic(),
                     truncation_policy,
                     Priority.QUERY,
+                    model_version,
                 )
             except (ModelUnavailable, ModelOutputInvalid):
                 self._is_model_down = True

@@ -58,6 +58,7 @@ class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
             inference_duration=duration_to_proto(encoded.inference_seconds),
             cost=cost_to_proto(encoded.cost),
             model_unavailable=encoded.is_model_unavailable,
+            model_version=encoded.model_version,
         )
 
 

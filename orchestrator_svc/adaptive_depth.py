@@ -22,15 +22,20 @@ class DepthRules:
     ) -> None:
         self._scorers = scorers
         self._clock = clock
-        self._described: dict[str, ModelDescription] = {}
+        self._described: dict[tuple[str, int], ModelDescription] = {}
         self._ask_time = 0.0
         """When it may be asked again, after it was asked without success."""
 
-    async def rule(self, fingerprint: str, deadline_time: float) -> AdaptiveDepthRule | None:
-        """Returns the rule of the model; None where it has none, or does not say so in time."""
-        known = self._described.get(fingerprint)
+    async def rule(
+        self, fingerprint: str, model_version: int, deadline_time: float
+    ) -> AdaptiveDepthRule | None:
+        """Returns the rule of the model; None where it has none, or does not say so in time.
+
+        Of that version alone; without one (0) of the last that a rerank_svc told.
+        """
+        known = self._described.get((fingerprint, model_version))
         if known is None and self._clock() >= self._ask_time:
-            known = await self._ask(fingerprint, deadline_time)
+            known = await self._ask(fingerprint, model_version, deadline_time)
         return known.adaptive_depth_rule if known else None
 
     async def describe(self, deadline_time: float) -> ModelDescription:
@@ -45,16 +50,18 @@ class DepthRules:
                 error = failure
         raise error
 
-    async def _ask(self, fingerprint: str, deadline_time: float) -> ModelDescription | None:
+    async def _ask(
+        self, fingerprint: str, model_version: int, deadline_time: float
+    ) -> ModelDescription | None:
         try:
             model = await self.describe(min(deadline_time, time.monotonic() + _ASK_SECONDS))
         except TandemError:
             self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
             return None
-        if model.fingerprint != fingerprint:
+        if model.fingerprint != fingerprint or model_version not in (0, model.version):
             self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
             return None
-        self._described[fingerprint] = model
+        self._described[fingerprint, model.version] = self._described[fingerprint, 0] = model
         return model
 
 

@@ -83,8 +83,9 @@ class CandidateScorer(Protocol):
         fingerprint: str,
         item_ids: Sequence[str],
         deadline_time: float,
+        model_version: int = 0,
     ) -> ShardScores:
-        """Returns the scores of items that are there."""
+        """Returns the scores of items that are there, all by one version of the model."""
         ...
 
     async def describe_model(self, deadline_time: float) -> ModelDescription:

@@ -96,6 +96,8 @@ class EncodedContents:
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
     """What is here was kept from earlier calls."""
+    model_version: int = 0
+    """By which all were encoded; 0 where nothing was, or the encoder does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class EncoderClient:
             response.model_fingerprint,
             cost_from_proto(response.cost),
             response.model_unavailable,
+            response.model_version,
         )
 
     async def describe_model(self, deadline_time: float) -> ModelDescription:

@@ -55,6 +55,7 @@ def make_cursor(
     held = search_cursor_pb2.SearchCursor(
         index_id=index_id,
         model_fingerprint=answer.model_fingerprint,
+        model_version=answer.model_version,
         return_n=return_n,
         given_count=remaining[0].final_rank - 1,
         coverage=answer.coverage,

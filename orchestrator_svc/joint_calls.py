@@ -59,6 +59,7 @@ class _SearchKey:
 class _ScoreKey:
     index_id: str
     fingerprint: str
+    model_version: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +127,7 @@ class JointEncoder(ContentEncoder):
                 made.fingerprint,
                 cost,
                 made.is_model_unavailable,
+                made.model_version,
             )
             for count, cost in zip(counts, divided_cost(made.cost, counts), strict=True)
         ]
@@ -232,10 +234,11 @@ class JointScorer(CandidateScorer):
         fingerprint: str,
         item_ids: Sequence[str],
         deadline_time: float,
+        model_version: int = 0,
     ) -> ShardScores:
         """Returns the scores, and their part of the cost."""
         return await self._gathering.ask(
-            _ScoreKey(index_id, fingerprint),
+            _ScoreKey(index_id, fingerprint, model_version),
             _Candidates(deadline_time, QueryCandidates(query, item_ids)),
         )
 
@@ -247,12 +250,12 @@ class JointScorer(CandidateScorer):
         self, key: _ScoreKey, requests: Sequence[_Candidates]
     ) -> Sequence[ShardScores | TandemError]:
         queries = [request.candidates for request in requests]
-        scored, cost = await self._scorer.score_each(
-            key.index_id, queries, key.fingerprint, _earliest(requests)
+        scored, cost, version = await self._scorer.score_each(
+            key.index_id, queries, key.fingerprint, _earliest(requests), key.model_version
         )
         costs = divided_cost(cost, [len(query.item_ids) for query in queries])
         return [
-            matches if isinstance(matches, TandemError) else ShardScores(matches, share)
+            matches if isinstance(matches, TandemError) else ShardScores(matches, share, version)
             for matches, share in zip(scored, costs, strict=True)
         ]
 

@@ -59,6 +59,8 @@ class EncodedQuery:
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
     """The encoding was kept from an earlier call."""
+    model_version: int = 0
+    """By which its contents were encoded; 0 where it has none."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
         """Returns what the cross-encoder reads beside these hits, all of the modality, best first.
@@ -226,6 +228,7 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         text_uses=[part.text_use for part in parts if part.text_use],
         cost=made.cost,
         is_model_unavailable=made.is_model_unavailable,
+        model_version=made.model_version,
     )
 
 

@@ -81,6 +81,8 @@ class RerankOutcome:
     missing_count: int = 0
     """Of the candidates put to it, those that were no longer there."""
     cost: InferenceCost = field(default_factory=InferenceCost)
+    model_version: int = 0
+    """By which all were scored; 0 where none was."""
 
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded, or RerankUnavailable, where fewer were read than asked for.
@@ -125,8 +127,11 @@ class Reranker:
         fingerprint: str,
         hits: Sequence[Hit],
         deadline_time: float,
+        model_version: int = 0,
     ) -> RerankOutcome:
         """Returns the scores of the first `rerank_k` hits, or of as many as it came to.
+
+        All by that version of the model; 0 leaves it to the first rerank_svc that answers.
 
         The hits come in retrieval order, and those that count are the first without a gap: of a
         chunk that failed on one shard, those before the first that lies there. Where time, model or
@@ -134,10 +139,10 @@ class Reranker:
         """
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
-        run = _Run(query.index_id, tokens, fingerprint, candidates, owners)
+        run = _Run(query.index_id, tokens, fingerprint, model_version, candidates, owners)
         rule = None
         if query.is_depth_adaptive:
-            rule = await self._depth_rules.rule(fingerprint, deadline_time)
+            rule = await self._depth_rules.rule(fingerprint, model_version, deadline_time)
         while run.stop is None:
             await self._go_on(run, rule, deadline_time)
         outcome = run.outcome()
@@ -182,7 +187,12 @@ class Reranker:
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.index_id, run.tokens, run.fingerprint, item_ids, deadline_time
+                        run.index_id,
+                        run.tokens,
+                        run.fingerprint,
+                        item_ids,
+                        deadline_time,
+                        run.model_version,
                     )
                 )
                 for number, item_ids in groups.items()
@@ -192,7 +202,13 @@ class Reranker:
         failures: dict[int, TandemError] = {}
         read_count = 0
         for number, answer in answers.items():
-            if isinstance(answer, ShardScores):
+            if isinstance(answer, ShardScores) and not run.is_of_version(answer.model_version):
+                # Logits of two versions make no order together.
+                failures[number] = ModelUnavailable(
+                    model=f"of rerank-{number}", why=f"it is at version {answer.model_version}"
+                )
+                run.note_failure(RerankStop.UNAVAILABLE)
+            elif isinstance(answer, ShardScores):
                 run.matches |= answer.matches
                 run.cost += answer.cost
                 read_count += answer.cost.pair_count
@@ -226,6 +242,7 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
         {item_id: match for each in applied for item_id, match in each.matches.items()},
         sum(each.missing_count for each in applied),
         sum((each.cost for each in applied), InferenceCost()),
+        next((each.model_version for each in applied if each.model_version), 0),
     )
 
 
@@ -236,6 +253,8 @@ class _Run:
     index_id: str
     tokens: Tokens
     fingerprint: str
+    model_version: int
+    """0 until the first answer tells it, where nobody chose."""
     hits: Sequence[Hit]
     """The candidates."""
     owners: Sequence[int]
@@ -250,6 +269,14 @@ class _Run:
         """Ends the run; of several failures, one that is not for want of time tells more."""
         if self.stop is None or self.stop is RerankStop.TIME:
             self.stop = stop
+
+    def is_of_version(self, version: int) -> bool:
+        """Returns whether scores of that version go with the others; the first choose it.
+
+        A service of an earlier release names none, and knows of none but the first.
+        """
+        self.model_version = self.model_version or version
+        return version in (0, self.model_version)
 
     def next_by_owner(self, size: int) -> Mapping[int, Sequence[str]]:
         """Returns the ids of the next candidates, each shard's in their order."""
@@ -274,7 +301,14 @@ class _Run:
         assert self.stop is not None
         counted = [hit.item_id for hit in self.hits[: self.depth]]
         matches = {item_id: self.matches[item_id] for item_id in counted if item_id in self.matches}
-        return RerankOutcome(self.stop, self.depth, matches, len(counted) - len(matches), self.cost)
+        return RerankOutcome(
+            self.stop,
+            self.depth,
+            matches,
+            len(counted) - len(matches),
+            self.cost,
+            self.model_version if matches else 0,
+        )
 
 
 async def _all_answers(

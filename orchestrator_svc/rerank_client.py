@@ -46,6 +46,8 @@ class ShardScores:
     matches: Mapping[str, MatchScore]
     """By item id; an item that is no longer there is left out."""
     cost: InferenceCost = field(default_factory=InferenceCost)
+    model_version: int = 0
+    """By which all were scored; 0 where the service does not say."""
 
 
 class RerankClient:
@@ -75,8 +77,12 @@ class RerankClient:
         fingerprint: str,
         item_ids: Sequence[str],
         deadline_time: float,
+        model_version: int = 0,
     ) -> ShardScores:
-        """Returns the scores; raises ModelOutputInvalid where they cannot be used."""
+        """Returns the scores by a version of the model, of which 0 leaves the choice.
+
+        Raises ModelOutputInvalid where they cannot be used.
+        """
 
         def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
             self._check_scores(response.scores, len(item_ids))
@@ -88,11 +94,16 @@ class RerankClient:
                 query=tokens_to_proto(query),
                 model_fingerprint=fingerprint,
                 item_ids=item_ids,
+                model_version=model_version,
             ),
             deadline_time,
             check,
         )
-        return ShardScores(_matches(item_ids, response.scores), cost_from_proto(response.cost))
+        return ShardScores(
+            _matches(item_ids, response.scores),
+            cost_from_proto(response.cost),
+            response.model_version,
+        )
 
     async def score_each(
         self,
@@ -100,8 +111,10 @@ class RerankClient:
         queries: Sequence[QueryCandidates],
         fingerprint: str,
         deadline_time: float,
-    ) -> tuple[list[Mapping[str, MatchScore] | TandemError], InferenceCost]:
-        """Returns each query's scores, or why it has none; and what they took together."""
+        model_version: int = 0,
+    ) -> tuple[list[Mapping[str, MatchScore] | TandemError], InferenceCost, int]:
+        """Returns each query's scores, or why it has none; what they took together, and by which
+        version they were made. `model_version` as in `score`."""
 
         def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
             if len(response.results) != len(queries):
@@ -123,6 +136,7 @@ class RerankClient:
                     )
                     for query in queries
                 ],
+                model_version=model_version,
             ),
             deadline_time,
             check,
@@ -133,7 +147,7 @@ class RerankClient:
             else _matches(query.item_ids, result.scores)
             for query, result in zip(queries, response.results, strict=True)
         ]
-        return outcomes, cost_from_proto(response.cost)
+        return outcomes, cost_from_proto(response.cost), response.model_version
 
     async def describe_model(self, deadline_time: float) -> ModelDescription:
         """Returns what is served. A service that cannot say so is none the worse for scoring."""

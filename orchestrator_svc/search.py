@@ -217,7 +217,14 @@ class Searcher:
             with self._clock.stage("rerank", search.laps), PairQuota() as quota:
                 quota.take(min(len(candidates), query.depth.rerank_k))
                 outcome = await self._reranker.rerank(
-                    query, tokens, encoded.fingerprint, candidates, search.budget.rerank_end
+                    query,
+                    tokens,
+                    encoded.fingerprint,
+                    candidates,
+                    search.budget.rerank_end,
+                    # What an answer's second modality is scored by is what scored the first.
+                    next((o.model_version for o in outcomes if o.model_version), None)
+                    or encoded.model_version,
                 )
                 quota.note_read(outcome.cost.pair_count)
                 outcomes.append(outcome)

@@ -95,6 +95,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
         degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],
         cost=cost_to_proto(answer.encoded.cost + answer.rerank.cost),
+        model_version=answer.encoded.model_version or answer.rerank.model_version,
     )
     start_time = time.perf_counter()
     response.next_cursor = make_cursor(
@@ -126,6 +127,7 @@ def page_to_proto(
         rerank=page.held.rerank,
         degradations=page.held.degradations,
         next_cursor=page.next_cursor,
+        model_version=page.held.model_version,
     )
 
 

@@ -18,7 +18,7 @@ from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.corpus.store_refused import StoreRefused
-from tandem.model_io.description import describe_model
+from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
@@ -34,8 +34,7 @@ async def main(settings: RerankSettings) -> None:
     identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
-    model = describe_model(repository, manifest)
-    note_model("rerank", model)
+    version = FollowedVersion(repository, manifest)
     note_shard("rerank", settings.shard_number, settings.shard_count)
     triton = TritonClient(
         settings.triton_address,
@@ -48,13 +47,19 @@ async def main(settings: RerankSettings) -> None:
             lambda: open_shard_items(settings),
             threads,
             cache_bytes=settings.score_cache_bytes,
-            calibration=model.probability_calibration,
+            calibration_of=version.calibration,
+            serving_version=version.number,
         )
         servicer = RerankServicer(reranker, settings.default_timeout_seconds)
 
         def register(server: grpc.aio.Server) -> None:
             add_RerankServiceServicer_to_server(servicer, server)
-            add_ModelServiceServicer_to_server(ModelServicer(model), server)
+            add_ModelServiceServicer_to_server(ModelServicer(version.describe), server)
+
+        async def check() -> None:
+            version.look()
+            note_model("rerank", version.describe())
+            await reranker.check()
 
         async def close() -> None:
             await triton.close()
@@ -71,8 +76,8 @@ async def main(settings: RerankSettings) -> None:
                 rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
                 MODEL_SERVICE_NAME,
             ],
-            warm=reranker.check,
-            ready=reranker.check,
+            warm=check,
+            ready=check,
             close=close,
             drain_notice_seconds=settings.drain_notice_seconds,
             grace_seconds=settings.grace_seconds,

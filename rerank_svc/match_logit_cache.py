@@ -33,9 +33,9 @@ def make_cache(max_bytes: int) -> MatchLogitCache:
     return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME))
 
 
-def query_digest(query: Tokens, fingerprint: str) -> bytes:
-    """Returns a hash of what the model of the fingerprint reads of a query."""
-    digest = hashlib.blake2b(fingerprint.encode(), digest_size=16)
+def query_digest(query: Tokens, fingerprint: str, model_version: int) -> bytes:
+    """Returns a hash of what one version of the model of the fingerprint reads of a query."""
+    digest = hashlib.blake2b(f"{fingerprint}\0{model_version}".encode(), digest_size=16)
     values = query.ids if isinstance(query, TextTokens) else query.values
     # Between them, so that no two of other shapes give the same bytes.
     digest.update(f"\0{values.dtype.str}{values.shape}\0".encode())

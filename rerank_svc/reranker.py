@@ -16,6 +16,7 @@ from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
 from tandem.inference_cost import InferenceCost
 from tandem.model_description import ProbabilityCalibration
 from tandem.model_io.canary import check_matching
+from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.served_joint_model import ServedJointModel
 
 
@@ -47,6 +48,8 @@ class ScoredBatch:
     read_seconds: float
     inference_seconds: float
     cost: InferenceCost
+    model_version: int
+    """By which all scores were made."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +74,19 @@ class Reranker:
         threads: Executor,
         *,
         cache_bytes: int = 0,
-        calibration: ProbabilityCalibration | None = None,
+        calibration_of: Callable[[int], ProbabilityCalibration | None] = lambda _: None,
+        serving_version: Callable[[], int] = lambda: FIRST_VERSION,
     ) -> None:
         """`open_store` is called until it succeeds: index_svc makes the store, and may be later.
 
-        Match logits are kept in up to `cache_bytes`. Without a calibration a probability is the
-        sigmoid of its logit.
+        Match logits are kept in up to `cache_bytes`. `calibration_of` is asked with a version of
+        the model; without a calibration a probability is the sigmoid of its logit.
         """
         self._model = model
         self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
         self._cache = make_cache(cache_bytes)
-        self._calibration = calibration or ProbabilityCalibration()
+        self._calibration_of = calibration_of
+        self._serving_version = serving_version
 
     def close(self) -> None:
         """Closes the store; no call may be under way."""
@@ -90,7 +95,7 @@ class Reranker:
     async def check(self) -> None:
         """Opens the store and scores one made-up pair; raises a TandemError where either fails."""
         await self._reader.open()
-        await check_matching(self._model)
+        await check_matching(self._model.at(self._serving_version()))
 
     async def score(
         self,
@@ -98,34 +103,40 @@ class Reranker:
         fingerprint: str,
         queries: Sequence[QueryCandidates | TandemError],
         timeout_seconds: float,
+        model_version: int | None = None,
     ) -> ScoredBatch:
         """Scores each query's candidates; what is already an error stays one.
 
-        A query fails alone with TokensInvalid unless it is a text and its candidates images or the
+        All by one version of the model, the serving one unless told. A query fails alone with TokensInvalid unless it is a text and its candidates images or the
         other way round. Raises what concerns them all: IndexNotFound, ModelMismatch where queries
         or served model are not the index's, and what is wrong with the store or with the model.
         """
         start_time = time.monotonic()
+        model = self._model.at(model_version or self._serving_version())
+        calibration = self._calibration_of(model.version) or ProbabilityCalibration()
         asked = {
-            number: _Asked(query_digest(each.query, fingerprint), each.query, each.item_ids)
+            number: _Asked(
+                query_digest(each.query, fingerprint, model.version), each.query, each.item_ids
+            )
             for number, each in enumerate(queries)
             if isinstance(each, QueryCandidates)
         }
         kept = await self._kept(index_id, fingerprint, asked.values())
         pairs, errors = await self._pairs(index_id, fingerprint, asked, kept)
         read_time = time.monotonic()
-        computed, cost = await self._computed(pairs, start_time + timeout_seconds)
+        computed, cost = await self._computed(model, pairs, start_time + timeout_seconds)
         logits = kept | computed
         return ScoredBatch(
             [
                 each
                 if isinstance(each, TandemError)
-                else errors.get(number) or self._scores(asked[number], logits)
+                else errors.get(number) or _scores(asked[number], logits, calibration)
                 for number, each in enumerate(queries)
             ],
             read_time - start_time,
             time.monotonic() - read_time,
             replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
+            model.version,
         )
 
     async def _kept(
@@ -178,14 +189,14 @@ class Reranker:
         return pairs, errors
 
     async def _computed(
-        self, pairs: Mapping[PairKey, Pair], deadline_time: float
+        self, model: ServedJointModel, pairs: Mapping[PairKey, Pair], deadline_time: float
     ) -> tuple[dict[_PairName, float], InferenceCost]:
         """Returns the pairs' logits, asking the model for those that nobody is asking it for."""
         if not pairs:
             return {}, InferenceCost()
 
         async def compute(keys: Sequence[PairKey]) -> Computation[float, InferenceCost]:
-            inferred = await self._model.match_logits(
+            inferred = await model.match_logits(
                 [pairs[key].text.ids for key in keys],
                 [pairs[key].image.values for key in keys],
                 _left(deadline_time),
@@ -199,12 +210,15 @@ class Reranker:
             cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count
         )
 
-    def _scores(self, asked: _Asked, logits: Mapping[_PairName, float]) -> Scores:
-        found = (logits.get((asked.digest, item_id)) for item_id in asked.item_ids)
-        return [
-            None if logit is None else MatchScore(logit, self._calibration.probability(logit))
-            for logit in found
-        ]
+
+def _scores(
+    asked: _Asked, logits: Mapping[_PairName, float], calibration: ProbabilityCalibration
+) -> Scores:
+    found = (logits.get((asked.digest, item_id)) for item_id in asked.item_ids)
+    return [
+        None if logit is None else MatchScore(logit, calibration.probability(logit))
+        for logit in found
+    ]
 
 
 def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:

@@ -33,7 +33,9 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         """Scores one query's candidates."""
         index_id = check_index_id(request.index_id)
         query = _query(request.query, request.item_ids)
-        scored = await self._score(index_id, request.model_fingerprint, [query], context)
+        scored = await self._score(
+            index_id, request.model_fingerprint, request.model_version, [query], context
+        )
         [outcome] = scored.outcomes
         if isinstance(outcome, TandemError):
             raise outcome
@@ -42,6 +44,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             read_duration=duration_to_proto(scored.read_seconds),
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
+            model_version=scored.model_version,
         )
 
     async def ScoreBatch(
@@ -57,6 +60,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         scored = await self._score(
             check_index_id(request.index_id),
             request.model_fingerprint,
+            request.model_version,
             [_query_or_error(each) for each in request.queries],
             context,
         )
@@ -65,17 +69,21 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
             read_duration=duration_to_proto(scored.read_seconds),
             inference_duration=duration_to_proto(scored.inference_seconds),
             cost=cost_to_proto(scored.cost),
+            model_version=scored.model_version,
         )
 
     async def _score(
         self,
         index_id: str,
         fingerprint: str,
+        model_version: int,
         queries: Sequence[QueryCandidates | TandemError],
         context: grpc.aio.ServicerContext,
     ) -> ScoredBatch:
         timeout_seconds = deadline_seconds(context, self._default_timeout_seconds)
-        scored = await self._reranker.score(index_id, fingerprint, queries, timeout_seconds)
+        scored = await self._reranker.score(
+            index_id, fingerprint, queries, timeout_seconds, model_version or None
+        )
         observe_stage("read", scored.read_seconds)
         observe_stage("inference", scored.inference_seconds)
         return scored

@@ -70,6 +70,8 @@ class ModelDescription:
     max_image_pixel_count: int
     probability_calibration: ProbabilityCalibration | None = None
     adaptive_depth_rule: AdaptiveDepthRule | None = None
+    version: int = 1
+    """Which of the model's versions serves; the two rules above are measured of it."""
 
 
 def sigmoid(value: float) -> float:
@@ -108,6 +110,7 @@ def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescriptio
         )
         if rule
         else None,
+        version=model.version,
     )
 
 
@@ -138,4 +141,5 @@ def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescri
         )
         if message.HasField("adaptive_depth_rule")
         else None,
+        version=message.version or 1,  # a service of an earlier release knows of one alone
     )

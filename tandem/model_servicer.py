@@ -1,5 +1,7 @@
 """ModelService, for every service with a model behind it."""
 
+from collections.abc import Callable
+
 import grpc
 
 from tandem.model_description import ModelDescription, model_to_proto
@@ -9,10 +11,10 @@ MODEL_SERVICE_NAME: str = model_service_pb2.DESCRIPTOR.services_by_name["ModelSe
 
 
 class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
-    """Describes the one model of the process, which does not change."""
+    """Describes the model of the process, at the version that serves."""
 
-    def __init__(self, model: ModelDescription) -> None:
-        self._response = model_service_pb2.DescribeModelResponse(model=model_to_proto(model))
+    def __init__(self, describe: Callable[[], ModelDescription]) -> None:
+        self._describe = describe
 
     async def DescribeModel(
         self,
@@ -20,4 +22,4 @@ class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> model_service_pb2.DescribeModelResponse:
         """Says what the model is, and what it takes."""
-        return self._response
+        return model_service_pb2.DescribeModelResponse(model=model_to_proto(self._describe()))

@@ -49,7 +49,7 @@ async def test_a_caller_is_told_all_of_it(model: ModelDescription) -> None:
     server = await make_server(
         "test",
         Health("test", []),
-        lambda server: add_ModelServiceServicer_to_server(ModelServicer(model), server),
+        lambda server: add_ModelServiceServicer_to_server(ModelServicer(lambda: model), server),
         [MODEL_SERVICE_NAME],
     )
     port = server.add_insecure_port("127.0.0.1:0")

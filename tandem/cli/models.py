@@ -9,6 +9,7 @@ from rich.table import Table
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.console import out
+from tandem.cli.swap import swap
 from tandem.client import Access, Client
 from tandem.model_io.model_repository import (
     StoredModel,
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 
 app.command("calibrate")(calibrate)
+app.command("swap")(swap)
 
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")

@@ -76,13 +76,21 @@ class LocalStack:
     """Starts, watches and stops the processes. Use it in a with statement."""
 
     def __init__(
-        self, data_folder: Path, model_repository: Path, ports: Ports, *, caches: bool = True
+        self,
+        data_folder: Path,
+        model_repository: Path,
+        ports: Ports,
+        *,
+        caches: bool = True,
+        swaps: bool = False,
     ) -> None:
         """Stores and logs go into `data_folder`; nothing is started yet.
 
-        Without `caches` every search is computed, equal ones too, as measuring needs it.
+        Without `caches` every search is computed, equal ones too, as measuring needs it. With
+        `swaps` Triton is one that takes another version of the model while it serves.
         """
         self._caches = caches
+        self._swaps = swaps
         self.ports = ports
         self._data_folder = data_folder
         self._model_repository = model_repository
@@ -132,8 +140,19 @@ class LocalStack:
             grpc_port=self.ports.triton,
             metrics_port=self.ports.metrics[self.ports.triton],
             log_path=self._log_path("triton"),
+            is_swappable=self._swaps,
         )
         self._triton.start()
+
+    @property
+    def triton(self) -> TritonServer | None:
+        """The server, while it is meant to run."""
+        return self._triton
+
+    @property
+    def model_repository(self) -> Path:
+        """What Triton and the services were told to serve."""
+        return self._model_repository
 
     def has_triton_lost_process(self) -> bool:
         """Returns whether Triton goes on without some process of its own."""

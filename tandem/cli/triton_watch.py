@@ -7,6 +7,7 @@ from tandem.cli.stack import LocalStack
 from tandem.errors import DeadlineExceeded, ModelUnavailable, Overloaded, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_version import serving
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 
@@ -58,7 +59,7 @@ class TritonWatch:
             self._client = TritonClient(f"127.0.0.1:{self._stack.ports.triton}")
             self._model = ServedJointModel(self._client, self._manifest)
         try:
-            await check_encoding(self._model)
+            await check_encoding(self._model.at(serving(self._stack.model_repository).version))
         except Overloaded:  # it works, and hard
             return None
         except TandemError as error:

@@ -19,6 +19,7 @@ from tandem.cli.prometheus import (
 )
 from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.cli.triton_watch import TritonWatch
+from tandem.cli.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
@@ -60,6 +61,14 @@ def up(
             max=MAX_SPEED,
         ),
     ] = 1.0,
+    swaps: Annotated[
+        bool,
+        typer.Option(
+            "--swaps",
+            help="let tandem models swap change the model; whoever has an account on this machine "
+            "can then have Triton run code",
+        ),
+    ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     if monitoring:
@@ -71,7 +80,9 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     with (
-        LocalStack(data.resolve(), model_repository.resolve(), ports, caches=caches) as stack,
+        LocalStack(
+            data.resolve(), model_repository.resolve(), ports, caches=caches, swaps=swaps
+        ) as stack,
         ExitStack() as beside,
     ):
         try:
@@ -84,8 +95,14 @@ def up(
                 beside.enter_context(prometheus)
                 out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
             out.print("Ctrl-C stops everything.")
-            _watch(stack, manifest, stopping, prometheus)
-        except (StackFailed, TritonUnavailable, PrometheusUnavailable) as error:
+            _watch(
+                stack,
+                manifest,
+                stopping,
+                prometheus,
+                VersionSwaps(stack, manifest) if swaps else None,
+            )
+        except (StackFailed, TritonUnavailable, PrometheusUnavailable, ValueError) as error:
             errors.print(str(error), markup=False)
             raise typer.Exit(1) from error
     out.print("stopped")
@@ -109,6 +126,7 @@ def _watch(
     manifest: Manifest,
     stopping: threading.Event,
     prometheus: LocalPrometheus | None,
+    swaps: VersionSwaps | None,
 ) -> None:
     """Returns when told to stop; raises where a service has ended or Triton does not come back."""
     with TritonWatch(stack, manifest) as watch:
@@ -120,6 +138,8 @@ def _watch(
                 raise StackFailed(dead)
             if why := watch.look():
                 errors.print(f"Triton was restarted: {why}", markup=False)
+            if swaps and (line := swaps.look()):
+                out.print(line, markup=False)
 
 
 def print_endpoints(stack: LocalStack) -> None:

@@ -133,6 +133,9 @@ class SearchResult:
     cost: InferenceCost = field(default_factory=InferenceCost)
     next_cursor: bytes = b""
     """For the items after these; empty where there are none."""
+    model_version: int = 0
+    """Which of the model's versions encoded the query and scored the items; 0 where neither was
+    done."""
     is_final: bool = True
     """False of the first answer of a stream, which is in the bi-encoder's order."""
 
@@ -193,7 +196,8 @@ def search_result(
         tuple(TextUse(use.token_count, use.used_token_count) for use in response.text_uses),
         cost_from_proto(response.cost),
         response.next_cursor,
-        is_final,
+        model_version=response.model_version,
+        is_final=is_final,
     )
 
 

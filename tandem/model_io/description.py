@@ -6,16 +6,32 @@ from tandem.model_description import ModelDescription
 from tandem.model_io.calibration import read_calibration
 from tandem.model_io.image import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_version import (
+    FIRST_VERSION,
+    ModelVersion,
+    version_calibration,
+    version_folder,
+)
 from tandem.model_io.text import MAX_TEXT_BYTES
 
 
-def describe_model(repository: Path, manifest: Manifest) -> ModelDescription:
-    """Returns the model's name, limits and what was measured of it; errors as read_calibration."""
-    calibration = read_calibration(repository, manifest.fingerprint)
+def describe_model(
+    repository: Path, manifest: Manifest, version: int = FIRST_VERSION
+) -> ModelDescription:
+    """Returns the model's name, limits and what was measured of it, at a version.
+
+    Errors as read_calibration, and as ModelVersion.read.
+    """
+    if version == FIRST_VERSION:
+        precision = manifest.precision
+        calibration = read_calibration(repository, manifest.fingerprint)
+    else:
+        precision = ModelVersion.read(version_folder(repository, version)).precision
+        calibration = version_calibration(repository, version)
     return ModelDescription(
         fingerprint=manifest.fingerprint,
         family=manifest.family,
-        precision=manifest.precision,
+        precision=precision,
         embedding_dimension=manifest.embedding_dim,
         max_text_token_count=manifest.max_text_tokens,
         max_text_bytes=MAX_TEXT_BYTES,
@@ -23,4 +39,5 @@ def describe_model(repository: Path, manifest: Manifest) -> ModelDescription:
         max_image_pixel_count=MAX_IMAGE_PIXELS,
         probability_calibration=calibration.probability if calibration else None,
         adaptive_depth_rule=calibration.adaptive_depth if calibration else None,
+        version=version,
     )

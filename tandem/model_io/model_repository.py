@@ -16,6 +16,7 @@ from tandem.model_io.manifest import (
     read_manifest,
     tokenizer_file,
 )
+from tandem.model_io.model_version import forget_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def remove_model(repository: Path) -> list[Path]:
     """
     manifest = our_manifest(repository)
     models = [model_file(repository, name) for name in manifest.models]
-    deleted = []
+    deleted = forget_versions(repository)
     manifest_path = repository / JOINT_ENCODER / MANIFEST_NAME
     for path in (
         *models,

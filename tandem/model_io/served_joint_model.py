@@ -15,6 +15,7 @@ from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
@@ -40,8 +41,12 @@ class Inferred(Generic[Values]):
 class ServedJointModel:
     """Calls the model's two parts; splits what is over a batch, keeps the order of what it gets."""
 
-    def __init__(self, triton: TritonClient, manifest: Manifest) -> None:
+    def __init__(
+        self, triton: TritonClient, manifest: Manifest, version: int = FIRST_VERSION
+    ) -> None:
+        """Every inference is of that version of the joint encoder, or fails."""
         self.manifest = manifest
+        self.version = version
         self._triton = triton
         self._image_batch_size = image_batch_size(manifest)
         self._batch_size = pair_batch_size(manifest)
@@ -50,6 +55,12 @@ class ServedJointModel:
         self._image_tokens = OutputSpec(
             "OUTPUT__0", np.float16, (manifest.image_token_count, manifest.token_width)
         )
+
+    def at(self, version: int) -> "ServedJointModel":
+        """Returns the model at a version: this one where it is that."""
+        if version == self.version:
+            return self
+        return ServedJointModel(self._triton, self.manifest, version)
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable where an instance was found dead a short while ago."""
@@ -170,7 +181,7 @@ class ServedJointModel:
             "image_mask": image_mask,
         }
         answer = await self._triton.infer(
-            JOINT_ENCODER, inputs, [output], timeout_seconds, priority
+            JOINT_ENCODER, inputs, [output], timeout_seconds, priority, self.version
         )
         cost = InferenceCost(
             token_count=int(text_mask.sum() + image_mask.sum()),

@@ -95,9 +95,11 @@ class TritonClient:
         outputs: Sequence[OutputSpec],
         timeout_seconds: float,
         priority: Priority = Priority.INGEST,
+        version: int | None = None,
     ) -> TritonAnswer:
         """Returns the outputs, each [B, *dims], as asked for.
 
+        Of that version of the model and no other; without one, of whichever the server takes.
         Raises ModelUnavailable, Overloaded or DeadlineExceeded where Triton does not answer,
         InternalFault where it refuses the inputs' shapes or dtypes, and ModelOutputInvalid where it
         answers with a wrong shape, a wrong dtype, or NaN.
@@ -129,6 +131,7 @@ class TritonClient:
             result = await self._client.infer(
                 model,
                 [_input(name, values) for name, values in inputs.items()],
+                model_version="" if version is None else str(version),
                 outputs=[InferRequestedOutput(name) for name in asked],
                 priority=priority.level,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.

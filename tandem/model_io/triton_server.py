@@ -24,6 +24,8 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
+from tandem.model_io.manifest import JOINT_ENCODER
+from tandem.model_io.model_version import serving, version_numbers
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -47,7 +49,10 @@ class _Aborted(TritonUnavailable):
 
 
 class TritonServer:
-    """Starts and stops one server. It listens on loopback and loads what is there at start."""
+    """Starts and stops one server. It listens on loopback and loads what is there at start.
+
+    Of the joint encoder the version that the repository says is serving, and no other.
+    """
 
     def __init__(
         self,
@@ -57,11 +62,15 @@ class TritonServer:
         metrics_port: int,
         log_path: Path,
         thread_count: int | None = None,
+        is_swappable: bool = False,
     ) -> None:
         """`thread_count` is what one inference may use of the machine's cores.
 
-        Unless given, each instance of a model has its share of them.
+        Unless given, each instance of a model has its share of them. Only a swappable server takes
+        calls that load and unload, which anybody on this machine may then send, and such a call can
+        run code of its sender's.
         """
+        self._is_swappable = is_swappable
         self._model_repository = model_repository
         self._grpc_port = grpc_port
         self._metrics_port = metrics_port
@@ -111,6 +120,26 @@ class TritonServer:
         """
         return self._process is not None and _running_count(self._process.pid) < self._process_count
 
+    @property
+    def address(self) -> str:
+        """host:port of its gRPC endpoint."""
+        return f"{_HOST}:{self._grpc_port}"
+
+    @property
+    def model_repository(self) -> Path:
+        """What it was told to serve."""
+        return self._model_repository
+
+    def loaded_folder(self, model: str) -> Path:
+        """Returns the folder that the server takes for a model; raises TritonUnavailable."""
+        if self._work_folder is None:
+            raise TritonUnavailable("Triton was not started")
+        return self._work_folder / "models" / model
+
+    def recount_processes(self, *, are_some_ending: bool = False) -> None:
+        """Takes the processes that run now for all that there should be; none that are ending."""
+        self._process_count = 0 if are_some_ending else _running_count(self.pid)
+
     def stop(self) -> None:
         """Ends the server and its stubs; returns when none is left and their memory is freed."""
         if self._process is not None:
@@ -135,7 +164,9 @@ class TritonServer:
         self._work_folder = Path(tempfile.mkdtemp(prefix="tandem-triton-"))
         try:
             backends = _make_backends(wheel, self._work_folder)
-            repository = _make_repository(self._model_repository, self._work_folder)
+            repository = _make_repository(
+                self._model_repository, self._work_folder, is_swappable=self._is_swappable
+            )
             self._process = self._launch(wheel, backends, repository)
             self._wait_until_ready(self._process, model_names)
             self._process_count = _running_count(self._process.pid)
@@ -162,8 +193,7 @@ class TritonServer:
             f"--model-repository={repository}",
             f"--backend-directory={backends}",
             f"--backend-config=python,shm-region-prefix-name={self._region_prefix}",
-            # Nothing is loaded or changed over the wire: a load call can run code of its sender's.
-            "--model-control-mode=none",
+            *self._control(),
             "--disable-auto-complete-config",
             "--strict-readiness=true",
             "--exit-timeout-secs=5",
@@ -176,6 +206,12 @@ class TritonServer:
             "--allow-cpu-metrics=false",
             "--log-verbose=0",
         ]
+
+    def _control(self) -> list[str]:
+        if self._is_swappable:
+            return ["--model-control-mode=explicit", "--load-model=*"]
+        # Nothing is loaded or changed over the wire: a load call can run code of its sender's.
+        return ["--model-control-mode=none"]
 
     def _wait_until_ready(
         self, process: subprocess.Popen[bytes], model_names: Sequence[str]
@@ -294,18 +330,26 @@ def _make_backends(wheel: Path, work_folder: Path) -> Path:
     return backends
 
 
-def _make_repository(model_repository: Path, work_folder: Path) -> Path:
-    """Lays out the repository as our backend serves it: the same files, the configs timed."""
+def _make_repository(model_repository: Path, work_folder: Path, *, is_swappable: bool) -> Path:
+    """Lays out the repository as our backend serves it: the same files, the configs timed.
+
+    Of the versions that the joint encoder may have, the serving one alone. A swappable server keeps
+    every version that it finds, where Triton's default is the latest.
+    """
     repository = work_folder / "models"
+    others = {str(number) for number in version_numbers(model_repository)}
+    others.discard(str(serving(model_repository).version))
     for config_path in model_repository.glob("*/config.pbtxt"):
         folder = repository / config_path.parent.name
         folder.mkdir(parents=True)
         for path in config_path.parent.iterdir():
-            if path != config_path:
+            is_other_version = folder.name == JOINT_ENCODER and path.name in others
+            if path != config_path and not is_other_version:
                 (folder / path.name).symlink_to(path.resolve())
-        (folder / config_path.name).write_text(
-            timed(config_path.read_text(encoding="utf-8")), encoding="utf-8"
-        )
+        config_text = timed(config_path.read_text(encoding="utf-8"))
+        if is_swappable:
+            config_text += "version_policy: { all { } }\n"
+        (folder / config_path.name).write_text(config_text, encoding="utf-8")
     return repository
 
 

@@ -20,6 +20,7 @@ from tandem.model_io.manifest import (
     model_file,
     tokenizer_file,
 )
+from tandem.model_io.model_version import forget_versions
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export_manifest import export_manifest
@@ -67,6 +68,7 @@ def _install(
     checkpoint: Checkpoint, manifest: Manifest, repository: Path, files: dict[str, Path]
 ) -> None:
     (repository / JOINT_ENCODER / MANIFEST_NAME).unlink(missing_ok=True)
+    forget_versions(repository)
     for name, config_text in joint_model_configs(manifest).items():
         model_file(repository, name).parent.mkdir(parents=True, exist_ok=True)
         files[name].replace(model_file(repository, name))

@@ -28,23 +28,23 @@ from tandem.v1 import cost_pb2 as tandem_dot_v1_dot_cost__pb2
 from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftandem/v1/encoder_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\"\xa0\x01\n\x15\x45ncodeContentsRequest\x12$\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x12.tandem.v1.Content\x12\x36\n\x11truncation_policy\x18\x02 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\x12)\n\x07purpose\x18\x03 \x01(\x0e\x32\x18.tandem.v1.EncodePurpose\"\x8f\x02\n\x16\x45ncodeContentsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.EncodeResult\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x36\n\x13preprocess_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x05 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x19\n\x11model_unavailable\x18\x06 \x01(\x08\"i\n\x0c\x45ncodeResult\x12\'\n\x08\x65ncoding\x18\x01 \x01(\x0b\x32\x13.tandem.v1.EncodingH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\xb1\x01\n\x08\x45ncoding\x12\'\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x02 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUse\x12,\n\x0f\x66urther_windows\x18\x04 \x03(\x0b\x32\x13.tandem.v1.Encoding*d\n\rEncodePurpose\x12\x1e\n\x1a\x45NCODE_PURPOSE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45NCODE_PURPOSE_QUERY\x10\x01\x12\x19\n\x15\x45NCODE_PURPOSE_INGEST\x10\x02\x32g\n\x0e\x45ncoderService\x12U\n\x0e\x45ncodeContents\x12 .tandem.v1.EncodeContentsRequest\x1a!.tandem.v1.EncodeContentsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftandem/v1/encoder_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\"\xa0\x01\n\x15\x45ncodeContentsRequest\x12$\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x12.tandem.v1.Content\x12\x36\n\x11truncation_policy\x18\x02 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\x12)\n\x07purpose\x18\x03 \x01(\x0e\x32\x18.tandem.v1.EncodePurpose\"\xa6\x02\n\x16\x45ncodeContentsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.EncodeResult\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x36\n\x13preprocess_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x05 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x19\n\x11model_unavailable\x18\x06 \x01(\x08\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\"i\n\x0c\x45ncodeResult\x12\'\n\x08\x65ncoding\x18\x01 \x01(\x0b\x32\x13.tandem.v1.EncodingH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\xb1\x01\n\x08\x45ncoding\x12\'\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x02 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUse\x12,\n\x0f\x66urther_windows\x18\x04 \x03(\x0b\x32\x13.tandem.v1.Encoding*d\n\rEncodePurpose\x12\x1e\n\x1a\x45NCODE_PURPOSE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45NCODE_PURPOSE_QUERY\x10\x01\x12\x19\n\x15\x45NCODE_PURPOSE_INGEST\x10\x02\x32g\n\x0e\x45ncoderService\x12U\n\x0e\x45ncodeContents\x12 .tandem.v1.EncodeContentsRequest\x1a!.tandem.v1.EncodeContentsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.encoder_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENCODEPURPOSE']._serialized_start=879
-  _globals['_ENCODEPURPOSE']._serialized_end=979
+  _globals['_ENCODEPURPOSE']._serialized_start=902
+  _globals['_ENCODEPURPOSE']._serialized_end=1002
   _globals['_ENCODECONTENTSREQUEST']._serialized_start=156
   _globals['_ENCODECONTENTSREQUEST']._serialized_end=316
   _globals['_ENCODECONTENTSRESPONSE']._serialized_start=319
-  _globals['_ENCODECONTENTSRESPONSE']._serialized_end=590
-  _globals['_ENCODERESULT']._serialized_start=592
-  _globals['_ENCODERESULT']._serialized_end=697
-  _globals['_ENCODING']._serialized_start=700
-  _globals['_ENCODING']._serialized_end=877
-  _globals['_ENCODERSERVICE']._serialized_start=981
-  _globals['_ENCODERSERVICE']._serialized_end=1084
+  _globals['_ENCODECONTENTSRESPONSE']._serialized_end=613
+  _globals['_ENCODERESULT']._serialized_start=615
+  _globals['_ENCODERESULT']._serialized_end=720
+  _globals['_ENCODING']._serialized_start=723
+  _globals['_ENCODING']._serialized_end=900
+  _globals['_ENCODERSERVICE']._serialized_start=1004
+  _globals['_ENCODERSERVICE']._serialized_end=1107
 # @@protoc_insertion_point(module_scope)

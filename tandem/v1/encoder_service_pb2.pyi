@@ -33,20 +33,22 @@ class EncodeContentsRequest(_message.Message):
     def __init__(self, contents: _Optional[_Iterable[_Union[_content_pb2.Content, _Mapping]]] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., purpose: _Optional[_Union[EncodePurpose, str]] = ...) -> None: ...
 
 class EncodeContentsResponse(_message.Message):
-    __slots__ = ("results", "model_fingerprint", "preprocess_duration", "inference_duration", "cost", "model_unavailable")
+    __slots__ = ("results", "model_fingerprint", "preprocess_duration", "inference_duration", "cost", "model_unavailable", "model_version")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     PREPROCESS_DURATION_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_DURATION_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     MODEL_UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[EncodeResult]
     model_fingerprint: str
     preprocess_duration: _duration_pb2.Duration
     inference_duration: _duration_pb2.Duration
     cost: _cost_pb2.InferenceCost
     model_unavailable: bool
-    def __init__(self, results: _Optional[_Iterable[_Union[EncodeResult, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., preprocess_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_unavailable: _Optional[bool] = ...) -> None: ...
+    model_version: int
+    def __init__(self, results: _Optional[_Iterable[_Union[EncodeResult, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., preprocess_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., inference_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., model_unavailable: _Optional[bool] = ..., model_version: _Optional[int] = ...) -> None: ...
 
 class EncodeResult(_message.Message):
     __slots__ = ("encoding", "error")

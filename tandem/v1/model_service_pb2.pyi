@@ -16,7 +16,7 @@ class DescribeModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelDescription, _Mapping]] = ...) -> None: ...
 
 class ModelDescription(_message.Message):
-    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule")
+    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class ModelDescription(_message.Message):
     MAX_IMAGE_PIXEL_COUNT_FIELD_NUMBER: _ClassVar[int]
     PROBABILITY_CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     ADAPTIVE_DEPTH_RULE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
     family: str
     precision: str
@@ -37,7 +38,8 @@ class ModelDescription(_message.Message):
     max_image_pixel_count: int
     probability_calibration: ProbabilityCalibration
     adaptive_depth_rule: AdaptiveDepthRule
-    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ...) -> None: ...
+    version: int
+    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ProbabilityCalibration(_message.Message):
     __slots__ = ("scale", "bias")

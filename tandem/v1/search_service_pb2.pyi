@@ -160,7 +160,7 @@ class Diversity(_message.Message):
     def __init__(self, relevance_weight: _Optional[float] = ..., duplicate_similarity: _Optional[float] = ...) -> None: ...
 
 class SearchItemsResponse(_message.Message):
-    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor")
+    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     DURATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +170,7 @@ class SearchItemsResponse(_message.Message):
     TEXT_USES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[RankedItem]
     model_fingerprint: str
     durations: StageDurations
@@ -179,7 +180,8 @@ class SearchItemsResponse(_message.Message):
     text_uses: _containers.RepeatedCompositeFieldContainer[_content_pb2.TextUse]
     cost: _cost_pb2.InferenceCost
     next_cursor: bytes
-    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ...) -> None: ...
+    model_version: int
+    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ...) -> None: ...
 
 class StreamSearchItemsRequest(_message.Message):
     __slots__ = ("search",)

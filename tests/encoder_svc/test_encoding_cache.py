@@ -68,7 +68,7 @@ def test_an_entry_takes_what_the_limit_counts(is_image: bool, window_count: int)
         before, _ = tracemalloc.get_traced_memory()
         for start in range(0, ENTRY_COUNT, BATCH_SIZE):
             keys = [
-                QueryKey(number.to_bytes(16, "big"), TruncationPolicy.ERROR)
+                QueryKey(number.to_bytes(16, "big"), TruncationPolicy.ERROR, 1)
                 for number in range(start, start + BATCH_SIZE)
             ]
             await cache.get(keys, make, 10.0)

@@ -180,7 +180,11 @@ async def test_probabilities_go_by_the_calibration(
     with ThreadPoolExecutor(1) as threads:
         store = ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
         reranker = Reranker(
-            tiny_served, lambda: store, threads, cache_bytes=1 << 20, calibration=calibration
+            tiny_served,
+            lambda: store,
+            threads,
+            cache_bytes=1 << 20,
+            calibration_of=lambda _: calibration,
         )
         async with serving(reranker) as stub:
             for _ in range(2):

@@ -22,22 +22,23 @@ def image(rows: int, width: int) -> ImageTokens:
 
 
 QUERIES: dict[str, tuple[Tokens, str]] = {
-    "a text": (text(2, 10, 3), "m"),
-    "another": (text(2, 11, 3), "m"),
-    "one of more tokens": (text(2, 10, 3, 0), "m"),
-    "for another model": (text(2, 10, 3), "m2"),
-    "an image": (image(2, 3), "m"),
-    "one of the same bytes": (image(3, 2), "m"),
-    "a text of the same bytes": (text(0, 0, 0), "m"),
+    "a text": (text(2, 10, 3), "m", 1),
+    "another": (text(2, 11, 3), "m", 1),
+    "one of more tokens": (text(2, 10, 3, 0), "m", 1),
+    "for another model": (text(2, 10, 3), "m2", 1),
+    "for another version": (text(2, 10, 3), "m", 2),
+    "an image": (image(2, 3), "m", 1),
+    "one of the same bytes": (image(3, 2), "m", 1),
+    "a text of the same bytes": (text(0, 0, 0), "m", 1),
 }
 
 
 def test_queries_are_told_apart() -> None:
-    """By model, modality, shape and values; equal ones are not."""
+    """By model, version, modality, shape and values; equal ones are not."""
     digests = {name: query_digest(*query) for name, query in QUERIES.items()}
 
     assert len(set(digests.values())) == len(QUERIES)
-    assert query_digest(text(2, 10, 3), "m") == digests["a text"]
+    assert query_digest(text(2, 10, 3), "m", 1) == digests["a text"]
 
 
 @pytest.mark.parametrize("entry_count", [5_000, 20_000, 50_000])

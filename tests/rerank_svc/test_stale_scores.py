@@ -89,8 +89,12 @@ class SteppedModel:
 
     def __init__(self) -> None:
         self.manifest = MANIFEST
+        self.version = 1
         self.waiting: deque[asyncio.Event] = deque()
         self.pair_count = 0
+
+    def at(self, _: int) -> "SteppedModel":
+        return self
 
     async def match_logits(
         self, texts: Sequence[object], images: Sequence[NDArray[np.float16]], _: float

@@ -1,0 +1,87 @@
+"""`tandem models swap`: another version of the model, while searches go on."""
+
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.console import out
+from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.model_version import (
+    Serving,
+    Wanted,
+    serving,
+    version_folder,
+    version_numbers,
+    wanted,
+    write_wanted,
+)
+from tandem.model_io.precision import Precision
+
+_LOOK_SECONDS = 0.2
+
+
+def swap(
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="a checkpoint's folder, to make the next version of")
+    ] = None,
+    to: Annotated[
+        int | None, typer.Option(help="a version that is there already, to go back to it")
+    ] = None,
+    repository: Annotated[
+        Path, typer.Option(help="the model repository of a running tandem up --swaps")
+    ] = Path("model_repository"),
+    precision: Annotated[
+        Precision | None, typer.Option(help="of the matrix products; unset keeps the repository's")
+    ] = None,
+    wait_seconds: Annotated[
+        float, typer.Option(help="for it to serve, or to be refused", min=1.0)
+    ] = 180.0,
+) -> None:
+    """Has a running Tandem serve another version; the old one serves until the new one does.
+
+    Only a version with the embeddings of the first: its cross-encoder, precision or export differ.
+    Exits 1 where it is refused, with the cause.
+    """
+    if (checkpoint is None) == (to is None):
+        raise typer.BadParameter("give a checkpoint, or --to a version")
+    our_manifest(repository)
+    before = serving(repository).version
+    if to is not None:
+        if to not in version_numbers(repository):
+            raise ValueError(f"{version_folder(repository, to)} is not there")
+        version = to
+    else:
+        assert checkpoint is not None
+        # Here: torch takes seconds, which `tandem --help` need not wait.
+        from tandem.modeling.version_export import export_version
+
+        version = export_version(checkpoint, repository, precision)
+        out.print(f"{repository}: version {version} is exported")
+    outcome = ask_for(repository, version, wait_seconds)
+    if outcome.refusal:
+        raise ValueError(f"version {outcome.version} goes on serving: {outcome.refusal}")
+    out.print(f"{repository}: version {version} serves, after version {before}")
+
+
+def ask_for(repository: Path, version: int, wait_seconds: float) -> Serving:
+    """Asks for a version to serve; returns what became of it.
+
+    Raises ValueError where nobody takes it in time; then it is asked for no more.
+    """
+    request = Wanted(request_id=uuid.uuid4().hex, version=version)
+    write_wanted(repository, request)
+    deadline_time = time.monotonic() + wait_seconds
+    while (outcome := serving(repository)).request_id != request.request_id:
+        if time.monotonic() > deadline_time:
+            if wanted(repository) == request:
+                write_wanted(repository, None)
+            raise ValueError(
+                f"nobody took version {version} within {wait_seconds:.0f} s, and version "
+                f"{outcome.version} serves as before: is tandem up --swaps running with this model "
+                "repository?"
+            )
+        time.sleep(_LOOK_SECONDS)
+    return outcome

@@ -1,0 +1,109 @@
+"""A running Triton moved from one version of the model to another, with every version tried first.
+
+One version more is loaded while the old one serves; services come to it once it is found fit; the
+old one is unloaded when nobody asks for it any more. So at no time is there none.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from tandem.cli.stack import LocalStack
+from tandem.errors import TandemError
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.model_version import (
+    FIRST_VERSION,
+    ModelVersion,
+    Serving,
+    serving,
+    set_aside,
+    version_folder,
+    wanted,
+    write_serving,
+)
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable
+from tandem.model_io.triton_versions import TritonVersions
+from tandem.model_io.version_check import check_version
+
+# Services that have not come to the new version yet ask for the old one each second, by their
+# canaries; a search that began by it may do so a little later than they do.
+_QUIET_SECONDS = 5.0
+
+
+class VersionSwaps:
+    """Does what `tandem models swap` asks for, each time that it is told to look."""
+
+    def __init__(self, stack: LocalStack, manifest: Manifest) -> None:
+        self._stack = stack
+        self._manifest = manifest
+        self._repository = stack.model_repository
+        self._leaving: int | None = None
+
+    def look(self) -> str | None:
+        """Goes on with a swap; returns a line about one that was made or refused just now.
+
+        Raises ValueError for files of the repository that do not say what serves.
+        """
+        server = self._stack.triton
+        if server is None:
+            return None
+        if self._leaving is not None:
+            self._retire(server, self._leaving)
+            return None
+        request, now = wanted(self._repository), serving(self._repository)
+        if request is None or request.request_id == now.request_id:
+            return None
+        try:
+            if request.version != now.version:
+                self._take(server, request.version, now.version)
+        except (OSError, TandemError, TritonUnavailable, ValueError) as error:
+            why = self._refusal(request.version, error)
+            write_serving(
+                self._repository, replace(now, request_id=request.request_id, refusal=why)
+            )
+            return f"version {now.version} goes on serving: {why}"
+        outcome = Serving(version=request.version, request_id=request.request_id)
+        write_serving(self._repository, outcome)
+        if request.version != now.version:
+            self._leaving = now.version
+        return f"version {request.version} serves"
+
+    def _take(self, server: TritonServer, version: int, before: int) -> None:
+        """Loads a version and tries it; one that is not fit is unloaded again."""
+        folder = version_folder(self._repository, version)
+        if version == FIRST_VERSION:
+            self._manifest.verify(self._repository)
+        else:
+            # Before Triton sees it: to load a file is to run what is in it.
+            ModelVersion.read(folder).verify(folder, self._manifest)
+        versions = TritonVersions(server)
+        versions.load(version)
+        try:
+            asyncio.run(self._try(server.address, version, before))
+        except BaseException:
+            versions.unload(version)
+            raise
+
+    async def _try(self, address: str, version: int, before: int) -> None:
+        client = TritonClient(address)
+        try:
+            model = ServedJointModel(client, self._manifest, before)
+            await check_version(model.at(version), model)
+        finally:
+            await client.close()
+
+    def _refusal(self, version: int, error: Exception) -> str:
+        why = getattr(error, "message", None) or str(error)
+        if version == FIRST_VERSION:
+            return f"version {version} is refused: {why}"
+        aside = set_aside(self._repository, version)
+        return f"version {version} is refused and lies in {aside.name}: {why}"
+
+    def _retire(self, server: TritonServer, version: int) -> None:
+        versions = TritonVersions(server)
+        if not (server.loaded_folder(JOINT_ENCODER) / str(version)).exists():
+            self._leaving = None  # Triton was restarted meanwhile, and has what serves alone
+        elif versions.idle_seconds(version) >= _QUIET_SECONDS:
+            versions.unload(version)
+            self._leaving = None

@@ -1,0 +1,61 @@
+"""Whether a version may take the place of another: tried through Triton, before anybody is served.
+
+Shapes: n texts or pictures, R image tokens, D token width, d dimensions.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.model_io.canary import check_encoding, check_matching
+from tandem.model_io.priority import Priority
+from tandem.model_io.served_joint_model import ServedJointModel
+
+# What two precisions of one model differ by at most, value for value; two models of different
+# seeds differ by a hundred times of it.
+EMBEDDING_TOLERANCE = 1e-3
+_PROBE_COUNT = 4
+_PROBE_SECONDS = 10.0
+
+
+class VersionRefused(ValueError):
+    """The version does not go with what serves; the message says in what."""
+
+
+async def check_version(candidate: ServedJointModel, serving: ServedJointModel) -> None:
+    """Returns where the candidate may serve the indexes that `serving` does.
+
+    Raises what an inference of it raises, ModelOutputInvalid for a wrong shape above all, and
+    VersionRefused where embeddings are other than those that indexes hold. Match logits may differ:
+    another cross-encoder is what a version is for.
+    """
+    await check_encoding(candidate)
+    await check_matching(candidate)
+    off = max(
+        float(np.abs(theirs - ours).max())
+        for theirs, ours in zip(
+            await _embeddings(candidate), await _embeddings(serving), strict=True
+        )
+    )
+    if not off <= EMBEDDING_TOLERANCE:
+        raise VersionRefused(
+            f"its embeddings differ from those of version {serving.version} by up to {off:.2g}, "
+            f"and no index holds both over {EMBEDDING_TOLERANCE:g}; to serve it, export it with "
+            "tandem models add and ingest anew"
+        )
+
+
+async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
+    """Returns float32 [n, d] of made-up texts of each length, and of pictures."""
+    manifest = model.manifest
+    random = np.random.default_rng(0)
+    texts = [
+        random.integers(0, manifest.vocabulary_size, length, dtype=np.int32)
+        for length in manifest.text_length_buckets
+    ]
+    size = manifest.image_size
+    pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
+    tokens = await model.image_tokens(pictures, _PROBE_SECONDS, Priority.QUERY)
+    return [
+        (await model.embed_texts(texts, _PROBE_SECONDS, Priority.QUERY)).values,
+        (await model.embed_images(tokens.values, _PROBE_SECONDS, Priority.QUERY)).values,
+    ]
