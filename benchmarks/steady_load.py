@@ -31,6 +31,8 @@ class Seen:
     failures: Counter[str] = field(default_factory=Counter)
     failure_notes: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     degraded: Counter[str] = field(default_factory=Counter)
+    degraded_in_second: Counter[int] = field(default_factory=Counter)
+    """By the day's clock."""
     unflagged_count: int = 0
     """Answers that lack a shard, or the rerank, and do not say so."""
     versions: Counter[int] = field(default_factory=Counter)
@@ -105,6 +107,8 @@ async def _search(
 def _note(result: SearchResult, load: Load, seen: Seen) -> None:
     for name in result.degradations:
         seen.degraded[name] += 1
+    if result.is_degraded:
+        seen.degraded_in_second[int(time.time())] += 1
     is_less = not result.coverage.is_full or result.rerank.stop not in ("COMPLETE", "DISABLED")
     seen.unflagged_count += is_less and not result.is_degraded
     seen.versions[result.model_version] += 1
@@ -158,6 +162,7 @@ def main() -> None:
                 "failed": {name: n for name, n in seen.failures.items() if n},
                 "failure_notes": seen.failure_notes,
                 "degraded": seen.degraded,
+                "degraded_in_second": seen.degraded_in_second,
                 "unflagged": seen.unflagged_count,
                 "versions": seen.versions,
                 "mixed": seen.mixed_count,

@@ -107,9 +107,11 @@ class Reranker:
     ) -> ScoredBatch:
         """Scores each query's candidates; what is already an error stays one.
 
-        All by one version of the model, the serving one unless told. A query fails alone with TokensInvalid unless it is a text and its candidates images or the
-        other way round. Raises what concerns them all: IndexNotFound, ModelMismatch where queries
-        or served model are not the index's, and what is wrong with the store or with the model.
+        All by one version of the model, the serving one unless told. A query fails alone with
+        TokensInvalid unless it is a text and its candidates images or the other way round. Raises
+        what concerns them all: IndexNotFound, ModelMismatch where queries or served model are not
+        the index's, ModelUnavailable where there is no such version, and what is wrong with the
+        store or with the model.
         """
         start_time = time.monotonic()
         model = self._model.at(model_version or self._serving_version())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
 
+from tandem.chassis.health import LIVENESS
 from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
@@ -24,10 +26,19 @@ _MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
 )
 
+_SERVICE_CONFIG = {
+    # A name that stands for several replicas is called on each in turn; the default stays with one.
+    "loadBalancingConfig": [{"round_robin": {}}],
+    # One that leaves says so before it refuses calls: those that reach it as it closes are lost
+    # (CANCELLED, or no answer at all). Not the health of the whole: what is not well still answers.
+    "healthCheckConfig": {"serviceName": LIVENESS},
+}
+
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_MESSAGE_OPTIONS,
-    # A name that stands for several replicas is called on each in turn; the default stays with one.
-    ("grpc.lb_policy_name", "round_robin"),
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    # Whoever was added to a name is looked for when another leaves it, not half a minute later.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 1_000),

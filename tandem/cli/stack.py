@@ -10,56 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.cli.free_ports import free_ports
+from tandem.cli.ports import HOST, Ports
 from tandem.model_io.triton_server import TritonServer
 
-_HOST = "127.0.0.1"
 _STOP_SECONDS = 10.0
 _SHARD_MAP_VERSION = 1
+# With replicas, one that leaves does so while the other is called: a notice, as in production.
+_REPLICATED_NOTICE_SECONDS = 1.0
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 # torch and glibc hand large blocks back to the kernel and fault them in again at each call
 # unless told to keep them: 2 to 3 times the time of an inference.
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
 
 
+__all__ = ["Endpoint", "LocalStack", "Ports", "StackFailed"]
+
+
 class StackFailed(Exception):
     """A process of the stack did not come up, or died."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Where each process listens."""
-
-    orchestrator: int
-    encoder: int
-    index: tuple[int, ...]
-    rerank: tuple[int, ...]
-    triton: int
-    metrics: Mapping[int, int]
-    """The metrics port of each of the ports above."""
-
-    @classmethod
-    def fixed(cls, shard_count: int) -> "Ports":
-        """Returns the documented ports."""
-        index = tuple(7420 + number for number in range(shard_count))
-        rerank = tuple(7430 + number for number in range(shard_count))
-        every = (7400, 7410, *index, *rerank, 7440)
-        return cls(7400, 7410, index, rerank, 7440, {port: port + 100 for port in every})
-
-    @classmethod
-    def free(cls, shard_count: int) -> "Ports":
-        """Returns ports that are free now, for stacks that run side by side."""
-        count = 3 + 2 * shard_count
-        found = free_ports(2 * count)
-        serving, metrics = found[:count], found[count:]
-        return cls(
-            orchestrator=serving[0],
-            encoder=serving[1],
-            triton=serving[2],
-            index=tuple(serving[3 : 3 + shard_count]),
-            rerank=tuple(serving[3 + shard_count :]),
-            metrics=dict(zip(serving, metrics, strict=True)),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +51,15 @@ class LocalStack:
         *,
         caches: bool = True,
         swaps: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Stores and logs go into `data_folder`; nothing is started yet.
 
         Without `caches` every search is computed, equal ones too, as measuring needs it. With
-        `swaps` Triton is one that takes another version of the model while it serves.
+        `swaps` Triton is one that takes another version of the model while it serves. `settings`
+        are services' own, by their variables, beside what the stack sets.
         """
+        self._settings = settings or {}
         self._caches = caches
         self._swaps = swaps
         self.ports = ports
@@ -100,8 +71,8 @@ class LocalStack:
 
     @property
     def address(self) -> str:
-        """host:port of the orchestrator."""
-        return _address(self.ports.orchestrator)
+        """host:port of the orchestrator, or of several as one address."""
+        return self._addresses("orchestrator")
 
     def start(
         self, timeout_seconds: float = 90.0, should_stop: Callable[[], bool] = lambda: False
@@ -127,10 +98,10 @@ class LocalStack:
         """Returns the services in the order of a query's path, entry last."""
         shards = range(len(self.ports.index))
         return [
-            "encoder",
+            *self._processes_of("encoder"),
             *(f"index-{number}" for number in shards),
             *(f"rerank-{number}" for number in shards),
-            "orchestrator",
+            *self._processes_of("orchestrator"),
         ]
 
     def start_triton(self) -> None:
@@ -194,6 +165,22 @@ class LocalStack:
         """Ends one service with no chance to clean up, as a crash would."""
         self._processes[name].kill()
         self._processes[name].wait()
+
+    def stop_service(self, name: str, timeout_seconds: float = _STOP_SECONDS) -> float:
+        """Has one service drain and end; returns how many seconds that took.
+
+        Raises StackFailed where it has not ended in time, or not with 0.
+        """
+        process = self._processes[name]
+        start_time = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise StackFailed(f"{name} does not stop\n{self._log_tail(name)}") from error
+        if status:
+            raise StackFailed(f"{name} ended with {status}\n{self._log_tail(name)}")
+        return time.monotonic() - start_time
 
     def dead_service(self) -> str | None:
         """Returns the name and last words of a service that has ended by itself, if any has."""
@@ -262,14 +249,17 @@ class LocalStack:
             settings["SHARD_COUNT"] = str(len(self.ports.index))
         if kind in ("index", "orchestrator"):
             settings["SHARD_MAP_VERSION"] = str(_SHARD_MAP_VERSION)
+        if self.ports.replicas:
+            settings["DRAIN_NOTICE_SECONDS"] = str(_REPLICATED_NOTICE_SECONDS)
         if kind in _CACHE_SETTINGS and not self._caches:
             settings[_CACHE_SETTINGS[kind]] = "0"
         if kind == "orchestrator":
-            settings["ENCODER_ADDRESS"] = _address(self.ports.encoder)
+            settings["ENCODER_ADDRESS"] = self._addresses("encoder")
             settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
             settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
         variables = {f"{prefix}_{key}": value for key, value in settings.items()}
-        return ["-m", f"{kind}_svc"], variables
+        given = {key: value for key, value in self._settings.items() if key.startswith(prefix)}
+        return ["-m", f"{kind}_svc"], variables | given
 
     def _is_serving(self, name: str) -> bool:
         """Asks the metrics port, which is plain HTTP whatever certificates calls need."""
@@ -280,7 +270,16 @@ class LocalStack:
         except OSError:
             return False
 
+    def _processes_of(self, kind: str) -> list[str]:
+        return [kind, *(name for name in self.ports.replicas if name.startswith(f"{kind}-"))]
+
+    def _addresses(self, kind: str) -> str:
+        addresses = [_address(self._port(name)) for name in self._processes_of(kind)]
+        return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
+
     def _port(self, name: str) -> int:
+        if name in self.ports.replicas:
+            return self.ports.replicas[name]
         kind, _, number = name.partition("-")
         match kind:
             case "index":
@@ -305,7 +304,7 @@ class LocalStack:
 
 
 def _address(port: int) -> str:
-    return f"{_HOST}:{port}"
+    return f"{HOST}:{port}"
 
 
 def _clean_environment() -> dict[str, str]:

@@ -29,8 +29,19 @@ MAX_BATCH_ITEM_COUNT = 64
 _MAX_BATCH_BYTES = 32 * 2**20
 
 CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
-    # A name that stands for several orchestrators is called on each in turn.
-    ("grpc.lb_policy_name", "round_robin"),
+    # A name that stands for several orchestrators is called on each in turn, but for those that say
+    # they are not serving: before they are warm, and from SIGTERM on, while they still answer.
+    (
+        "grpc.service_config",
+        '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}',
+    ),
+    # Whoever was added to the name is looked for when another leaves it, not half a minute later.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    # The defaults back off up to 120 s: one that was restarted would stay unseen for that long, and
+    # none would be left when the next is.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )
