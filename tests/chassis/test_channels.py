@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
+import pytest
 
-from tandem.chassis.channels import SERVER_OPTIONS, open_channel
+from tandem.chassis.channels import CHANNEL_OPTIONS, SERVER_OPTIONS, open_channel
+from tandem.chassis.health import Health
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
@@ -40,6 +42,27 @@ async def replica(
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def answering(health: Health, called: Counter[str]) -> AsyncIterator[int]:
+    """Serves searches and this health, and yields the port."""
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        called["leaving"] += 1
+        return pb.SearchItemsResponse()
+
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    await health.register(server)
+    add_SearchServiceServicer_to_server(ScriptedSearch(search), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield port
     finally:
         await server.stop(None)
 
@@ -76,6 +99,39 @@ async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
             await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
 
     assert called == {"staying": 20}
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_a_replica_that_will_leave_is_called_no_more(is_watched: bool) -> None:
+    """From its notice on, while it still answers: what reaches it as it closes would be lost. The
+    control is a channel that does not look at its health."""
+    called: Counter[str] = Counter()
+    options = [(name, value) for name, value in CHANNEL_OPTIONS if name != "grpc.service_config"]
+    async with AsyncExitStack() as stack:
+        addresses = [await stack.enter_async_context(replica(name, called)) for name in "ab"]
+        health = Health("leaving", [])
+        port = await stack.enter_async_context(answering(health, called))
+        address = f"ipv4:{addresses[0]},{addresses[1]},127.0.0.1:{port}"
+        channel = await stack.enter_async_context(
+            open_channel(address)
+            if is_watched
+            else grpc.aio.insecure_channel(
+                address, options=[*options, ("grpc.lb_policy_name", "round_robin")]
+            )
+        )
+        stub = SearchServiceStub(channel)
+        while len(called) < 3:
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+
+        await health.leave()
+        await asyncio.sleep(0.2)
+        called.clear()
+        for _ in range(20):
+            await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)
+
+    assert called["a"]
+    assert called["b"]
+    assert bool(called["leaving"]) != is_watched
 
 
 async def test_connections_that_grow_old_fail_no_call() -> None:

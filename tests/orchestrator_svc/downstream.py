@@ -81,6 +81,7 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         self.text_uses: dict[str, TextUse] = {}
         """By text; of others nothing is said."""
         self.is_model_unavailable = False
+        self.model_version = 0
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -94,6 +95,7 @@ class FakeEncoder(Describing, EncoderServiceServicer):
             model_fingerprint=FINGERPRINT,
             cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
             model_unavailable=self.is_model_unavailable,
+            model_version=self.model_version,
         )
 
     def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:

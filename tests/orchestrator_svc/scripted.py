@@ -68,6 +68,8 @@ class FakeReranker(Describing, RerankServiceServicer):
         super().__init__()
         self.logits: dict[str, float] = {}
         """By item id; what has none is no longer there for the reranker."""
+        self.model_version = 0
+        """By which it scores where nobody says; 0 is a service that knows of none."""
         self.pair_seconds = 0.0
         self.query_errors: dict[int, ItemError] = {}
         """Of ScoreBatch, by the query's place."""
@@ -82,7 +84,10 @@ class FakeReranker(Describing, RerankServiceServicer):
         if self.answer_scores:
             return await self.answer_scores(request, context)
         await self._work(len(request.item_ids))
-        response = rerank_pb.ScoreCandidatesResponse(scores=self._scores(request.item_ids))
+        response = rerank_pb.ScoreCandidatesResponse(
+            scores=self._scores(request.item_ids),
+            model_version=request.model_version or self.model_version,
+        )
         response.cost.pair_count = len(request.item_ids)
         return response
 
@@ -99,7 +104,8 @@ class FakeReranker(Describing, RerankServiceServicer):
                 if place in self.query_errors
                 else rerank_pb.ScoreBatchResult(scores=self._scores(query.item_ids))
                 for place, query in enumerate(request.queries)
-            ]
+            ],
+            model_version=request.model_version or self.model_version,
         )
         response.cost.pair_count = pair_count
         return response

@@ -331,6 +331,63 @@ async def test_without_a_rule_a_search_is_reranked_in_full(
     assert answer.rerank.stop is RerankStop.COMPLETE
 
 
+async def test_candidates_are_scored_by_the_version_that_encoded_the_query(filled: Stack) -> None:
+    """Every chunk on every shard, though the shards serve others by now; and the answer says so."""
+    filled.encoder.model_version = 7
+    for number, shard in enumerate(filled.shards):
+        shard.model_version = 8 + number
+
+    answer = await search(filled)
+
+    requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
+    assert {request.model_version for request in requests} == {7}  # type: ignore[attr-defined]
+    assert answer.encoded.model_version == answer.rerank.model_version == 7
+    assert answer.rerank.stop is RerankStop.COMPLETE
+
+
+async def test_where_nobody_chose_the_first_answer_does(filled: Stack) -> None:
+    """The encoder names no version, and both shards are at one: later chunks ask for that."""
+    for shard in filled.shards:
+        shard.model_version = 3
+
+    answer = await search(filled)
+
+    requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
+    assert {request.model_version for request in requests} == {0, 3}  # type: ignore[attr-defined]
+    assert answer.rerank.model_version == 3
+    assert answer.rerank.stop is RerankStop.COMPLETE
+
+
+async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
+    """Shards that are at different ones, and nobody chose: one's scores count, and it is said."""
+    for number, shard in enumerate(filled.shards):
+        shard.model_version = 3 + number
+
+    answer = await search(filled)
+
+    versions = {
+        filled.shards[filled.shard_map.owner("scenes", item_id)].model_version
+        for item_id in answer.rerank.matches
+    }
+    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert versions <= {answer.rerank.model_version}
+    assert_prefix(answer)
+    assert degraded(answer)
+
+
+@pytest.mark.parametrize(("version", "depth"), [(2, ITEM_COUNT), (1, 6)])
+async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int) -> None:
+    """That which the rerank_svc tells of is not asked for searches by another."""
+    describe(filled, RULE)  # of version 1
+    filled.encoder.model_version = version
+    for shard in filled.shards:
+        shard.logits["image-05"] = 9.0
+
+    answer = await search(filled, is_depth_adaptive=True)
+
+    assert answer.rerank.reranked_depth == depth
+
+
 async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> None:
     """What is under way is cancelled too."""
     for shard in filled.shards:

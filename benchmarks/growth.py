@@ -1,0 +1,130 @@
+"""What processes hold, sampled over time, and whether it grows: memory, files, threads, /dev/shm.
+
+Judged is the second half of a run, for what is kept once is kept by then: caches, pools, the code
+that is imported late. Memory by the slope of a line of least squares; the rest by what there was at
+the beginning of that half and at its end.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_MB_AN_HOUR = 2.0
+# What calls under way and connections that grow old hold at one instant and not at another.
+FILE_SLACK = 5
+# Each end of the half is the median of so many samples, or one instant would decide.
+_END_SAMPLE_COUNT = 5
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One process at one instant."""
+
+    time: float
+    resident_bytes: int
+    """Its own; the pages of files that it has mapped, the item store's above all, are left out:
+    they come as the file is read, and go when the kernel wants them."""
+    file_count: int
+    thread_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What one process came to hold in the second half of a run."""
+
+    name: str
+    first_mb: float
+    last_mb: float
+    mb_an_hour: float
+    file_growth: int
+    thread_growth: int
+
+    def faults(self) -> list[str]:
+        """Returns what grows more than it may."""
+        found = []
+        if self.mb_an_hour > MOST_MB_AN_HOUR:
+            found.append(f"{self.name}: memory grows by {self.mb_an_hour:.1f} MB an hour")
+        if self.file_growth > FILE_SLACK:
+            found.append(f"{self.name}: {self.file_growth} files more")
+        if self.thread_growth > 0:
+            found.append(f"{self.name}: {self.thread_growth} threads more")
+        return found
+
+
+def sample(pid: int) -> Sample:
+    """Returns what a process holds now; raises OSError where there is none."""
+    process = Path("/proc") / str(pid)
+    return Sample(
+        time.monotonic(),
+        _own_bytes((process / "status").read_text()),
+        len(list((process / "fd").iterdir())),
+        len(list((process / "task").iterdir())),
+    )
+
+
+def shared_memory_bytes(prefix: str) -> int:
+    """Returns how much of /dev/shm regions of that name take."""
+    return sum(path.stat().st_size for path in _SHARED_MEMORY.glob(f"{prefix}*"))
+
+
+def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
+    """Returns what the process came to hold in the second half; raises ValueError for too few."""
+    half = samples[len(samples) // 2 :]
+    if len(half) < 2 * _END_SAMPLE_COUNT:
+        raise ValueError(f"{name}: {len(samples)} samples are too few to tell growth")
+    return Growth(
+        name,
+        samples[0].resident_bytes / 1e6,
+        samples[-1].resident_bytes / 1e6,
+        slope([s.time / 3600 for s in half], [s.resident_bytes / 1e6 for s in half]),
+        _grown([s.file_count for s in half]),
+        _grown([s.thread_count for s in half]),
+    )
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Returns that of the line of least squares."""
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    return covariance / sum((x - mean_x) ** 2 for x in xs)
+
+
+def table(growths: Sequence[Growth]) -> str:
+    """Returns a row a process, as Markdown."""
+    rows = [
+        "| process | MB at first | at last | MB an hour, 2nd half | files | threads |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    rows += [
+        f"| {each.name} | {each.first_mb:.1f} | {each.last_mb:.1f} | {each.mb_an_hour:+.1f} "
+        f"| {each.file_growth:+d} | {each.thread_growth:+d} |"
+        for each in growths
+    ]
+    return "\n".join(rows)
+
+
+def children(pid: int) -> Mapping[int, str]:
+    """Returns the processes of one's group, itself not among them, by id, with their models."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+            words = (path.parent / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if int(group) == pid and state not in "ZX" and int(path.parent.name) != pid:
+            model = next((Path(w.decode()).parent.name for w in words if b"/model" in w), "stub")
+            found[int(path.parent.name)] = model
+    return found
+
+
+def _grown(counts: Sequence[int]) -> int:
+    first, last = counts[:_END_SAMPLE_COUNT], counts[-_END_SAMPLE_COUNT:]
+    return sorted(last)[_END_SAMPLE_COUNT // 2] - sorted(first)[_END_SAMPLE_COUNT // 2]
+
+
+def _own_bytes(status: str) -> int:
+    [line] = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+    return 1024 * int(line.split()[1])

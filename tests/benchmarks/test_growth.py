@@ -1,0 +1,90 @@
+"""benchmarks/growth.py: a leak is told from what comes and goes; a made one, in a real process."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from growth import Growth, Sample, growth_of, sample, slope
+
+HOUR_SECONDS = 3600.0
+MB = 10**6
+# Grows by 64 KiB, a file and a thread each hundredth of a second.
+LEAK = """
+import threading, time
+kept = []
+for _ in range(100_000):
+    kept.append(bytearray(b"x") * 65_536)
+    kept.append(open("/dev/null"))
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    time.sleep(0.01)
+"""
+STILL = "import time; time.sleep(60)"
+
+
+def samples(mb_an_hour: float, *, noise_mb: float = 0.0, seconds: int = 1200) -> list[Sample]:
+    """A sample a second of a process that grows by so much, after it has doubled in its warm-up."""
+    drawn = random.Random(1)
+    return [
+        Sample(
+            float(second),
+            int(
+                MB * (100 + 100 * min(1.0, second / (seconds / 4)))
+                + MB * mb_an_hour * second / HOUR_SECONDS
+                + MB * noise_mb * drawn.uniform(-1, 1)
+            ),
+            20,
+            10,
+        )
+        for second in range(seconds)
+    ]
+
+
+@pytest.mark.parametrize("mb_an_hour", [0.0, 1.5, 2.5, 40.0])
+def test_memory_is_judged_by_the_second_half(mb_an_hour: float) -> None:
+    """What came in the warm-up is forgotten, and noise does not hide half a megabyte an hour."""
+    growth = growth_of("it", samples(mb_an_hour, noise_mb=0.1))
+
+    assert growth.mb_an_hour == pytest.approx(mb_an_hour, abs=0.3)
+    assert bool(growth.faults()) == (mb_an_hour > 2)
+
+
+def test_a_line_has_its_own_slope() -> None:
+    """Worked by hand: y = 3 - 2 x."""
+    assert slope([0, 1, 2, 5], [3, 1, -1, -7]) == -2
+
+
+def test_files_and_threads_that_stay_are_faults() -> None:
+    """One thread more, six files more; and five files may come and go."""
+    assert Growth("it", 1, 1, 0.0, 5, 0).faults() == []
+    assert len(Growth("it", 1, 1, 0.0, 6, 1).faults()) == 2
+
+
+def test_too_few_samples_are_no_answer() -> None:
+    """A run that ended at once would show no growth."""
+    with pytest.raises(ValueError, match="too few"):
+        growth_of("it", samples(0.0, seconds=10))
+
+
+@pytest.mark.parametrize(("program", "is_leak"), [(LEAK, True), (STILL, False)])
+def test_a_made_leak_is_caught(program: str, is_leak: bool) -> None:
+    """The sabotaged control: a real process that keeps memory, files and threads, and one that
+    does not."""
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        try:
+            time.sleep(0.3)
+            seen = []
+            for _ in range(30):
+                seen.append(sample(process.pid))
+                time.sleep(0.03)
+        finally:
+            process.kill()
+
+    faults = growth_of("it", seen).faults()
+
+    assert len(faults) == (3 if is_leak else 0), faults

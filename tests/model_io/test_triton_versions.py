@@ -1,0 +1,155 @@
+"""One version more in a running Triton, tried, and the old one taken away: nobody goes without."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import torch
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tandem.errors import ModelOutputInvalid, ModelUnavailable
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.model_version import version_folder
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable
+from tandem.model_io.triton_versions import TritonVersions
+from tandem.model_io.version_check import VersionRefused, check_version
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.version_export import export_version
+from tests.model_io.tiny_triton import Serving, free_ports
+
+pytestmark = pytest.mark.xdist_group("triton-model-io")
+
+LOGIT_SHIFT = 40.0
+GOOD, OTHER_EMBEDDINGS, NO_MODEL = 2, 3, 4
+
+
+class TooWide(torch.nn.Module):
+    """A joint encoder whose embeddings have a dimension too many."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        text_mask: torch.Tensor,
+        image_tokens: torch.Tensor,
+        image_mask: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As the inner one."""
+        embedding, logit = self.inner(input_ids, text_mask, image_tokens, image_mask)
+        return torch.cat([embedding, embedding[:, :1]], dim=1), logit
+
+
+@pytest.fixture(name="repository", scope="module")
+def _repository(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_repository: Path
+) -> Path:
+    """A repository with a good version, one of another bi-encoder, and one that is no model."""
+    folder = tmp_path_factory.mktemp("versions")
+    repository = shutil.copytree(tiny_repository, folder / "repository")
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    encoder = checkpoint.model.joint_encoder
+    with torch.no_grad():
+        encoder.classifier.bias[1] += LOGIT_SHIFT
+    save_checkpoint(folder / "good", checkpoint.model, checkpoint.tokenizer, {})
+    with torch.no_grad():
+        encoder.word.weight += torch.randn(encoder.word.weight.shape)
+    save_checkpoint(folder / "other", checkpoint.model, checkpoint.tokenizer, {})
+    assert export_version(folder / "good", repository) == GOOD
+    assert export_version(folder / "other", repository) == OTHER_EMBEDDINGS
+    version_folder(repository, NO_MODEL).mkdir()
+    (version_folder(repository, NO_MODEL) / "model.pt").write_bytes(b"no model")
+    return repository
+
+
+@pytest.fixture(name="server", scope="module")
+def _server(repository: Path) -> Iterator[TritonServer]:
+    grpc_port, metrics_port = free_ports(2)
+    server = TritonServer(
+        model_repository=repository,
+        grpc_port=grpc_port,
+        metrics_port=metrics_port,
+        log_path=repository.with_name("log"),
+        thread_count=1,
+        is_swappable=True,
+    )
+    server.start()
+    yield server
+    server.stop()
+
+
+async def logits(model: ServedJointModel) -> list[float]:
+    """Returns what the cross-encoder says of a made-up pair, three times over."""
+    manifest = model.manifest
+    ids = np.array([manifest.cls_id, 7, manifest.sep_id], dtype=np.int32)
+    tokens = np.ones((manifest.image_token_count, manifest.token_width), dtype=np.float16)
+    scored = await model.match_logits([ids] * 3, [tokens] * 3, 10.0)
+    return [float(logit) for logit in scored.values]
+
+
+async def test_a_version_takes_the_place_of_another(
+    server: TritonServer, repository: Path, tiny_manifest: Manifest
+) -> None:
+    """Every inference is of the version it asks for, before, during and after; broken ones are
+    refused, and what served goes on."""
+    versions = TritonVersions(server)
+    client = TritonClient(server.address)
+    first = ServedJointModel(client, tiny_manifest)
+    [base, *_] = await logits(first)
+    ended = asyncio.Event()
+
+    async def keep_asking() -> int:
+        count = 0
+        while not ended.is_set():
+            assert await logits(first) == pytest.approx([base] * 3, abs=1e-3)
+            count += 1
+        return count
+
+    asking = asyncio.create_task(keep_asking())
+    with pytest.raises(TritonUnavailable, match="version 4 is at UNAVAILABLE state"):
+        await asyncio.to_thread(versions.load, NO_MODEL)
+    await asyncio.to_thread(versions.load, GOOD)
+    await check_version(first.at(GOOD), first)
+    assert await logits(first.at(GOOD)) == pytest.approx([base + LOGIT_SHIFT] * 3, abs=1e-3)
+    assert not server.has_lost_process()
+
+    # A wrong shape, in the same file: Triton has no objection.
+    path = version_folder(repository, OTHER_EMBEDDINGS) / "model.pt"
+    await asyncio.to_thread(versions.load, OTHER_EMBEDDINGS)
+    with pytest.raises(VersionRefused, match="embeddings differ from those of version 1"):
+        await check_version(first.at(OTHER_EMBEDDINGS), first)
+    await asyncio.to_thread(versions.unload, OTHER_EMBEDDINGS)
+    torch.jit.save(torch.jit.script(TooWide(torch.jit.load(str(path)))), str(path))
+    await asyncio.to_thread(versions.load, OTHER_EMBEDDINGS)
+    with pytest.raises(ModelOutputInvalid, match=r"OUTPUT__0 is float32 \[1, 33\]"):
+        await check_version(first.at(OTHER_EMBEDDINGS), first)
+    await asyncio.to_thread(versions.unload, OTHER_EMBEDDINGS)
+
+    ended.set()
+    assert await asking > 20, "too little was asked to tell"
+    await logits(first.at(GOOD))
+    assert versions.idle_seconds(GOOD) < 2
+    await asyncio.to_thread(versions.unload, 1)
+    assert await logits(first.at(GOOD)) == pytest.approx([base + LOGIT_SHIFT] * 3, abs=1e-3)
+    with pytest.raises(ModelUnavailable):
+        await logits(first)
+    assert not server.has_lost_process()
+    await client.close()
+
+
+def test_a_server_is_not_told_what_to_load_unless_it_was_asked_for(tiny_serving: Serving) -> None:
+    """Such a call can run code of its sender's; the test above is the control."""
+    with grpc.insecure_channel(tiny_serving.address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        with pytest.raises(grpc.RpcError, match="load / unload is not allowed"):
+            stub.RepositoryModelLoad(
+                service_pb2.RepositoryModelLoadRequest(model_name=JOINT_ENCODER), timeout=5.0
+            )
