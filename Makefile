@@ -16,8 +16,8 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz test-security watch-run sbom check
-.PHONY: protos metrics-doc lock
+.PHONY: help install demo train-demo test test-faults test-fuzz test-security watch-run swap-run
+.PHONY: roll-run soak-run sbom check protos metrics-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,15 @@ sbom: .venv/.ok ## Writes what an install is made of into build/sbom, one file f
 	mkdir -p build/sbom
 	$(BIN)/python deploy/sbom.py $(SERVE_LOCK) > build/sbom/serve.cdx.json
 	$(BIN)/python deploy/sbom.py --also torch $(LOCK) > build/sbom/cpu.cdx.json
+
+swap-run: .venv/.ok ## Swaps a model 20 times under load, and tries 5 broken ones; QUICK=1 for two of each
+	$(BIN)/python benchmarks/run_swaps.py $(if $(QUICK),--swaps 2 --broken 2)
+
+roll-run: .venv/.ok ## Restarts every service 10 times under load; QUICK=1 for once
+	$(BIN)/python benchmarks/run_rolls.py $(if $(QUICK),--rolls 1)
+
+soak-run: .venv/.ok ## Looks for what grows, in 20 minutes; MINUTES=120 before a release, QUICK=1 for 3
+	$(BIN)/python benchmarks/run_soak.py --minutes $(if $(QUICK),3,$(or $(MINUTES),20))
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check

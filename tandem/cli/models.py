@@ -76,6 +76,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     calibration, rule = model.probability_calibration, model.adaptive_depth_rule
     rows = {
         "fingerprint": model.fingerprint,
+        "version": str(model.version),
         "family": model.family,
         "precision": model.precision,
         "embedding": f"{model.embedding_dimension} dimensions",
