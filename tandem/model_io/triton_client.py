@@ -105,7 +105,7 @@ class TritonClient:
         answers with a wrong shape, a wrong dtype, or NaN.
         """
         try:
-            answer = await self._infer(model, inputs, outputs, timeout_seconds, priority)
+            answer = await self._infer(model, inputs, outputs, timeout_seconds, priority, version)
         except BaseException:
             self._answer_times.pop(model, None)
             raise
@@ -120,6 +120,7 @@ class TritonClient:
         outputs: Sequence[OutputSpec],
         timeout_seconds: float,
         priority: Priority,
+        version: int | None,
     ) -> TritonAnswer:
         batch = len(next(iter(inputs.values())))
         start_time = time.perf_counter()
@@ -151,8 +152,8 @@ class TritonClient:
             raise
         told = result.as_numpy(COMPUTE_SECONDS)
         compute_seconds = None if told is None else float(told[0, 0])
-        version = result.get_response().model_version
-        note_inference(model, version, priority, batch, seconds, compute_seconds)
+        answered_by = result.get_response().model_version
+        note_inference(model, answered_by, priority, batch, seconds, compute_seconds)
         if compute_seconds is None:
             return TritonAnswer(arrays)
         return TritonAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))

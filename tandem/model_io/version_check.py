@@ -6,7 +6,6 @@ Shapes: n texts or pictures, R image tokens, D token width, d dimensions.
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.model_io.canary import check_encoding, check_matching
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
 
@@ -28,8 +27,8 @@ async def check_version(candidate: ServedJointModel, serving: ServedJointModel) 
     VersionRefused where embeddings are other than those that indexes hold. Match logits may differ:
     another cross-encoder is what a version is for.
     """
-    await check_encoding(candidate)
-    await check_matching(candidate)
+    # Not by canaries: they spare a model that has just answered somebody, in whatever version.
+    await _check_logits(candidate)
     off = max(
         float(np.abs(theirs - ours).max())
         for theirs, ours in zip(
@@ -42,6 +41,13 @@ async def check_version(candidate: ServedJointModel, serving: ServedJointModel) 
             f"and no index holds both over {EMBEDDING_TOLERANCE:g}; to serve it, export it with "
             "tandem models add and ingest anew"
         )
+
+
+async def _check_logits(model: ServedJointModel) -> None:
+    manifest = model.manifest
+    text = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
+    image = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
+    await model.match_logits([text] * _PROBE_COUNT, [image] * _PROBE_COUNT, _PROBE_SECONDS)
 
 
 async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
