@@ -13,6 +13,7 @@ was away, and said so.
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -126,6 +127,8 @@ def main() -> None:
     parser.add_argument(
         "--least-searches", type=int, default=0, help="goes on until so many were sent"
     )
+    # Or what is started here would outlive a run that is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = run(parser.parse_args())
     print(json.dumps(result))
     found = faults(result)

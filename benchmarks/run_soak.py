@@ -13,6 +13,7 @@ any file or thread that stays, where /dev/shm grows, or where a search failed.
 import argparse
 import itertools
 import json
+import signal
 import sys
 import tempfile
 import threading
@@ -140,6 +141,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="after the warm-up")
     parser.add_argument("--warm-up-seconds", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=20.0, help="searches a second")
+    # Or what is started here would outlive a run that is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = run(parser.parse_args())
     print(json.dumps(result))
     print(table([Growth(**each) for each in result["growth"]]))
