@@ -1,6 +1,6 @@
 """What platforms ask for over plain HTTP, beside the service's own port: metrics and probes.
 
-    /metrics   for Prometheus
+    /metrics   for Prometheus, unless it is closed
     /live      200 while the event loop turns; nothing else is asked of it
     /ready     200 while health says SERVING, 503 otherwise
 
@@ -51,13 +51,17 @@ class HttpDoor:
         self,
         host: str,
         port: int,
-        registry: CollectorRegistry,
+        registry: CollectorRegistry | None,
         *,
         is_live: Callable[[], bool] = lambda: True,
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Port 0 takes a free one. Raises OSError where the port cannot be had."""
-        app = _routed(make_wsgi_app(registry), {"/live": is_live, "/ready": is_ready})
+        """Port 0 takes a free one; without a registry there are no metrics.
+
+        Raises OSError where the port cannot be had.
+        """
+        metrics = None if registry is None else make_wsgi_app(registry)
+        app = _routed(metrics, {"/live": is_live, "/ready": is_ready})
         self._server = make_server(host, port, app, _Server, handler_class=_SilentHandler)
         self.port = self._server.server_port
         self._thread = Thread(target=self._server.serve_forever, name="http-door", daemon=True)
@@ -70,12 +74,12 @@ class HttpDoor:
         self._thread.join()
 
 
-def _routed(metrics: WsgiApp, probes: dict[str, Callable[[], bool]]) -> WsgiApp:
+def _routed(metrics: WsgiApp | None, probes: dict[str, Callable[[], bool]]) -> WsgiApp:
     def app(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "/")
         if (probe := probes.get(path)) is not None:
             status = "200 OK" if probe() else "503 Service Unavailable"
-        elif path in ("/", "/metrics"):
+        elif metrics is not None and path in ("/", "/metrics"):
             return metrics(environ, start_response)
         else:
             status = "404 Not Found"

@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry
 
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.channels import SERVER_OPTIONS
@@ -30,6 +31,7 @@ from tandem.chassis.http_door import Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit
 from tandem.chassis.metrics import REGISTRY, note_build
+from tandem.chassis.side_doors import load_side_doors_or_exit
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
 
@@ -67,6 +69,7 @@ async def serve(
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     configure(name, level=load_log_level_or_exit())
+    side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))
     # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
     stopping = asyncio.Event()
@@ -75,10 +78,20 @@ async def serve(
     try:
         health = Health(name, service_names)
         options = server_options(SERVER_OPTIONS, identity)
-        server = await make_server(name, health, register, service_names, limits, options, guard)
+        server = await make_server(
+            name,
+            health,
+            register,
+            service_names,
+            limits,
+            options,
+            guard,
+            is_reflected=side_doors.reflection,
+        )
         heartbeat = Heartbeat()
         port = _bind(server, address, identity)
-        door = _open_door(name, address, metrics_port, heartbeat, health)
+        registry = REGISTRY if side_doors.metrics else None
+        door = _open_door(name, address, metrics_port, registry, heartbeat, health)
         beating = asyncio.create_task(heartbeat.beat())
         try:
             await server.start()
@@ -105,14 +118,20 @@ async def make_server(
     limits: AdmissionLimits = DEFAULT_LIMITS,
     options: Sequence[tuple[str, Any]] = SERVER_OPTIONS,
     guard: Guard | None = None,
+    *,
+    is_reflected: bool = True,
 ) -> grpc.aio.Server:
-    """Returns a server with our interceptors, health and reflection, not yet bound or started."""
+    """Returns a server with our interceptors, health and, if asked for, reflection.
+
+    It is not yet bound or started.
+    """
     server = grpc.aio.server(interceptors=interceptors(name, limits, guard), options=options)
     await health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
     names = (*service_names, health_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    if is_reflected:
+        reflection.enable_server_reflection(names, server)
     return server
 
 
@@ -127,7 +146,12 @@ def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> i
 
 
 def _open_door(
-    name: str, address: str, metrics_port: int, heartbeat: Heartbeat, health: Health
+    name: str,
+    address: str,
+    metrics_port: int,
+    registry: CollectorRegistry | None,
+    heartbeat: Heartbeat,
+    health: Health,
 ) -> HttpDoor:
     host = address.rpartition(":")[0].strip("[]")
     note_build(name)
@@ -135,7 +159,7 @@ def _open_door(
         return HttpDoor(
             host,
             metrics_port,
-            REGISTRY,
+            registry,
             is_live=heartbeat.is_beating,
             is_ready=health.is_serving,
         )

@@ -13,11 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import LIVENESS
@@ -262,3 +264,50 @@ def scrape(port: int) -> str:
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
         text: str = response.read().decode()
         return text
+
+
+def http_status(port: int, path: str) -> int:
+    """Returns the status of a GET."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            status: int = response.status
+            return status
+    except HTTPError as error:
+        return error.code
+
+
+async def asked_for_services(channel: grpc.aio.Channel) -> grpc.StatusCode:
+    """Asks the reflection, and returns what came of it."""
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([asked]))
+    try:
+        async for _ in call:
+            break
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize(
+    ("is_open", "code", "metrics_status"),
+    [("true", grpc.StatusCode.OK, 200), ("false", grpc.StatusCode.UNIMPLEMENTED, 404)],
+)
+async def test_side_doors_can_be_closed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_open: str,
+    code: grpc.StatusCode,
+    metrics_status: int,
+) -> None:
+    """Reflection and metrics; a platform's probes answer all the same."""
+    monkeypatch.setenv("DOOR_REFLECTION", is_open)
+    monkeypatch.setenv("DOOR_METRICS", is_open)
+    async with started(tmp_path) as service, open_channel(f"127.0.0.1:{service.port}") as channel:
+        await service.event("serving")
+
+        assert await asked_for_services(channel) == code
+        assert await asyncio.to_thread(http_status, service.metrics_port, "/metrics") == (
+            metrics_status
+        )
+        assert await asyncio.to_thread(http_status, service.metrics_port, "/ready") == 200
+        assert await health(channel) == SERVING

@@ -17,6 +17,7 @@ from rerank_svc.settings import RerankSettings
 from tandem.chassis.guard import AccessSettings
 from tandem.chassis.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
+from tandem.chassis.side_doors import SideDoors
 from tandem.chassis.tls import TlsSettings
 from tandem.chassis.tracing import TraceSettings
 from tests.deploy.rendered import Resource, named, of_kind
@@ -31,6 +32,7 @@ SETTINGS: Mapping[str, type[Any]] = {
 # What every service is told under the same names.
 _SHARED: Mapping[str, type[Any]] = {
     "ACCESS_": AccessSettings,
+    "DOOR_": SideDoors,
     "TLS_": TlsSettings,
     "TRACE_": TraceSettings,
 }
