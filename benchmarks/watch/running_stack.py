@@ -15,7 +15,7 @@ from typing import Self
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
-_ROW = re.compile(r"^(\S+) +(127\.0\.0\.1:\d+) +(http://\S+/metrics) +(\d+)$", re.M)
+_ROW = re.compile(r"^(\S+) +(127\.0\.0\.1:\d+) +(http://\S+/metrics) +(\d+) *$", re.M)
 _PROMETHEUS = re.compile(r"^Prometheus: (\S+),", re.M)
 
 
