@@ -176,7 +176,7 @@ def _flip(path: Path, place: int) -> None:
 
 
 CAUSES: Mapping[str, str] = {
-    "TandemSearchErrorBurnFast": "Triton stopped; overload",
+    "TandemSearchErrorBurnFast": "index-1 stopped; overload",
     "TandemSearchErrorBurnSlow": "Triton stopped; overload",
     "TandemSearchLatencyBurnFast": "index-1 held for most of the time",
     "TandemSearchLatencyBurnSlow": "the same; overload",

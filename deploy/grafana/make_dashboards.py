@@ -19,6 +19,7 @@ _RATE = "[$__rate_interval]"
 _HITS = f"sum by (cache) (rate(tandem_cache_hits_total{_RATE}))"
 _MISSES = f"sum by (cache) (rate(tandem_cache_misses_total{_RATE}))"
 _ENCODINGS = '{cache="query_encodings"}'
+_OF_SEARCHES = '{stage!~"ingest_.*"}'
 _HEIGHT = 8
 _WIDTH = 12
 
@@ -189,9 +190,27 @@ OVERVIEW = Dashboard(
             [("tandem:call_duration_seconds:p95", "{{dependency}}")],
             "Each shard by itself, as the orchestrator waits for it.",
         ),
-        Panel("Stages, p50", "s", [("tandem:stage_duration_seconds:p50", "{{stage}}")]),
-        Panel("Stages, p95", "s", [("tandem:stage_duration_seconds:p95", "{{stage}}")]),
-        Panel("Stages, p99", "s", [("tandem:stage_duration_seconds:p99", "{{stage}}")]),
+        Panel(
+            "Stages, p50",
+            "s",
+            [("tandem:stage_duration_seconds:p50" + _OF_SEARCHES, "{{stage}}")],
+        ),
+        Panel(
+            "Stages, p95",
+            "s",
+            [("tandem:stage_duration_seconds:p95" + _OF_SEARCHES, "{{stage}}")],
+        ),
+        Panel(
+            "Stages, p99",
+            "s",
+            [("tandem:stage_duration_seconds:p99" + _OF_SEARCHES, "{{stage}}")],
+        ),
+        Panel(
+            "Stages of ingest, p95",
+            "s",
+            [('tandem:stage_duration_seconds:p95{stage=~"ingest_.*"}', "{{stage}}")],
+            "Of whole batches, so they take far longer than those of a search.",
+        ),
         Panel(
             "Answers less than asked for",
             "percentunit",
