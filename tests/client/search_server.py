@@ -152,6 +152,10 @@ def _add(service: ToldService, server: grpc.aio.Server) -> None:
     add_ModelServiceServicer_to_server(service, server)
 
 
+async def _warm() -> None:
+    """It was never cold."""
+
+
 @asynccontextmanager
 async def search_server(
     search: Search = found_nothing,
@@ -160,14 +164,16 @@ async def search_server(
 ) -> AsyncIterator[tuple[str, ToldService]]:
     """Serves on a free port of the loopback; yields the address and the service."""
     service = ToldService(search, ingest, remove)
+    health = Health("told", [])
     server = await make_server(
         "told",
-        Health("told", []),
+        health,
         lambda server: _add(service, server),
         [],
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
+    await health.watch(_warm, None)
     try:
         yield f"127.0.0.1:{port}", service
     finally:

@@ -42,16 +42,22 @@ async def start(tmp_path: Path, authority: trustme.CA) -> tuple[grpc.aio.Server,
         )
     )
     (tmp_path / "tokens.toml").write_text(TOKENS)
+    health = Health("scripted", [SEARCH_SERVICE])
     server = await make_server(
         "scripted",
-        Health("scripted", [SEARCH_SERVICE]),
+        health,
         lambda made: add_SearchServiceServicer_to_server(ScriptedSearch(nothing_found), made),
         [SEARCH_SERVICE],
         guard=Guard(TokenFile(tmp_path / "tokens.toml")),
     )
     port = server.add_secure_port("localhost:0", server_credentials(identity))
     await server.start()
+    await health.watch(_warm, None)
     return server, f"localhost:{port}"
+
+
+async def _warm() -> None:
+    """It was never cold."""
 
 
 async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:

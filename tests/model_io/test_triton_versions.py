@@ -16,9 +16,9 @@ from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import version_folder
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
-from tandem.model_io.triton_server import TritonServer, TritonUnavailable
+from tandem.model_io.triton_server import TritonServer
 from tandem.model_io.triton_versions import TritonVersions
-from tandem.model_io.version_check import VersionRefused, check_version
+from tandem.model_io.version_check import check_version
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.version_export import export_version
 from tests.model_io.tiny_triton import Serving, free_ports
@@ -26,7 +26,7 @@ from tests.model_io.tiny_triton import Serving, free_ports
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 LOGIT_SHIFT = 40.0
-GOOD, OTHER_EMBEDDINGS, NO_MODEL = 2, 3, 4
+GOOD, TOO_WIDE = 2, 3
 
 
 class TooWide(torch.nn.Module):
@@ -52,7 +52,7 @@ class TooWide(torch.nn.Module):
 def _repository(
     tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_repository: Path
 ) -> Path:
-    """A repository with a good version, one of another bi-encoder, and one that is no model."""
+    """A repository with a good version, and one whose answers have another shape."""
     folder = tmp_path_factory.mktemp("versions")
     repository = shutil.copytree(tiny_repository, folder / "repository")
     checkpoint = load_checkpoint(tiny_checkpoint)
@@ -60,13 +60,12 @@ def _repository(
     with torch.no_grad():
         encoder.classifier.bias[1] += LOGIT_SHIFT
     save_checkpoint(folder / "good", checkpoint.model, checkpoint.tokenizer, {})
-    with torch.no_grad():
-        encoder.word.weight += torch.randn(encoder.word.weight.shape)
-    save_checkpoint(folder / "other", checkpoint.model, checkpoint.tokenizer, {})
     assert export_version(folder / "good", repository) == GOOD
-    assert export_version(folder / "other", repository) == OTHER_EMBEDDINGS
-    version_folder(repository, NO_MODEL).mkdir()
-    (version_folder(repository, NO_MODEL) / "model.pt").write_bytes(b"no model")
+    wide = (
+        shutil.copytree(version_folder(repository, GOOD), version_folder(repository, TOO_WIDE))
+        / "model.pt"
+    )
+    torch.jit.save(torch.jit.script(TooWide(torch.jit.load(str(wide)))), str(wide))
     return repository
 
 
@@ -98,8 +97,8 @@ async def logits(model: ServedJointModel) -> list[float]:
 async def test_a_version_takes_the_place_of_another(
     server: TritonServer, repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Every inference is of the version it asks for, before, during and after; broken ones are
-    refused, and what served goes on."""
+    """Every inference is of the version it asks for, before, during and after; a broken one is
+    refused, and what served goes on. `benchmarks/run_swaps.py` breaks more."""
     versions = TritonVersions(server)
     client = TritonClient(server.address)
     first = ServedJointModel(client, tiny_manifest)
@@ -114,24 +113,15 @@ async def test_a_version_takes_the_place_of_another(
         return count
 
     asking = asyncio.create_task(keep_asking())
-    with pytest.raises(TritonUnavailable, match="version 4 is at UNAVAILABLE state"):
-        await asyncio.to_thread(versions.load, NO_MODEL)
     await asyncio.to_thread(versions.load, GOOD)
     await check_version(first.at(GOOD), first)
     assert await logits(first.at(GOOD)) == pytest.approx([base + LOGIT_SHIFT] * 3, abs=1e-3)
     assert not server.has_lost_process()
 
-    # A wrong shape, in the same file: Triton has no objection.
-    path = version_folder(repository, OTHER_EMBEDDINGS) / "model.pt"
-    await asyncio.to_thread(versions.load, OTHER_EMBEDDINGS)
-    with pytest.raises(VersionRefused, match="embeddings differ from those of version 1"):
-        await check_version(first.at(OTHER_EMBEDDINGS), first)
-    await asyncio.to_thread(versions.unload, OTHER_EMBEDDINGS)
-    torch.jit.save(torch.jit.script(TooWide(torch.jit.load(str(path)))), str(path))
-    await asyncio.to_thread(versions.load, OTHER_EMBEDDINGS)
+    await asyncio.to_thread(versions.load, TOO_WIDE)  # Triton has no objection
     with pytest.raises(ModelOutputInvalid, match=r"OUTPUT__0 is float32 \[1, 33\]"):
-        await check_version(first.at(OTHER_EMBEDDINGS), first)
-    await asyncio.to_thread(versions.unload, OTHER_EMBEDDINGS)
+        await check_version(first.at(TOO_WIDE), first)
+    await asyncio.to_thread(versions.unload, TOO_WIDE)
 
     ended.set()
     assert await asking > 20, "too little was asked to tell"

@@ -12,6 +12,7 @@ from grpc_health.v1.health import aio as health
 
 from orchestrator_svc.dependencies import Dependencies
 from tandem.chassis.channels import open_channel
+from tandem.chassis.health import LIVENESS
 from tandem.errors import ServiceUnavailable
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -25,6 +26,7 @@ async def service(
     """Serves that health, and yields a channel."""
     servicer = health.HealthServicer()
     await servicer.set("", status)
+    await servicer.set(LIVENESS, SERVING)
     server = grpc.aio.server()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -404,6 +404,9 @@ async def test_a_sender_that_goes_away_leaves_nothing_running() -> None:
         await asyncio.sleep(30)
 
     async with stack() as behind, door(behind) as stub:
+        # Connected from here on; a connection is watched by a task of the service's.
+        assert [each async for each in stub.IngestItems(iter([batch({"b": "0"})]))]
+        behind.encoder.calls.clear()
         before = len(asyncio.all_tasks())
         behind.encoder.before["EncodeContents"] = stall
         call = stub.IngestItems()
