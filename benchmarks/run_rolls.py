@@ -36,8 +36,13 @@ START_SECONDS = 60.0
 # A channel tries a replica that was away again after 1.2 s at most.
 PAUSE_SECONDS = 2.0
 SHARDS = ("index", "rerank")
-# One shard of two has a little under half of the items.
-SETTINGS = {"ORCHESTRATOR_MINIMUM_COVERAGE": "0.3"}
+SETTINGS = {
+    # One shard of two has a little under half of the items.
+    "ORCHESTRATOR_MINIMUM_COVERAGE": "0.3",
+    # One of two has to take what both do, while a process that starts fills one of the cores: with
+    # the default of 32 it refused 75 searches of 14,593, by name.
+    "ORCHESTRATOR_MAX_INFLIGHT_COUNT": "128",
+}
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ from tandem.modeling.version_export import export_version
 INDEX_ID = "swaps"
 LOGIT_STEP = 40.0  # many times the spread of a version's own logits
 WAIT_SECONDS = 120.0
+# A version that is loaded fills the cores for seconds; searches are then slower, not refused.
+SETTINGS = {"ORCHESTRATOR_MAX_INFLIGHT_COUNT": "128"}
 
 
 def damage(folder: Path) -> None:
@@ -150,7 +152,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         folder = Path(name)
         repository = folder / "model_repository"
         export_model(save_small(folder / "first"), repository, Precision.FP32)
-        with LocalStack(folder / "data", repository, Ports.free(2), swaps=True) as stack:
+        with LocalStack(
+            folder / "data", repository, Ports.free(2), swaps=True, settings=SETTINGS
+        ) as stack:
             stack.start()
             pictures = ((record.record_id, record.image.read()) for record in records)
             with Client(stack.address, timeout_seconds=60.0) as client:
