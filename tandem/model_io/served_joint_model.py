@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.errors import ModelUnavailable
 from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
@@ -57,7 +58,9 @@ class ServedJointModel:
         )
 
     def at(self, version: int) -> "ServedJointModel":
-        """Returns the model at a version: this one where it is that."""
+        """Returns the model at a version; raises ModelUnavailable where there can be none."""
+        if version < FIRST_VERSION:
+            raise ModelUnavailable(model=JOINT_ENCODER, why=f"there is no version {version}")
         if version == self.version:
             return self
         return ServedJointModel(self._triton, self.manifest, version)
