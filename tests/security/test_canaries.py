@@ -36,7 +36,6 @@ REQUEST_COUNT = run_count(120, 1_000)
 CONCURRENT_COUNT = 8
 TEXT = "the merger of Aldebaran and Zubenelgenubi is signed on Tuesday"
 REQUEST_ID = "canary-request"
-# OpenTelemetry sends what it has every five seconds.
 EXPORT_SECONDS = 12
 
 
