@@ -73,6 +73,8 @@ def up(
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     if monitoring:
         _check_prometheus()  # before anything is started
+    # A minute on a busy machine, and nothing else is said until all of them serve.
+    out.print(f"starting; logs go to {data / 'logs'}", highlight=False, soft_wrap=True)
     manifest = export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
     ports = Ports.free(shards) if free_ports_only else Ports.fixed(shards)
     # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import grpc
 
+from tandem.cli.free_ports import free_ports
 from tests.faults.supervisor import Supervised
-from tests.model_io.tiny_triton import free_ports
 from tests.security.canaries import (
     Canary,
     bytes_canary,
