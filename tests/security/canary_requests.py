@@ -155,7 +155,7 @@ class CanaryRequests:
         for number, content in enumerate(contents):
             item = request.items.add(item_id=f"canary-{number}", content=content)
             item.attributes["note"].text = self.text
-        request.items[1].attributes["bad name"].text = self.text
+        request.items[3].attributes["bad name"].text = self.text
         return [self._sent("SearchService/IngestItems", request)]
 
     def _behind(self) -> list[Sent]:

@@ -69,7 +69,7 @@ async def test_secrets_are_told_nowhere(secured: SecuredStack, collector: Collec
     assert found(secrets_of(secured, requests), places) == []
     codes = Counter(error.code().name for error in refusals)
     # That it was looked where things are told: ids, spans' names, reasons.
-    for service in ("orchestrator", "encoder", "index-0"):
+    for service in secured.service_names():
         assert REQUEST_ID.encode() in places[f"{service}.log"]
     assert b'"level": "debug"' in places["orchestrator.log"]
     assert b"EncodeContents" in places["spans"]
