@@ -181,7 +181,8 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
 def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
     access = Access.from_environment()
     bearer = _Bearer(access.metadata())
-    with access.open_channel(address) as channel:
+    # Not the SDK's options: a shard answers for its indexes while it is not serving searches.
+    with access.open_channel(address, options=()) as channel:
         try:
             yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))
         except grpc.RpcError as error:

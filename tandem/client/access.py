@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -55,11 +55,16 @@ class Access:
         """Returns what goes with each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token is not None else ()
 
-    def open_channel(self, address: str) -> grpc.Channel:
-        """Returns a channel to host:port."""
+    def open_channel(
+        self, address: str, options: Sequence[tuple[str, int | str]] = CHANNEL_OPTIONS
+    ) -> grpc.Channel:
+        """Returns a channel to host:port.
+
+        The options are those of a client of searches, which calls nobody that is not serving.
+        """
         if self.authority is None:
-            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.secure_channel(address, self._credentials(), options=CHANNEL_OPTIONS)
+            return grpc.insecure_channel(address, options=options)
+        return grpc.secure_channel(address, self._credentials(), options=options)
 
     def open_aio_channel(self, address: str) -> grpc.aio.Channel:
         """Returns a channel to host:port, for the event loop that runs."""
