@@ -69,6 +69,14 @@ def shared_memory_bytes(prefix: str) -> int:
     return sum(path.stat().st_size for path in _SHARED_MEMORY.glob(f"{prefix}*"))
 
 
+def region_prefix(stub_pid: int) -> str:
+    """Returns how the names of a server's regions begin, by one of its stubs: other stacks that
+    run on the machine have others."""
+    words = (Path("/proc") / str(stub_pid) / "cmdline").read_text().split("\0")
+    region = next(word for word in words if word.startswith("tandem_"))
+    return "_".join(region.split("_")[:2])
+
+
 def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
     """Returns what the process came to hold in the second half; raises ValueError for too few."""
     half = samples[len(samples) // 2 :]
@@ -115,7 +123,8 @@ def children(pid: int) -> Mapping[int, str]:
         except OSError:
             continue
         if int(group) == pid and state not in "ZX" and int(path.parent.name) != pid:
-            model = next((Path(w.decode()).parent.name for w in words if b"/model" in w), "stub")
+            # …/models/joint_encoder/1/model.py: the model, not its version.
+            model = next((Path(w.decode()).parts[-3] for w in words if b"/models/" in w), "stub")
             found[int(path.parent.name)] = model
     return found
 

@@ -1,7 +1,7 @@
 """Whether memory, files, threads or /dev/shm grow while searches and writes go on for long.
 
     python benchmarks/run_soak.py [--minutes 20]    # 120 before a release
-    python benchmarks/run_soak.py --minutes 3       # the short form; too short to tell a slow leak
+    python benchmarks/run_soak.py --minutes 3       # the short form: memory is told, not judged
 
 A whole Tandem on this machine with a small model, without caches, which fill for hours and are
 meant to. Searches at a steady rate, of which one in a hundred is cancelled by its caller, and items
@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from growth import (
     Sample,
     children,
     growth_of,
+    region_prefix,
     sample,
     shared_memory_bytes,
     table,
@@ -47,6 +48,8 @@ INDEX_ID = "soak"
 CANCELLED_SHARE = "0.01"
 WRITE_PAUSE_SECONDS = 0.5
 BATCH_SIZE = 8
+# Before, what is kept once is still being filled: each process grows by a few hundred kilobytes.
+LEAST_MINUTES = 10
 
 
 @contextmanager
@@ -95,9 +98,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         with stack:
             stack.start()
             pids = {each.name: each.pid for each in stack.endpoints()}
-            pids |= {
-                f"triton {model} {pid}": pid for pid, model in children(pids["triton"]).items()
-            }
+            stubs = children(pids["triton"])
+            pids |= {f"triton {model} {pid}": pid for pid, model in stubs.items()}
+            prefix = region_prefix(next(iter(stubs)))
+            with Client(stack.address, timeout_seconds=60.0) as client:
+                pictures = ((record.record_id, record.image.read()) for record in records)
+                refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
+            assert not refused, refused[0].error
             with (
                 writing(stack.address, records) as wrong,
                 sending(
@@ -110,7 +117,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             ):
                 time.sleep(arguments.warm_up_seconds)
                 seconds = 60 * arguments.minutes
-                growths, shared_bytes = watch(pids, "tandem_", seconds)
+                growths, shared_bytes = watch(pids, prefix, seconds)
     return {
         "run": "soak",
         "minutes": arguments.minutes,
@@ -128,7 +135,10 @@ def faults(result: dict[str, Any]) -> list[str]:
     found = [f"{count} searches: {name}" for name, count in failed.items()]
     found += result["failed_writes"]
     for each in result["growth"]:
-        found += Growth(**each).faults()
+        growth = Growth(**each)
+        if result["minutes"] < LEAST_MINUTES:
+            growth = replace(growth, mb_an_hour=0.0)
+        found += growth.faults()
     middle, last = result["shared_memory_mb"]
     if last > middle:
         found.append(f"/dev/shm grew from {middle:.1f} to {last:.1f} MB")
@@ -147,7 +157,8 @@ def main() -> None:
     print(json.dumps(result))
     print(table([Growth(**each) for each in result["growth"]]))
     found = faults(result)
-    print("\n".join(found) or "nothing grows")
+    is_judged = result["minutes"] >= LEAST_MINUTES
+    print("\n".join(found) or ("nothing grows" if is_judged else "memory is not judged so soon"))
     sys.exit(1 if found else 0)
 
 
