@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as grpc_health_aio
 
+from tandem.chassis.health_servicer import HealthServicer
 from tandem.chassis.log import get_logger
 from tandem.chassis.metrics import SERVING
 from tandem.errors import DeadlineExceeded, TandemError
@@ -37,17 +37,17 @@ class Health:
         self._service = service
         # "" is the process as a whole, which Kubernetes asks for by default.
         self._names = ("", *service_names)
-        self._servicer = grpc_health_aio.HealthServicer()
+        self._servicer = HealthServicer()
         self._serving = False
+        self._has_left = False
 
-    async def register(self, server: grpc.aio.Server) -> None:
+    def register(self, server: grpc.aio.Server) -> None:
         """Adds the health service to `server`; call before it starts.
 
         It says NOT_SERVING of all names but LIVENESS.
         """
-        # The servicer is born SERVING.
-        await self._tell(serving=False)
-        await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        self._tell(serving=False)
+        self._servicer.tell({LIVENESS: health_pb2.HealthCheckResponse.SERVING})
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def watch(self, warm: Probe, ready: Probe | None) -> None:
@@ -57,7 +57,7 @@ class Health:
         look like one that takes long.
         """
         await self._warm_up(warm)
-        await self._tell(serving=True)
+        self._tell(serving=True)
         log.info("serving")
         while ready is not None:
             await asyncio.sleep(CANARY_PERIOD_SECONDS)
@@ -67,11 +67,16 @@ class Health:
         """Returns what was last told."""
         return self._serving
 
-    async def leave(self) -> None:
+    def leave(self) -> None:
         """Says NOT_SERVING from now on, whatever else is told."""
         self._serving = False
-        await self._servicer.enter_graceful_shutdown()
+        self._has_left = True
+        self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
         SERVING.labels(self._service).set(0)
+
+    def end_watches(self) -> None:
+        """Lets go of those who watch, before the server stops."""
+        self._servicer.end_watches()
 
     async def _warm_up(self, warm: Probe) -> None:
         while True:
@@ -86,23 +91,24 @@ class Health:
             async with asyncio.timeout(CANARY_TIMEOUT_SECONDS):
                 await ready()
         except TimeoutError:
-            await self._fail(DeadlineExceeded(what="the canary"))
+            self._fail(DeadlineExceeded(what="the canary"))
         except TandemError as error:
-            await self._fail(error)
+            self._fail(error)
         else:
             if not self._serving:
-                await self._tell(serving=True)
+                self._tell(serving=True)
                 log.info("serving again")
 
-    async def _fail(self, error: TandemError) -> None:
+    def _fail(self, error: TandemError) -> None:
         if self._serving:
-            await self._tell(serving=False)
+            self._tell(serving=False)
             log.warning("not serving", reason=error.reason, cause=error.message)
 
-    async def _tell(self, *, serving: bool) -> None:
+    def _tell(self, *, serving: bool) -> None:
+        if self._has_left:
+            return
         statuses = health_pb2.HealthCheckResponse
         status = statuses.SERVING if serving else statuses.NOT_SERVING
         self._serving = serving
         SERVING.labels(self._service).set(serving)
-        for name in self._names:
-            await self._servicer.set(name, status)
+        self._servicer.tell(dict.fromkeys(self._names, status))

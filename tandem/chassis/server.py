@@ -98,9 +98,10 @@ async def serve(
             log.info("listening", address=address, port=port)
             await _until_stopped(stopping, health.watch(warm, ready))
         finally:
-            await health.leave()
+            health.leave()
             log.info("draining")
             await asyncio.sleep(drain_notice_seconds)
+            health.end_watches()  # or they would hold the server for its whole grace
             await server.stop(grace_seconds)
             beating.cancel()
             door.close()
@@ -126,7 +127,7 @@ async def make_server(
     It is not yet bound or started.
     """
     server = grpc.aio.server(interceptors=interceptors(name, limits, guard), options=options)
-    await health.register(server)
+    health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
     names = (*service_names, health_name, reflection.SERVICE_NAME)

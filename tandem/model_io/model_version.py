@@ -167,9 +167,12 @@ def _version_files(repository: Path) -> list[Path]:
         for name in ("[0-9]*", f"{_REFUSED_PREFIX}*")
         for path in folder.glob(f"{name}/*")
         if path.parent.name != str(FIRST_VERSION)
+        and (path.parent / VERSION_NAME).is_file()  # or the folder is somebody else's
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
     said = [folder / name for name in (_SERVING_NAME, _WANTED_NAME)]
+    # What tells that a folder is ours goes last, so that what broke off can be repeated.
+    later.sort(key=lambda path: path.name == VERSION_NAME)
     return [*later, *(path for path in said if path.is_file())]
 
 

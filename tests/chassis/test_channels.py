@@ -57,7 +57,7 @@ async def answering(health: Health, called: Counter[str]) -> AsyncIterator[int]:
         return pb.SearchItemsResponse()
 
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    await health.register(server)
+    health.register(server)
     add_SearchServiceServicer_to_server(ScriptedSearch(search), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -123,7 +123,7 @@ async def test_a_replica_that_will_leave_is_called_no_more(is_watched: bool) -> 
         while len(called) < 3:
             await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
 
-        await health.leave()
+        health.leave()
         await asyncio.sleep(0.2)
         called.clear()
         for _ in range(20):

@@ -38,8 +38,10 @@ class Proxy:
         self._target_port = target_port
         self._rng = rng
         self._writers: set[asyncio.StreamWriter] = set()
+        self._opened: list[asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_down = False
+        self._has_ended = False
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -47,12 +49,17 @@ class Proxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._has_ended = True
         self._server.close()
         self.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
+        for writer in self._opened:
+            writer.transport.abort()
+        # What was aborted closes in the loop's next turns, and what was taken just now is refused.
+        await asyncio.sleep(0.02)
 
     def silence(self) -> None:
         """Makes all bytes vanish, in both directions, until heal()."""
@@ -83,14 +90,16 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         self._writers.add(writer)
+        self._opened.append(writer)
         try:
-            if self._is_down:
+            if self._is_down or self._has_ended:
                 self.cut()
                 return
             service_reader, service_writer = await asyncio.open_connection(
                 "127.0.0.1", self._target_port
             )
             self._writers.add(service_writer)
+            self._opened.append(service_writer)
             async with asyncio.TaskGroup() as directions:
                 directions.create_task(self._pass_on(reader, service_writer, is_to_service=True))
                 directions.create_task(self._pass_on(service_reader, writer, is_to_service=False))

@@ -336,12 +336,18 @@ async def door(
         yield stub
 
 
+async def _warm() -> None:
+    """It was never cold."""
+
+
 @asynccontextmanager
 async def door_address(behind: Stack) -> AsyncIterator[str]:
     """Serves as `door` does, and yields host:port for clients of their own."""
-    server = await make_server("fake", Health("fake", []), _door(behind, 10.0, 4), [])
+    health = Health("fake", [])
+    server = await make_server("fake", health, _door(behind, 10.0, 4), [])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
+    await health.watch(_warm, None)
     try:
         yield f"127.0.0.1:{port}"
     finally:

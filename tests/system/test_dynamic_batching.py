@@ -28,13 +28,17 @@ _TEXTS = (
 
 
 def test_sixteen_searching_clients_fill_the_batches(stack: LocalStack, scenes_index: str) -> None:
-    """Rows an execution, above 4 and well above what one client's own pairs make of it."""
+    """Rows an execution, above 4 and well above what one client's own pairs make of it.
+
+    One client's are of 8 to 10 rows, halves of its pairs, now that canaries, of one row each, spare
+    a model that answers; the largest batch has 24.
+    """
     alone = _rows_an_execution(stack, lambda: _search(stack, scenes_index))
 
     together = _rows_an_execution(stack, lambda: _from_all(lambda: _search(stack, scenes_index)))
 
     assert together > 4
-    assert together > 1.5 * alone
+    assert together > 1.25 * alone
 
 
 def test_sixteen_clients_share_executions(stack: LocalStack) -> None:
