@@ -76,6 +76,7 @@ async def test_replicas_behind_one_name_are_called_in_turn() -> None:
         stub = SearchServiceStub(channel)
         while len(called) < 3:  # all three are connected
             await stub.SearchItems(pb.SearchItemsRequest(), timeout=10, wait_for_ready=True)
+        await asyncio.sleep(0.3)  # each change of who is there begins the turns anew
         called.clear()
         for _ in range(30):
             await stub.SearchItems(pb.SearchItemsRequest(), timeout=10)

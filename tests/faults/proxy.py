@@ -50,6 +50,10 @@ class Proxy:
 
     async def __aexit__(self, *_: object) -> None:
         self._has_ended = True
+        # asyncio loses, unclosed, a connection that it takes in the turn its server closes in.
+        for listener in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0.02)
         self._server.close()
         self.cut()
         for task in self._tasks:
