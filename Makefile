@@ -16,11 +16,11 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz test-security watch-run swap-run
+.PHONY: help install demo train-demo test test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: roll-run soak-run sbom check protos metrics-doc lock
 
 help: ## Says what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: .venv/.ok ## Makes .venv with everything in it, by hashes
 
@@ -31,13 +31,16 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 	MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000 \
 		$(BIN)/tandem train small --folder .tandem/train
 
-test: .venv/.ok ## Runs the whole test suite
+test: .venv/.ok ## Runs the tests; what takes long has the commands below
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
 	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults \
-		tests/training/test_run_state.py
+		tests/training/test_run_state.py tests/system/test_ingest_crash.py
+
+test-benchmarks: .venv/.ok ## Runs each benchmark once, in small
+	TANDEM_BENCHMARK_RUNS=small $(BIN)/pytest -n 0 tests/benchmarks
 
 test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py

@@ -196,7 +196,8 @@ class TritonServer:
             *self._control(),
             "--disable-auto-complete-config",
             "--strict-readiness=true",
-            "--exit-timeout-secs=5",
+            # Who asks it anything has left before it does.
+            "--exit-timeout-secs=2",
             "--allow-http=false",
             f"--grpc-address={_HOST}",
             f"--grpc-port={self._grpc_port}",

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.small_runs import by_make_test_benchmarks
+
 ROOT = Path(__file__).parents[2]
 
 
+@by_make_test_benchmarks
 @pytest.mark.timeout(300)
 def test_a_quick_run_prints_every_figure(tmp_path: Path) -> None:
     """Small and without peers; exact answers, as 2,000 items are all compared."""

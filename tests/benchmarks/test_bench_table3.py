@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.small_runs import by_make_test_benchmarks
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 
+@by_make_test_benchmarks
 @pytest.mark.timeout(300)
 def test_a_small_run_prints_every_figure(tmp_path: Path) -> None:
     """Two small galleries of one narrow layer; all items are compared, so recall is whole."""

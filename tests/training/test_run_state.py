@@ -22,7 +22,7 @@ from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
 from tests.faults.run_counts import run_count
 
-KILL_COUNT = run_count(quick=6, full=20)
+KILL_COUNT = run_count(quick=3, full=20)
 # Long enough in both stages to be stopped in either.
 RECIPE = replace(
     tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
@@ -122,7 +122,7 @@ def test_doctests() -> None:
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
     """`kill -9`, in both stages: every run that ends has the uninterrupted weights and loss curve.
 
-    Six times, and twenty by `make test-faults`.
+    Three times, and twenty by `make test-faults`.
     """
     with start(tmp_path / "whole") as child:
         # From here, or half of the kills would come after the end.
