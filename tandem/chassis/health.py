@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
@@ -26,6 +27,8 @@ behind it is away is away itself.
 
 WARM_RETRY_SECONDS = 0.5
 CANARY_PERIOD_SECONDS = 1.0
+# At least, between one that took long and the next.
+CANARY_PAUSE_SECONDS = 0.1
 # A canary with no answer by then is one that failed, whatever it waits for.
 CANARY_TIMEOUT_SECONDS = 5.0
 
@@ -59,9 +62,14 @@ class Health:
         await self._warm_up(warm)
         self._tell(serving=True)
         log.info("serving")
+        took_seconds = 0.0
         while ready is not None:
-            await asyncio.sleep(CANARY_PERIOD_SECONDS)
+            # After one that failed the whole of it: what is broken and hangs is others' to find.
+            spent_seconds = took_seconds if self._serving else 0.0
+            await asyncio.sleep(max(CANARY_PAUSE_SECONDS, CANARY_PERIOD_SECONDS - spent_seconds))
+            start_time = time.monotonic()
             await self._try(ready)
+            took_seconds = time.monotonic() - start_time
 
     def is_serving(self) -> bool:
         """Returns what was last told."""

@@ -4,6 +4,8 @@ Triton's own word is not enough: it says ready of a model whose process is dead.
 calls have just shown of a model is not asked again: canaries are for when nobody else calls.
 """
 
+import asyncio
+
 import numpy as np
 
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT
@@ -14,22 +16,26 @@ from tandem.model_io.served_joint_model import ImageTokenArray, ServedJointModel
 _CANARY_SECONDS = 2.0
 # An instance can be dead while the other answers. Triton gives them work in turn, others' between.
 _TRY_COUNT = 3
+# Apart: a call that waits for a dead instance keeps it from all others for a second, and so tries
+# close together can miss it time after time.
+_TRY_GAP_SECONDS = 0.25
 
 
 async def check_encoding(model: ServedJointModel) -> None:
     """Encodes a text and a black picture; raises a TandemError where a model cannot.
 
-    A model that calls of the last second have proven is spared.
+    A model that calls of the last second have proven is spared. Takes half a second at least.
     """
-    if not model.is_proven(IMAGE_BACKBONE):
-        size = model.manifest.image_size
-        pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
+    size = model.manifest.image_size
+    pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
+    ids, tokens = _made_up(model)
+    for turn in range(_TRY_COUNT):
+        if turn:
+            await asyncio.sleep(_TRY_GAP_SECONDS)
         # With nobody else's between, one for each instance: it is the dearest of them.
-        for _ in range(INSTANCE_COUNT):
+        if turn < INSTANCE_COUNT and not model.is_proven(IMAGE_BACKBONE):
             await model.image_tokens(pixels, _CANARY_SECONDS, Priority.CANARY)
-    if not model.is_proven(JOINT_ENCODER):
-        ids, tokens = _made_up(model)
-        for _ in range(_TRY_COUNT):
+        if not model.is_proven(JOINT_ENCODER):
             await model.embed_images(tokens[None], _CANARY_SECONDS, Priority.CANARY)
             await model.embed_texts([ids], _CANARY_SECONDS, Priority.CANARY)
     model.check_processes()
@@ -38,11 +44,13 @@ async def check_encoding(model: ServedJointModel) -> None:
 async def check_matching(model: ServedJointModel) -> None:
     """Scores a made-up pair; raises a TandemError where the model cannot.
 
-    A model that calls of the last second have proven is spared.
+    A model that calls of the last second have proven is spared. Takes half a second at least.
     """
-    if not model.is_proven(JOINT_ENCODER):
-        ids, tokens = _made_up(model)
-        for _ in range(_TRY_COUNT):
+    ids, tokens = _made_up(model)
+    for turn in range(_TRY_COUNT):
+        if turn:
+            await asyncio.sleep(_TRY_GAP_SECONDS)
+        if not model.is_proven(JOINT_ENCODER):
             await model.match_logits([ids], [tokens], _CANARY_SECONDS, Priority.CANARY)
     model.check_processes()
 

@@ -93,8 +93,8 @@ def is_serving(stack: LocalStack, name: str) -> bool:
 def seconds_until(stack: LocalStack, *, serving: bool, limit_seconds: float) -> float:
     """Returns when both services say so; fails past the limit."""
     start_time = time.monotonic()
-    while any(is_serving(stack, name) is not serving for name in WATCHED):
-        assert time.monotonic() - start_time < limit_seconds, f"not {serving=} in time"
+    while late := [name for name in WATCHED if is_serving(stack, name) is not serving]:
+        assert time.monotonic() - start_time < limit_seconds, f"not {serving=} in time: {late}"
         time.sleep(0.05)
     return time.monotonic() - start_time
 
