@@ -42,7 +42,6 @@ class Health:
         self._names = ("", *service_names)
         self._servicer = HealthServicer()
         self._serving = False
-        self._has_left = False
 
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the health service to `server`; call before it starts.
@@ -76,9 +75,8 @@ class Health:
         return self._serving
 
     def leave(self) -> None:
-        """Says NOT_SERVING from now on, whatever else is told."""
+        """Says NOT_SERVING of every name, LIVENESS too; nothing watches any more."""
         self._serving = False
-        self._has_left = True
         self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
         SERVING.labels(self._service).set(0)
 
@@ -113,8 +111,6 @@ class Health:
             log.warning("not serving", reason=error.reason, cause=error.message)
 
     def _tell(self, *, serving: bool) -> None:
-        if self._has_left:
-            return
         statuses = health_pb2.HealthCheckResponse
         status = statuses.SERVING if serving else statuses.NOT_SERVING
         self._serving = serving

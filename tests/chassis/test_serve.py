@@ -190,6 +190,27 @@ async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None
     assert (tmp_path / "closed").exists()
 
 
+async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: Path) -> None:
+    """The watch hears of it and ends: it is no call to wait for."""
+    async with (
+        started(tmp_path, drain_notice_seconds=0.2, grace_seconds=20) as service,
+        open_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        await service.event("serving")
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        heard = []
+
+        async with asyncio.timeout(10):
+            async for answer in watch:
+                if not heard:
+                    service.process.terminate()
+                heard.append(answer.status)
+            code = await service.end()
+
+    assert heard == [SERVING, NOT_SERVING]
+    assert code == 0
+
+
 async def test_a_signal_before_warmth_ends_the_process_too(tmp_path: Path) -> None:
     """Nobody has to wait for a model that never comes."""
     (tmp_path / "cold").touch()
