@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -108,6 +109,26 @@ async def call(
     if (trace := current_trace()) is not None:
         metadata.append((TRACEPARENT_KEY, trace.traceparent))
     try:
-        return await method(request, timeout=timeout_seconds, metadata=tuple(metadata))
+        return await _answer(method(request, timeout=timeout_seconds, metadata=tuple(metadata)))
     except grpc.aio.AioRpcError as rpc_error:
         raise error_from_rpc(rpc_error, service) from rpc_error
+
+
+async def _answer(call: Awaitable[Response]) -> Response:
+    """Waits for a call; cancelled, it ends the call at the peer, and not what reads its end.
+
+    grpc.aio frees what a call holds when its end is read. Where that is cancelled too, as it is by
+    `cancel()` and by a plain await, each cancelled call leaves 0.8 kB behind for good
+    (grpc/grpc#43360, open as of 1.85).
+    """
+    reading = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        # Core's own cancel, for which grpc.aio has no public name.
+        core = getattr(call, "_cython_call", None)
+        if core is None:
+            reading.cancel()
+        else:
+            core.cancel("the caller gave up")
+        raise

@@ -1,8 +1,10 @@
 """The way to Triton: one connection, every call with a deadline, every answer checked."""
 
+import asyncio
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +45,13 @@ _DEAD_SECONDS = 10.0
 # instances answers. A canary's own answers are no proof: it must not spare itself.
 _PROOF_COUNT = 3
 _PROOF_SECONDS = 1.0
+# The first Triton that no cancelled call can crash (its pull requests 7840 and 8078): one that is
+# cancelled as it is answered ends an older one by a signal.
+_CANCELLABLE_SINCE = (2, 58)
+# There, a call that nobody waits for any more is left to end by itself: for so long, and so many.
+_LEFT_SECONDS = 5.0
+_LEFT_COUNT = 64
+_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +84,22 @@ class TritonClient:
         *,
         credentials: grpc.ChannelCredentials | None = None,
         headers: Callable[[], dict[str, str] | None] = lambda: None,
+        is_cancelling: bool | None = None,
     ) -> None:
         """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
 
-        Without `credentials` in plain text. `headers` is asked for each inference.
+        Without `credentials` in plain text. `headers` is asked for each inference. `is_cancelling`
+        says whether Triton is told of calls that their caller gave up, so that it runs none of
+        those that wait; without it, a server is that bears it.
         """
         self._client = InferenceServerClient(
             address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS
         )
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
+        self._is_cancelling = is_cancelling
+        self._is_cancellable: bool | None = None
+        self._left: deque[asyncio.Task[InferResult]] = deque()
         self._dead_times: dict[str, float] = {}
         self._answer_times: dict[str, deque[float]] = {}
 
@@ -130,8 +145,9 @@ class TritonClient:
             asked = [spec.name for spec in outputs]
             if await self._is_timed(model, timeout_seconds):
                 asked.append(COMPUTE_SECONDS)
-                timeout_seconds -= time.perf_counter() - start_time
-            result = await self._client.infer(
+            is_cancelled = await self._cancels(timeout_seconds)
+            timeout_seconds -= time.perf_counter() - start_time
+            call = self._client.infer(
                 model,
                 [_input(name, values) for name, values in inputs.items()],
                 model_version="" if version is None else str(version),
@@ -139,9 +155,10 @@ class TritonClient:
                 priority=priority.level,
                 # In Triton's queue no longer than half of it: work begun later would be in vain.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
-                client_timeout=timeout_seconds,
+                client_timeout=timeout_seconds + (0.0 if is_cancelled else _LEFT_SECONDS),
                 headers=self._headers(),
             )
+            result = await (call if is_cancelled else self._or_leave(call, timeout_seconds))
             seconds = time.perf_counter() - start_time
             arrays = _arrays(model, result, outputs, batch)
         except InferenceServerException as error:
@@ -149,6 +166,10 @@ class TritonClient:
             self._note(named, model)
             note_failure(model, named)
             raise named from error
+        except TimeoutError as error:
+            late = DeadlineExceeded(what=f"the inference of {model}")
+            note_failure(model, late)
+            raise late from error
         except ModelOutputInvalid as error:
             note_failure(model, error)
             raise
@@ -175,6 +196,48 @@ class TritonClient:
             self._timed_models[model] = COMPUTE_SECONDS in names
         return self._timed_models[model]
 
+    async def _cancels(self, timeout_seconds: float) -> bool:
+        """Returns whether to cancel calls; asks the server for its version, once."""
+        if self._is_cancelling is not None:
+            return self._is_cancelling
+        if self._is_cancellable is None:
+            try:
+                metadata = await self._client.get_server_metadata(
+                    headers=self._headers(), client_timeout=timeout_seconds
+                )
+                self._is_cancellable = _version(metadata.version) >= _CANCELLABLE_SINCE
+            except InferenceServerException as error:
+                if "restricted" not in str(error.message()):
+                    raise
+                self._is_cancellable = False  # it may be any
+        return self._is_cancellable
+
+    async def _or_leave(
+        self, call: Coroutine[Any, Any, InferResult], timeout_seconds: float
+    ) -> InferResult:
+        """Returns the answer; raises TimeoutError. The call itself goes on if its caller does not.
+
+        Triton takes it out of its queue by the time that was sent along, or runs it in vain.
+        """
+        task = asyncio.ensure_future(call)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(task)
+        finally:
+            if not task.done():
+                self._leave(task)
+
+    def _leave(self, task: asyncio.Task[InferResult]) -> None:
+        self._left.append(task)
+        task.add_done_callback(self._forget)
+        if len(self._left) > _LEFT_COUNT:  # it hangs: nothing is answered that could crash it
+            self._left[0].cancel()
+
+    def _forget(self, task: asyncio.Task[InferResult]) -> None:
+        self._left.remove(task)
+        if not task.cancelled():
+            task.exception()  # or asyncio complains that nobody asked
+
     def is_proven(self, model: str) -> bool:
         """Returns whether calls of the last second were answered well enough to need no canary."""
         times = self._answer_times.get(model)
@@ -196,6 +259,7 @@ class TritonClient:
         if isinstance(error, ModelUnavailable | InternalFault):
             # The next call may find another server there, with another config.
             self._timed_models.pop(model, None)
+            self._is_cancellable = None
         if not isinstance(error, ModelUnavailable):
             return
         if _DEAD_PROCESS in error.message:
@@ -204,8 +268,16 @@ class TritonClient:
             self._dead_times.clear()
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection, after calls that were left if they end soon."""
+        if self._left:
+            await asyncio.wait(self._left, timeout=_CLOSE_SECONDS)
         await self._client.close()
+
+
+def _version(text: str) -> tuple[int, int]:
+    """Returns the first two numbers; zeros where a server says something else."""
+    numbers = re.match(r"(\d+)\.(\d+)", text)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def _input(name: str, values: NDArray[np.generic]) -> InferInput:

@@ -182,29 +182,53 @@ async def test_a_cancelled_call_leaves_the_connection_whole(odd_client: TritonCl
     assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
 
 
-async def test_cancelled_calls_are_not_run(odd_client: TritonClient, odd_serving: Serving) -> None:
-    """Those that wait in Triton's queue go out of it: what runs grows by what was running alone."""
+@pytest.mark.parametrize("is_cancelling", [True, None])
+async def test_cancelled_calls_are_not_run(
+    odd_serving: Serving, is_cancelling: bool | None
+) -> None:
+    """Those that wait in Triton's queue go out of it: what runs grows by what was running alone.
+
+    A client that finds out by itself whether this server bears it finds that it does not: there
+    they run, and their caller is let go all the same.
+    """
     # Started one by one: the first alone is a batch, which runs while the others wait.
+    client = TritonClient(odd_serving.address, is_cancelling=is_cancelling)
     before = Counts.at_rest(odd_serving.metrics_url, MOODY)
-    running = asyncio.create_task(moody(odd_client, rows(SLOW, 8), timeout_seconds=60))
+    running = asyncio.create_task(moody(client, rows(SLOW, 8), timeout_seconds=60))
     await asyncio.sleep(0.3)
-    waiting = [asyncio.create_task(moody(odd_client, rows(PLAIN, 8))) for _ in range(3)]
+    waiting = [asyncio.create_task(moody(client, rows(PLAIN, 8))) for _ in range(3)]
     await asyncio.sleep(0.1)
     assert not running.done()
 
     for call in waiting:
         call.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+    assert not running.done()
     await running
 
-    after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
-    # Triton may have taken one more batch out of the queue, to be run next.
-    assert 8 <= after.inferences <= 16
     assert all(call.cancelled() for call in waiting)
+    if is_cancelling:
+        after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
+        # Triton may have taken one more batch out of the queue, to be run next.
+        assert 8 <= after.inferences <= 16
+    else:
+        assert counted(odd_serving.metrics_url, MOODY, before, 32).inferences == 32
     # Positive control: without the cancelling, all of them run.
     before = Counts.at_rest(odd_serving.metrics_url, MOODY)
-    await asyncio.gather(*(moody(odd_client, rows(PLAIN, 8)) for _ in range(3)))
+    await asyncio.gather(*(moody(client, rows(PLAIN, 8)) for _ in range(3)))
     assert counted(odd_serving.metrics_url, MOODY, before, 24).inferences == 24
+    await client.close()
+
+
+async def test_a_server_outlives_calls_that_are_given_up(odd_client: TritonClient) -> None:
+    """Told of each, this one ends by a signal after some hundred: as its answer is on the way."""
+    for number in range(600):
+        call = asyncio.create_task(moody(odd_client, rows(PLAIN)))
+        await asyncio.sleep(0.0005 * (number % 10))
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+    assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
 
 
 async def test_an_answer_says_how_long_the_model_took(odd_client: TritonClient) -> None:
