@@ -62,7 +62,7 @@ swap-run: .venv/.ok ## Swaps a model 20 times under load, and tries 5 broken one
 roll-run: .venv/.ok ## Restarts every service 10 times under load; QUICK=1 for once
 	$(BIN)/python benchmarks/run_rolls.py $(if $(QUICK),--rolls 1)
 
-soak-run: .venv/.ok ## Looks for what grows, in 20 minutes; MINUTES=120 before a release, QUICK=1 for 3
+soak-run: .venv/.ok ## Looks for what grows in 20 minutes, after 10; MINUTES=120 before a release, QUICK=1 for 3
 	$(BIN)/python benchmarks/run_soak.py --minutes $(if $(QUICK),3,$(or $(MINUTES),20))
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos

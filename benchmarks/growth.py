@@ -1,8 +1,8 @@
 """What processes hold, sampled over time, and whether it grows: memory, files, threads, /dev/shm.
 
-Judged is the second half of a run, for what is kept once is kept by then: caches, pools, the code
-that is imported late. Memory by the slope of a line of least squares; the rest by what there was at
-the beginning of that half and at its end.
+Judged is a run without its first third, for what is kept once is kept by then: caches, pools, the
+code that is imported late. Memory by the slope of a line of least squares; the rest by what there
+was at the beginning of the judged part and at its end.
 """
 
 import time
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_MB_AN_HOUR = 2.0
+WARM_UP_SHARE = 1 / 3
 # What calls under way and connections that grow old hold at one instant and not at another.
 FILE_SLACK = 5
-# Each end of the half is the median of so many samples, or one instant would decide.
+# Each end of the judged part is the median of so many samples, or one instant would decide.
 _END_SAMPLE_COUNT = 5
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -32,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one process came to hold in the second half of a run."""
+    """What one process came to hold in the judged part of a run."""
 
     name: str
     first_mb: float
@@ -40,6 +41,8 @@ class Growth:
     mb_an_hour: float
     file_growth: int
     thread_growth: int
+    mb_by_minute: Sequence[float] = ()
+    """Over the whole run, so that what levels off is told from what does not."""
 
     def faults(self) -> list[str]:
         """Returns what grows more than it may."""
@@ -78,17 +81,18 @@ def region_prefix(stub_pid: int) -> str:
 
 
 def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
-    """Returns what the process came to hold in the second half; raises ValueError for too few."""
-    half = samples[len(samples) // 2 :]
-    if len(half) < 2 * _END_SAMPLE_COUNT:
+    """Returns what the process came to hold after the warm-up; raises ValueError for too few."""
+    judged = samples[round(len(samples) * WARM_UP_SHARE) :]
+    if len(judged) < 2 * _END_SAMPLE_COUNT:
         raise ValueError(f"{name}: {len(samples)} samples are too few to tell growth")
     return Growth(
         name,
         samples[0].resident_bytes / 1e6,
         samples[-1].resident_bytes / 1e6,
-        slope([s.time / 3600 for s in half], [s.resident_bytes / 1e6 for s in half]),
-        _grown([s.file_count for s in half]),
-        _grown([s.thread_count for s in half]),
+        slope([s.time / 3600 for s in judged], [s.resident_bytes / 1e6 for s in judged]),
+        _grown([s.file_count for s in judged]),
+        _grown([s.thread_count for s in judged]),
+        _by_minute(samples),
     )
 
 
@@ -102,7 +106,7 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 def table(growths: Sequence[Growth]) -> str:
     """Returns a row a process, as Markdown."""
     rows = [
-        "| process | MB at first | at last | MB an hour, 2nd half | files | threads |",
+        "| process | MB at first | at last | MB an hour, judged | files | threads |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     rows += [
@@ -127,6 +131,11 @@ def children(pid: int) -> Mapping[int, str]:
             model = next((Path(w.decode()).parts[-3] for w in words if b"/models/" in w), "stub")
             found[int(path.parent.name)] = model
     return found
+
+
+def _by_minute(samples: Sequence[Sample]) -> list[float]:
+    minutes = {int((s.time - samples[0].time) // 60): s.resident_bytes for s in reversed(samples)}
+    return [round(minutes[minute] / 1e6, 2) for minute in sorted(minutes)]
 
 
 def _grown(counts: Sequence[int]) -> int:

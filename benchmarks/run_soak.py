@@ -6,7 +6,7 @@
 A whole Tandem on this machine with a small model, without caches, which fill for hours and are
 meant to. Searches at a steady rate, of which one in a hundred is cancelled by its caller, and items
 that are written over and over. Every process is looked at once a second, Triton's own too. Prints a
-row a process; exits 1 where one of them grows in the second half by more than 2 MB an hour, or by
+row a process; exits 1 where one of them grows after the warm-up by more than 2 MB an hour, or by
 any file or thread that stays, where /dev/shm grows, or where a search failed.
 """
 
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from growth import (
+    WARM_UP_SHARE,
     Growth,
     Sample,
     children,
@@ -115,8 +116,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     *("--cancel-share", CANCELLED_SHARE),
                 ) as load,
             ):
-                time.sleep(arguments.warm_up_seconds)
-                seconds = 60 * arguments.minutes
+                seconds = 60 * arguments.minutes / (1 - WARM_UP_SHARE)
                 growths, shared_bytes = watch(pids, prefix, seconds)
     return {
         "run": "soak",
@@ -148,8 +148,9 @@ def faults(result: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Prints one JSON line, a table, and what is wrong; exits 1 where anything is."""
     parser = argparse.ArgumentParser(description="searches and writes for long")
-    parser.add_argument("--minutes", type=float, default=20.0, help="after the warm-up")
-    parser.add_argument("--warm-up-seconds", type=float, default=30.0)
+    parser.add_argument(
+        "--minutes", type=float, default=20.0, help="after a warm-up of half as many"
+    )
     parser.add_argument("--rate", type=float, default=20.0, help="searches a second")
     # Or what is started here would outlive a run that is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -46,12 +46,14 @@ def samples(mb_an_hour: float, *, noise_mb: float = 0.0, seconds: int = 1200) ->
 
 
 @pytest.mark.parametrize("mb_an_hour", [0.0, 1.5, 2.5, 40.0])
-def test_memory_is_judged_by_the_second_half(mb_an_hour: float) -> None:
+def test_memory_is_judged_after_the_warm_up(mb_an_hour: float) -> None:
     """What came in the warm-up is forgotten, and noise does not hide half a megabyte an hour."""
     growth = growth_of("it", samples(mb_an_hour, noise_mb=0.1))
 
     assert growth.mb_an_hour == pytest.approx(mb_an_hour, abs=0.3)
     assert bool(growth.faults()) == (mb_an_hour > 2)
+    assert len(growth.mb_by_minute) == 20
+    assert growth.mb_by_minute[0] < growth.mb_by_minute[4] < growth.mb_by_minute[6]
 
 
 def test_a_line_has_its_own_slope() -> None:
