@@ -90,7 +90,7 @@ class TritonClient:
 
         Without `credentials` in plain text. `headers` is asked for each inference. `is_cancelling`
         says whether Triton is told of calls that their caller gave up, so that it runs none of
-        those that wait; without it, a server is that bears it.
+        those that wait; without it, the server's version decides (decision 29).
         """
         self._client = InferenceServerClient(
             address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS

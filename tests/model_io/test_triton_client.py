@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+import grpc
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tandem.chassis.metrics import REGISTRY
@@ -217,6 +219,79 @@ async def test_cancelled_calls_are_not_run(
     before = Counts.at_rest(odd_serving.metrics_url, MOODY)
     await asyncio.gather(*(moody(client, rows(PLAIN, 8)) for _ in range(3)))
     assert counted(odd_serving.metrics_url, MOODY, before, 24).inferences == 24
+    await client.close()
+
+
+class OtherTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """Says of which version it is, and answers no inference: there is no newer one to be had here.
+
+    It stands for its version alone.
+    """
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.began, self.cancelled = asyncio.Event(), asyncio.Event()
+
+    async def ServerMetadata(
+        self, request: object, context: grpc.aio.ServicerContext
+    ) -> service_pb2.ServerMetadataResponse:
+        return service_pb2.ServerMetadataResponse(name="triton", version=self.version)
+
+    async def ModelMetadata(
+        self, request: object, context: grpc.aio.ServicerContext
+    ) -> service_pb2.ModelMetadataResponse:
+        return service_pb2.ModelMetadataResponse(name=MOODY)
+
+    async def ModelInfer(
+        self, request: object, context: grpc.aio.ServicerContext
+    ) -> service_pb2.ModelInferResponse:
+        self.began.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return service_pb2.ModelInferResponse()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_told"),
+    [
+        ("2.51.0", False),
+        ("2.57.0", False),
+        ("2.58.0", True),
+        ("2.100.0", True),
+        ("3.0.0", True),
+        ("a fork of ours", False),
+    ],
+)
+async def test_the_server_s_version_says_whether_it_is_told_of_cancelled_calls(
+    version: str, is_told: bool
+) -> None:
+    """And of those that are late, which are cancelled at their deadline."""
+    triton = OtherTriton(version)
+    server = grpc.aio.server()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(triton, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = TritonClient(f"127.0.0.1:{port}")
+    for is_late in (False, True):
+        triton.began.clear()
+        triton.cancelled.clear()
+        call = asyncio.create_task(
+            moody(client, rows(PLAIN), timeout_seconds=0.3 if is_late else 30.0)
+        )
+        await triton.began.wait()
+        if is_late:
+            with pytest.raises(DeadlineExceeded):
+                await call
+        else:
+            call.cancel()
+        await asyncio.sleep(0.3)
+
+        assert call.done()
+        assert triton.cancelled.is_set() == is_told
+    await server.stop(None)
     await client.close()
 
 
