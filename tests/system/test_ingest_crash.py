@@ -18,6 +18,7 @@ from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, Tand
 from tests.faults.run_counts import run_count
 
 KILL_COUNT = run_count(quick=8, full=20)
+MOST_STORED_COUNT = 160
 INDEX_ID = "crash"
 WORDS = ("cat", "dog", "cow", "pig", "owl", "fox", "bee", "bus")
 
@@ -50,10 +51,15 @@ def test_acknowledged_items_survive_kills_of_a_shard(
     refused_count = 0
     for round_number in range(KILL_COUNT):
         victim = f"index-{rng.randrange(2)}"
-        delay_seconds = rng.uniform(0.0, 1.5)
-        killer = threading.Thread(target=_kill_after, args=(own_stack, victim, delay_seconds))
+        # By what was stored, not by the clock: on a busy machine little is stored in a second.
+        reached = threading.Event()
+        killer = threading.Thread(
+            target=_kill_after, args=(own_stack, victim, reached, rng.uniform(0.0, 0.1))
+        )
         killer.start()
-        stored, refused = _ingest_until_refused(own_stack, round_number)
+        stored, refused = _ingest_until_refused(
+            own_stack, round_number, reached, rng.randrange(MOST_STORED_COUNT)
+        )
         killer.join()
         acknowledged |= stored
         refused_count += refused
@@ -72,13 +78,20 @@ def test_acknowledged_items_survive_kills_of_a_shard(
     assert _missing_in_store(own_stack, {"never-sent"}) == {"never-sent"}
 
 
-def _kill_after(stack: LocalStack, victim: str, delay_seconds: float) -> None:
+def _kill_after(
+    stack: LocalStack, victim: str, reached: threading.Event, delay_seconds: float
+) -> None:
+    assert reached.wait(60)
     time.sleep(delay_seconds)
     stack.kill_service(victim)
 
 
-def _ingest_until_refused(stack: LocalStack, round_number: int) -> tuple[set[str], int]:
+def _ingest_until_refused(
+    stack: LocalStack, round_number: int, reached: threading.Event, stored_count: int
+) -> tuple[set[str], int]:
     """Ingests until an item is refused, which is when the kill was felt; then hangs up.
+
+    Sets `reached` once so many are stored.
 
     Hangs up, because gRPC has sent thousands of such small batches ahead by then.
     """
@@ -93,8 +106,12 @@ def _ingest_until_refused(stack: LocalStack, round_number: int) -> tuple[set[str
                 if outcome.error is not None:
                     return stored, 1
                 stored.add(outcome.item_id)
+                if len(stored) >= stored_count:
+                    reached.set()
     except TandemError:
         pass
+    finally:
+        reached.set()
     return stored, 1
 
 
