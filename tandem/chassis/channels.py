@@ -52,6 +52,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Shared with others of this process, a new channel would start with their refused connections.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (

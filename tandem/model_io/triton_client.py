@@ -145,8 +145,8 @@ class TritonClient:
             asked = [spec.name for spec in outputs]
             if await self._is_timed(model, timeout_seconds):
                 asked.append(COMPUTE_SECONDS)
-            is_cancelled = await self._cancels(timeout_seconds)
             timeout_seconds -= time.perf_counter() - start_time
+            is_cancelled = await self._cancels(timeout_seconds)
             call = self._client.infer(
                 model,
                 [_input(name, values) for name, values in inputs.items()],
@@ -184,15 +184,12 @@ class TritonClient:
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
         """Returns whether the server tells how long it computed; asks it once for each model."""
         if model not in self._timed_models:
-            try:
-                metadata = await self._client.get_model_metadata(
+            metadata = await _unless_restricted(
+                self._client.get_model_metadata(
                     model, headers=self._headers(), client_timeout=timeout_seconds
                 )
-                names = [output.name for output in metadata.outputs]
-            except InferenceServerException as error:
-                if "restricted" not in str(error.message()):
-                    raise
-                names = []  # it may let us infer all the same
+            )
+            names = [output.name for output in metadata.outputs] if metadata else []
             self._timed_models[model] = COMPUTE_SECONDS in names
         return self._timed_models[model]
 
@@ -201,15 +198,14 @@ class TritonClient:
         if self._is_cancelling is not None:
             return self._is_cancelling
         if self._is_cancellable is None:
-            try:
-                metadata = await self._client.get_server_metadata(
+            metadata = await _unless_restricted(
+                self._client.get_server_metadata(
                     headers=self._headers(), client_timeout=timeout_seconds
                 )
-                self._is_cancellable = _version(metadata.version) >= _CANCELLABLE_SINCE
-            except InferenceServerException as error:
-                if "restricted" not in str(error.message()):
-                    raise
-                self._is_cancellable = False  # it may be any
+            )
+            # One that does not tell may be any.
+            version = _version(metadata.version) if metadata else (0, 0)
+            self._is_cancellable = version >= _CANCELLABLE_SINCE
         return self._is_cancellable
 
     async def _or_leave(
@@ -272,6 +268,16 @@ class TritonClient:
         if self._left:
             await asyncio.wait(self._left, timeout=_CLOSE_SECONDS)
         await self._client.close()
+
+
+async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (Triton's)
+    """Returns the metadata; None where the server keeps them, and may let us infer all the same."""
+    try:
+        return await asking
+    except InferenceServerException as error:
+        if "restricted" not in str(error.message()):
+            raise
+        return None
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -22,7 +22,10 @@ from tests.chassis.scripted_service import ScriptedSearch
 
 @asynccontextmanager
 async def replica(
-    name: str, called: Counter[str], max_age_milliseconds: int | None = None
+    name: str,
+    called: Counter[str],
+    max_age_milliseconds: int | None = None,
+    address: str = "127.0.0.1:0",
 ) -> AsyncIterator[str]:
     """Serves searches that count who answered, and yields its address."""
 
@@ -38,7 +41,7 @@ async def replica(
         options["grpc.max_connection_age_ms"] = max_age_milliseconds
     server = grpc.aio.server(options=list(options.items()))
     add_SearchServiceServicer_to_server(ScriptedSearch(search), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(address)
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -152,3 +155,32 @@ async def test_connections_that_grow_old_fail_no_call() -> None:
 
     assert sum(called.values()) == 400
     assert len(called) > 2, "no connection was given up, so nothing was tried"
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_a_new_channel_begins_anew(is_apart: bool) -> None:
+    """Where another of the process was refused, and waits before it tries again. The control is
+    what gRPC does by default: the two share that wait."""
+    called: Counter[str] = Counter()
+    options = [each for each in CHANNEL_OPTIONS if each[0] != "grpc.use_local_subchannel_pool"]
+
+    def opened(address: str) -> grpc.aio.Channel:
+        if is_apart:
+            return open_channel(address)
+        return grpc.aio.insecure_channel(address, options=options)
+
+    async with AsyncExitStack() as stack:
+        async with replica("first", called) as address:
+            before = await stack.enter_async_context(opened(address))
+            await SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=10)
+        details = ""
+        while "refused" not in details:  # at first it may be the connection that ends
+            call = SearchServiceStub(before).SearchItems(pb.SearchItemsRequest(), timeout=10)
+            details = await call.details()
+
+        await stack.enter_async_context(replica("second", called, address=address))
+        channel = await stack.enter_async_context(opened(address))
+        answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
+        code = await answer.code()
+
+    assert code == (grpc.StatusCode.OK if is_apart else grpc.StatusCode.UNAVAILABLE)

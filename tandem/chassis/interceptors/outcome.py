@@ -6,6 +6,9 @@ import asyncio
 
 import grpc
 
+# A caller whose time is up says so at its own clock, and its clock began as the call set out.
+_TRANSIT_SECONDS = 0.05
+
 _NAMES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
@@ -14,7 +17,7 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
     if isinstance(fault, asyncio.CancelledError):
         # gRPC cancels the handler for both; what is left of the time tells which.
         remaining = context.time_remaining()
-        out_of_time = remaining is not None and remaining <= 0
+        out_of_time = remaining is not None and remaining <= _TRANSIT_SECONDS
         return "DEADLINE_EXCEEDED" if out_of_time else "CANCELLED"
     code = context.code()
     # After an abort, also one that the caller could not be told of: gRPC had ended the call itself,
