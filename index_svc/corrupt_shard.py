@@ -23,7 +23,7 @@ from tandem.v1.index_service_pb2_grpc import (
     add_IndexServiceServicer_to_server,
 )
 
-log = get_logger(__name__)
+log = get_logger()
 
 _LOGGED_COUNT = 5
 

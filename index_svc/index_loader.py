@@ -23,7 +23,7 @@ from tandem.content import Modality
 from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
 from tandem.errors import ItemCorrupt
 
-log = get_logger(__name__)
+log = get_logger()
 
 _REPLAY_COUNT = 512
 

@@ -59,7 +59,7 @@ from tandem.content import Modality
 from tandem.errors import IndexTypeInvalid
 from tandem.search_path import BEING_BUILT
 
-log = get_logger(__name__)
+log = get_logger()
 
 _TICK_SECONDS = 0.2
 # 2,000 x 384 values are compared in a tenth of a millisecond.

@@ -38,7 +38,7 @@ from tandem.errors import (
 )
 from tandem.filters import Filter
 
-log = get_logger(__name__)
+log = get_logger()
 
 # What is raised where the store is closed for good, or for as long as it is opened anew.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)

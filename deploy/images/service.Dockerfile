@@ -24,13 +24,10 @@ COPY --chmod=755 deploy/images/tandem.sh /opt/tandem/venv/bin/tandem
 RUN python -m compileall -q -j 0 /opt/tandem/app /opt/tandem/venv/lib
 
 FROM ${PYTHON_IMAGE} AS service
-# Blocks that go back to the kernel after each call are faulted in again at the next.
 ENV PATH=/opt/tandem/venv/bin:$PATH \
     PYTHONPATH=/opt/tandem/app \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1 \
-    MALLOC_TRIM_THRESHOLD_=2000000000 \
-    MALLOC_MMAP_THRESHOLD_=2000000000
+    PYTHONUNBUFFERED=1
 COPY --from=builder /opt/tandem /opt/tandem
 # Docker gives a new volume the owner of the folder that it is mounted on.
 RUN install -d -o 10001 -g 10001 /store /model_repository

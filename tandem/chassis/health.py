@@ -14,7 +14,7 @@ from tandem.chassis.log import get_logger
 from tandem.chassis.metrics import SERVING
 from tandem.errors import DeadlineExceeded, TandemError
 
-log = get_logger(__name__)
+log = get_logger()
 
 Probe = Callable[[], Awaitable[None]]
 

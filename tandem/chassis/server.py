@@ -24,6 +24,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
+from tandem.chassis.allocator import bound_memory
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
@@ -35,7 +36,7 @@ from tandem.chassis.side_doors import load_side_doors_or_exit
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
 
-log = get_logger(__name__)
+log = get_logger()
 
 
 async def serve(
@@ -68,6 +69,7 @@ async def serve(
     """
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    bound_memory()
     configure(name, level=load_log_level_or_exit())
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))

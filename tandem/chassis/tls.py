@@ -20,7 +20,7 @@ import grpc
 from tandem.chassis.log import get_logger
 from tandem.chassis.settings import SettingsError, load, setting
 
-log = get_logger(__name__)
+log = get_logger()
 
 _LOOK_SECONDS = 1.0
 # A caller whose authority is no longer trusted is put to a new handshake after this.

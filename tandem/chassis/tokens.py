@@ -26,7 +26,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.token_bucket import TokenBucket
 from tandem.errors import PermissionDenied, QuotaExceeded
 
-log = get_logger(__name__)
+log = get_logger()
 
 _LOOK_SECONDS = 1.0
 _FIELDS = {"sha256", "scopes", "indexes", "requests_per_second", "pairs_per_second"}

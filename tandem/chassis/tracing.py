@@ -12,7 +12,7 @@ import random
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -73,22 +73,16 @@ class Tracing:
         self._provider = provider
         self._tracer = provider.get_tracer("tandem") if provider is not None else None
 
-    @contextmanager
-    def serve(self, name: str, offered: str | None) -> Iterator[TraceContext]:
+    def serve(self, name: str, offered: str | None) -> AbstractContextManager[TraceContext]:
         """Continues the caller's trace, or begins one, for what is served in its body."""
-        parent = parse_traceparent(offered) or self._begun()
-        with self._span(name, parent, is_server=True) as context:
-            yield context
+        return self._span(name, parse_traceparent(offered) or self._begun(), is_server=True)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> AbstractContextManager[object]:
         """Makes a span of its body within what is being served."""
         parent = _current.get()
-        if parent is None:
-            yield
-            return
-        with self._span(name, parent):
-            yield
+        if self._tracer is None or parent is None or not parent.is_sampled:
+            return nullcontext()
+        return self._span(name, parent)
 
     def close(self) -> None:
         """Sends what is left, for no longer than an export may take."""

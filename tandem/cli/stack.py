@@ -18,9 +18,6 @@ _SHARD_MAP_VERSION = 1
 # With replicas, one that leaves does so while the other is called: a notice, as in production.
 _REPLICATED_NOTICE_SECONDS = 1.0
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
-# torch and glibc hand large blocks back to the kernel and fault them in again at each call
-# unless told to keep them: 2 to 3 times the time of an inference.
-_ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "2000000000"}
 
 
 __all__ = ["Endpoint", "LocalStack", "Ports", "StackFailed"]
@@ -142,7 +139,7 @@ class LocalStack:
         with log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *arguments],
-                env=_clean_environment() | _ALLOCATOR | environment,
+                env=_clean_environment() | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -26,7 +26,7 @@ def written(level: int) -> list[str]:
     stream = io.StringIO()
     log.configure("scripted", stream, level)
     for name in ("debug", "info", "warning", "error"):
-        getattr(log.get_logger("test"), name)(f"our {name}")
+        getattr(log.get_logger(), name)(f"our {name}")
         getattr(logging.getLogger("library"), name)(f"its {name}")
     return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
 

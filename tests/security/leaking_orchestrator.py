@@ -16,7 +16,7 @@ from tandem.chassis.tracing import tracing
 from tandem.errors import QueryInvalid
 from tandem.v1 import search_service_pb2 as pb
 
-log = get_logger(__name__)
+log = get_logger()
 SEEN = Counter("leak_queries", "What a curious colleague counts.", ["text"], registry=REGISTRY)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import grpc
@@ -15,7 +15,7 @@ from tandem.chassis.interceptors.outcome import code_name
 from tandem.chassis.log import get_logger
 from tandem.chassis.status import REASON_KEY
 
-log = get_logger(__name__)
+log = get_logger()
 
 # Ours or our surroundings' fault; the rest is the caller's, or nobody's.
 _SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
@@ -24,8 +24,8 @@ _SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
 class AccessLogInterceptor(AroundInterceptor):
     """Logs what was called, what came of it and how long that took; never what was in it."""
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+    @contextmanager
+    def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
         """Logs when the call ends, however it ends; the answer is on its way by then."""
         start_time = time.perf_counter()
         # Asked now: a stream whose caller has gone is closed after gRPC let go of the call, and

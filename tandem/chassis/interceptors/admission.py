@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import grpc
@@ -12,6 +13,7 @@ from google.protobuf.message import Message
 
 from tandem.chassis.admission import AdmissionLimits, Pace, Room
 from tandem.chassis.interceptors.around import (
+    KEPT_HANDLER_COUNT,
     UNOBSERVED,
     AroundInterceptor,
     Continuation,
@@ -32,12 +34,14 @@ class AdmissionInterceptor(AroundInterceptor):
     """
 
     def __init__(self, service: str, limits: AdmissionLimits) -> None:
+        super().__init__()
         self._service = service
         self._limits = limits
         self._calls = Room(limits.max_inflight_count, limits.max_inflight_bytes)
         self._streams = Room(limits.max_stream_count, limits.max_stream_bytes)
         self._messages = Room(limits.max_stream_message_count, limits.max_stream_bytes)
         self._pace = Pace()
+        self._refusing = lru_cache(KEPT_HANDLER_COUNT)(self._make_refusing)
         for limit, most in (
             ("count", limits.max_inflight_count),
             ("bytes", limits.max_inflight_bytes),
@@ -60,7 +64,7 @@ class AdmissionInterceptor(AroundInterceptor):
             return handler
         if not handler.request_streaming and self._calls.lacks_places():
             return self._refusing(handler)
-        return self.wrap(handler, path.rpartition("/")[2])
+        return self.wrapped(path, handler)
 
     def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
         """Returns `handler` with its requests, or the messages of its stream, admitted."""
@@ -128,7 +132,7 @@ class AdmissionInterceptor(AroundInterceptor):
             self._streams.give_back(1, 0)
             self._pace.note_end()
 
-    def _refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+    def _make_refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
         # calls its handler, and this one needs none and gives none.
         async def refuse(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -12,6 +13,9 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandl
 
 UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 
+# More than any service of ours has methods.
+KEPT_HANDLER_COUNT = 256
+
 
 class AroundInterceptor(grpc.aio.ServerInterceptor):
     """Runs `around` around each call that is not a health or reflection call.
@@ -19,9 +23,13 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
     Methods of ours are `async def`, and async generators where they answer with a stream.
     """
 
+    def __init__(self) -> None:
+        # gRPC asks for a method's handler at each of its calls; it is wrapped at the first.
+        self.wrapped = lru_cache(KEPT_HANDLER_COUNT)(self._wrapped)
+
     def around(
         self, method: str, context: grpc.aio.ServicerContext
-    ) -> AbstractAsyncContextManager[None]:
+    ) -> AbstractContextManager[object]:
         """Returns what to enter before the call of `method`, for example "SearchItems"."""
         raise NotImplementedError
 
@@ -30,9 +38,9 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
     ) -> grpc.RpcMethodHandler | None:
         """Returns the handler with `around` in it; None, so UNIMPLEMENTED, where there is none."""
         handler = await continuation(handler_call_details)
-        path: str = handler_call_details.method
-        if handler is None:
-            return None
+        return None if handler is None else self.wrapped(handler_call_details.method, handler)
+
+    def _wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         method = path.rpartition("/")[2]
         if path.startswith(UNOBSERVED):
             return self.wrap_probe(handler, method)
@@ -47,16 +55,17 @@ class AroundInterceptor(grpc.aio.ServerInterceptor):
         inner = behavior(handler)
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            async with self.around(method, context):
+            with self.around(method, context):
                 return await inner(request, context)
 
         async def stream(
             request: Any,  # noqa: ANN401
             context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
-            async with self.around(method, context), aclosing(inner(request, context)) as responses:
-                async for response in responses:
-                    yield response
+            with self.around(method, context):
+                async with aclosing(inner(request, context)) as responses:
+                    async for response in responses:
+                        yield response
 
         return with_behavior(handler, stream if handler.response_streaming else answer)
 

@@ -20,7 +20,7 @@ from tandem.chassis.log import get_logger
 from tandem.chassis.tokens import Caller, Scope
 from tandem.errors import PermissionDenied, Unauthenticated
 
-log = get_logger(__name__)
+log = get_logger()
 
 _BEARER = "bearer "
 _NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
@@ -15,7 +15,7 @@ from tandem.chassis.log import get_logger
 from tandem.chassis.status import abort
 from tandem.errors import InternalFault, RequestMalformed, TandemError
 
-log = get_logger(__name__)
+log = get_logger()
 
 
 class ErrorsInterceptor(AroundInterceptor):
@@ -24,23 +24,35 @@ class ErrorsInterceptor(AroundInterceptor):
     Bytes that are no message are REQUEST_MALFORMED; gRPC by itself would call that our fault.
     """
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
-        """Aborts the call with what was raised; cancellation and aborts pass through."""
-        try:
-            yield
-        except TandemError as error:
-            await abort(context, error)
-        except grpc.aio.AbortError:
-            raise
-        except Exception:
-            # The one net under every handler. The message goes to strangers, so it says nothing.
-            log.exception("internal fault", method=method)
-            await abort(context, InternalFault(why=f"{method} failed"))
-
     def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
-        """Returns `handler` inside `around`, with its requests parsed inside it too."""
-        return super().wrap(_refusing_malformed(handler), method)
+        """Returns `handler` with what it raises told, and its requests parsed where it can be."""
+        serve = behavior(handler)
+        check = _checked_stream if handler.request_streaming else _checked
+
+        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            try:
+                return await serve(check(request), context)
+            except Exception as error:
+                await _tell(context, error, method)
+
+        async def stream(
+            request: Any,  # noqa: ANN401
+            context: grpc.aio.ServicerContext,
+        ) -> AsyncIterator[Any]:
+            try:
+                async with aclosing(serve(check(request), context)) as responses:
+                    async for response in responses:
+                        yield response
+            except Exception as error:
+                await _tell(context, error, method)
+
+        # gRPC parses before it calls the handler, out of every interceptor's reach. So parsing
+        # never fails, and the handler's own call raises in its place.
+        return with_behavior(
+            handler,
+            stream if handler.response_streaming else answer,
+            _lenient(handler.request_deserializer),
+        )
 
     def wrap_probe(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
         """Returns the same: a probe that does not parse is refused too, not UNKNOWN."""
@@ -50,10 +62,23 @@ class ErrorsInterceptor(AroundInterceptor):
 
         # Health's Watch: it writes its answers instead of yielding them.
         async def write(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401
-            async with self.around(method, context):
+            try:
                 await serve(_checked(request), context)
+            except Exception as error:
+                await _tell(context, error, method)
 
         return with_behavior(handler, write, _lenient(handler.request_deserializer))
+
+
+async def _tell(context: grpc.aio.ServicerContext, error: Exception, method: str) -> NoReturn:
+    """Aborts the call with what was raised; aborts pass through, and so does cancellation."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, TandemError):
+        # The one net under every handler. The message goes to strangers, so it says nothing.
+        log.error("internal fault", method=method, exc_info=error)
+        error = InternalFault(why=f"{method} failed")
+    await abort(context, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +86,6 @@ class _Malformed:
     """Stands for a request that did not parse until there is a call to refuse."""
 
     why: str
-
-
-def _refusing_malformed(handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-    serve = behavior(handler)
-    check = _checked_stream if handler.request_streaming else _checked
-
-    # gRPC parses before it calls the handler, out of every interceptor's reach. So parsing never
-    # fails, and the handler's own call raises in its place. Both arities return what `serve` does.
-    if handler.response_streaming:
-
-        async def stream(
-            request: Any,  # noqa: ANN401
-            context: grpc.aio.ServicerContext,
-        ) -> AsyncIterator[Any]:
-            async for response in serve(check(request), context):
-                yield response
-
-        return with_behavior(handler, stream, _lenient(handler.request_deserializer))
-
-    async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-        return await serve(check(request), context)
-
-    return with_behavior(handler, answer, _lenient(handler.request_deserializer))
 
 
 def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:

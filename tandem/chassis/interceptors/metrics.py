@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
@@ -22,22 +22,23 @@ class MetricsInterceptor(AroundInterceptor):
     """
 
     def __init__(self, service: str) -> None:
+        super().__init__()
         self._service = service
+        self._inflight = RPC_INFLIGHT.labels(service)
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+    @contextmanager
+    def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
         """Observes the call when it ends, however it ends."""
         start_time = time.perf_counter()
         fault: BaseException | None = None
-        inflight = RPC_INFLIGHT.labels(self._service)
-        inflight.inc()
+        self._inflight.inc()
         try:
             yield
         except BaseException as error:
             fault = error
             raise
         finally:
-            inflight.dec()
+            self._inflight.dec()
             duration_seconds = time.perf_counter() - start_time
             code = code_name(context, fault)
             RPC_DURATION.labels(self._service, method, code).observe(duration_seconds, exemplar())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
@@ -14,8 +14,8 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 class RequestIdInterceptor(AroundInterceptor):
     """Takes `x-request-id` from the caller or makes one; returns it in trailing metadata."""
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+    @contextmanager
+    def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
         """Binds the id for the call's task."""
         offered = dict(context.invocation_metadata() or ()).get(REQUEST_ID_KEY)
         context.set_trailing_metadata(((REQUEST_ID_KEY, bind_request_id(offered)),))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager
 
 import grpc
 
@@ -14,9 +13,9 @@ from tandem.chassis.tracing import TRACEPARENT_KEY, tracing
 class TraceInterceptor(AroundInterceptor):
     """Takes `traceparent` from the caller or begins a trace; a span of the call where sampled."""
 
-    @asynccontextmanager
-    async def around(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+    def around(
+        self, method: str, context: grpc.aio.ServicerContext
+    ) -> AbstractContextManager[object]:
         """Binds the trace for the call's task."""
         offered = dict(context.invocation_metadata() or ()).get(TRACEPARENT_KEY)
-        with tracing().serve(method, offered if isinstance(offered, str) else None):
-            yield
+        return tracing().serve(method, offered if isinstance(offered, str) else None)
