@@ -1,7 +1,6 @@
 """Wires and runs encoder_svc: python -m encoder_svc."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -14,6 +13,7 @@ from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.model_io.followed_version import FollowedVersion
@@ -41,7 +41,7 @@ async def main(settings: EncoderSettings) -> None:
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
-    with ThreadPoolExecutor(settings.thread_count, "preprocess") as threads:
+    with started_threads(settings.thread_count, "preprocess") as threads:
         model = ServedJointModel(triton, manifest)
         encoder = Encoder(model, preprocessor, threads, version.number)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 
+from tandem.chassis.started_threads import started_threads
+
 
 def keep_faiss_in_this_thread() -> None:
     """Has FAISS use the calling thread alone.
@@ -17,4 +19,4 @@ def keep_faiss_in_this_thread() -> None:
 
 def faiss_threads(count: int, name: str) -> ThreadPoolExecutor:
     """Returns threads that search side by side, one core each."""
-    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=keep_faiss_in_this_thread)
+    return started_threads(count, name, keep_faiss_in_this_thread)

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -15,6 +14,7 @@ from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
+from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.corpus.store_refused import StoreRefused
@@ -41,7 +41,7 @@ async def main(settings: RerankSettings) -> None:
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
-    with ThreadPoolExecutor(settings.thread_count, "read") as threads:
+    with started_threads(settings.thread_count, "read") as threads:
         reranker = Reranker(
             ServedJointModel(triton, manifest),
             lambda: open_shard_items(settings),

@@ -33,10 +33,14 @@ from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit
 from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.side_doors import load_side_doors_or_exit
+from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
 
 log = get_logger()
+
+# Of asyncio.to_thread: as many as asyncio would come to on two cores.
+_THREAD_COUNT = 6
 
 
 async def serve(
@@ -73,6 +77,7 @@ async def serve(
     configure(name, level=load_log_level_or_exit())
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))
+    asyncio.get_running_loop().set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))
     # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

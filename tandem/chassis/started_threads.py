@@ -1,0 +1,23 @@
+"""Threads that are all there from the start."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+
+def started_threads(
+    count: int, name: str, initializer: Callable[[], None] | None = None
+) -> ThreadPoolExecutor:
+    """Returns a pool of `count` threads, each of which has run `initializer`.
+
+    A pool by itself starts one with a call that finds the others busy: at the peak, and hours
+    after the start it would look like a leak.
+    """
+    threads = ThreadPoolExecutor(count, name, initializer)
+    everyone = threading.Barrier(count + 1)
+    for _ in range(count):
+        threads.submit(everyone.wait)
+    everyone.wait()
+    return threads
