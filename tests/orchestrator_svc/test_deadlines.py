@@ -144,12 +144,13 @@ class Troubled:
                 await raising(errors.ModelOutputInvalid(model="joint", why="NaN"))(request)
 
     async def change(self, until: asyncio.Event) -> None:
-        """Changes at random, until told to end."""
+        """Changes at random, until told to end; at first in turn, so that a short run has all."""
+        kinds = ["well", "stopped", "gone", "well", "slow", "nonsense", "well"]
+        turns = iter(kinds)
         while not until.is_set():
-            kinds = ["well", "well", "well", "gone", "stopped", "slow", "nonsense"]
-            self.trouble = self.random.choice(kinds)
+            self.trouble = next(turns, None) or self.random.choice(kinds)
             try:
-                async with asyncio.timeout(self.random.uniform(0.2, 2.0)):
+                async with asyncio.timeout(self.random.uniform(0.2, 1.0)):
                     await until.wait()
             except TimeoutError:
                 continue
