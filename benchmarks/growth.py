@@ -1,8 +1,10 @@
 """What processes hold, sampled over time, and whether it grows: memory, files, threads, /dev/shm.
 
 Judged is a run without its first third, for what is kept once is kept by then: caches, pools, the
-code that is imported late. Memory by the slope of a line of least squares; the rest by what there
-was at the beginning of the judged part and at its end.
+code that is imported late. Memory by the slope of a line of least squares; files and threads by the
+fewest that there were in the first quarter of the judged part and in its last. What is kept is
+there at every instant, and what comes and goes is not: files of calls under way, threads that
+gRPC's pool adds when work waits.
 """
 
 import time
@@ -12,10 +14,8 @@ from pathlib import Path
 
 MOST_MB_AN_HOUR = 2.0
 WARM_UP_SHARE = 1 / 3
-# What calls under way and connections that grow old hold at one instant and not at another.
-FILE_SLACK = 5
-# Each end of the judged part is the median of so many samples, or one instant would decide.
-_END_SAMPLE_COUNT = 5
+_END_SHARE = 0.25
+_LEAST_COUNT = 10
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -49,7 +49,7 @@ class Growth:
         found = []
         if self.mb_an_hour > MOST_MB_AN_HOUR:
             found.append(f"{self.name}: memory grows by {self.mb_an_hour:.1f} MB an hour")
-        if self.file_growth > FILE_SLACK:
+        if self.file_growth > 0:
             found.append(f"{self.name}: {self.file_growth} files more")
         if self.thread_growth > 0:
             found.append(f"{self.name}: {self.thread_growth} threads more")
@@ -83,7 +83,7 @@ def region_prefix(stub_pid: int) -> str:
 def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
     """Returns what the process came to hold after the warm-up; raises ValueError for too few."""
     judged = samples[round(len(samples) * WARM_UP_SHARE) :]
-    if len(judged) < 2 * _END_SAMPLE_COUNT:
+    if len(judged) < _LEAST_COUNT:
         raise ValueError(f"{name}: {len(samples)} samples are too few to tell growth")
     return Growth(
         name,
@@ -139,8 +139,8 @@ def _by_minute(samples: Sequence[Sample]) -> list[float]:
 
 
 def _grown(counts: Sequence[int]) -> int:
-    first, last = counts[:_END_SAMPLE_COUNT], counts[-_END_SAMPLE_COUNT:]
-    return sorted(last)[_END_SAMPLE_COUNT // 2] - sorted(first)[_END_SAMPLE_COUNT // 2]
+    end = round(len(counts) * _END_SHARE)
+    return min(counts[-end:]) - min(counts[:end])
 
 
 def _own_bytes(status: str) -> int:

@@ -374,4 +374,6 @@ def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
         # Or torch's activations go back to the kernel and are faulted in again at every call.
         "MALLOC_TRIM_THRESHOLD_": "2000000000",
         "MALLOC_MMAP_THRESHOLD_": "2000000000",
+        # Or each of its hundred threads fills a heap of its own, a little more with every hour.
+        "MALLOC_ARENA_MAX": "2",
     }

@@ -4,13 +4,14 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from growth import Growth, Sample, growth_of, sample, slope
+from growth import Sample, growth_of, sample, slope
 
 HOUR_SECONDS = 3600.0
 MB = 10**6
@@ -61,10 +62,19 @@ def test_a_line_has_its_own_slope() -> None:
     assert slope([0, 1, 2, 5], [3, 1, -1, -7]) == -2
 
 
-def test_files_and_threads_that_stay_are_faults() -> None:
-    """One thread more, six files more; and five files may come and go."""
-    assert Growth("it", 1, 1, 0.0, 5, 0).faults() == []
-    assert len(Growth("it", 1, 1, 0.0, 6, 1).faults()) == 2
+@pytest.mark.parametrize(("is_kept", "expected"), [(True, 1), (False, 0)])
+def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) -> None:
+    """One that is there to the end counts, one that comes and goes does not, however often."""
+    seen = [
+        replace(each, file_count=20 + is_more, thread_count=10 + is_more)
+        for second, each in enumerate(samples(0.0))
+        for is_more in [second > 900 and (is_kept or second % 60 < 50)]
+    ]
+
+    growth = growth_of("it", seen)
+
+    assert (growth.file_growth, growth.thread_growth) == (expected, expected)
+    assert len(growth.faults()) == 2 * expected
 
 
 def test_too_few_samples_are_no_answer() -> None:

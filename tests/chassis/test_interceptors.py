@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -263,6 +264,19 @@ async def test_work_that_nobody_waits_for_is_cancelled_and_counted(code: str) ->
         count = "tandem_rpc_duration_seconds_count"
         await until(lambda: sample(count, service=name, method="SearchItems", code=code) == 1)
         assert (await answer.code()).name == code
+
+
+async def test_a_call_that_reaches_us_late_is_counted_as_its_caller_counts_it() -> None:
+    """A caller's clock begins before ours, and so its time is up while we still have some."""
+    name = "late"
+    async with scripted_service(hang, name=name) as channel:
+        # What gRPC does at the caller when its clock runs out, a little before ours does.
+        answer = SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=0.5)
+        await asyncio.sleep(0.48)
+        answer.cancel()
+
+        labels = {"service": name, "method": "SearchItems", "code": "DEADLINE_EXCEEDED"}
+        await until(lambda: sample("tandem_rpc_duration_seconds_count", **labels) == 1)
 
 
 async def test_the_time_left_is_the_callers() -> None:

@@ -12,19 +12,20 @@ import grpc
 from google.protobuf.message import Message
 
 from tandem.chassis.admission import AdmissionLimits, Pace, Room
-from tandem.chassis.interceptors.around import (
+from tandem.chassis.interceptors.handlers import (
     KEPT_HANDLER_COUNT,
     UNOBSERVED,
-    AroundInterceptor,
     Continuation,
+    HandlerInterceptor,
     behavior,
+    method_of,
     with_behavior,
 )
 from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, INFLIGHT_BYTES
 from tandem.errors import Overloaded
 
 
-class AdmissionInterceptor(AroundInterceptor):
+class AdmissionInterceptor(HandlerInterceptor):
     """Serves what the limits have room for.
 
     A call past them is refused, before its request is read where its place is what lacks. A
@@ -66,9 +67,9 @@ class AdmissionInterceptor(AroundInterceptor):
             return self._refusing(handler)
         return self.wrapped(path, handler)
 
-    def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` with its requests, or the messages of its stream, admitted."""
-        serve = behavior(handler)
+        serve, method = behavior(handler), method_of(path)
 
         async def answer(request: Message, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
             with self._call(method, request):

@@ -10,12 +10,7 @@ import grpc
 
 from tandem.access import Access
 from tandem.chassis.guard import Guard, bind_caller
-from tandem.chassis.interceptors.around import (
-    UNOBSERVED,
-    Continuation,
-    behavior,
-    with_behavior,
-)
+from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
 from tandem.chassis.tokens import Caller, Scope
 from tandem.errors import PermissionDenied, Unauthenticated
@@ -26,19 +21,16 @@ _BEARER = "bearer "
 _NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 
 
-class AuthInterceptor(grpc.aio.ServerInterceptor):
+class AuthInterceptor(HandlerInterceptor):
     """Asks for a known certificate name, and for a token with scope, index and quota."""
 
     def __init__(self, guard: Guard) -> None:
+        super().__init__()
         self._guard = guard
 
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler | None:
-        """Returns a handler that is entered only by those who may."""
-        handler = await continuation(handler_call_details)
-        path: str = handler_call_details.method
-        if handler is None or self._guard.is_open or path.startswith(UNOBSERVED):
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns `handler`, entered only by those who may."""
+        if self._guard.is_open:
             return handler
         inner = behavior(handler)
 

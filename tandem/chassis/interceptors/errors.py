@@ -10,7 +10,12 @@ from typing import Any, NoReturn
 
 import grpc
 
-from tandem.chassis.interceptors.around import AroundInterceptor, behavior, with_behavior
+from tandem.chassis.interceptors.handlers import (
+    HandlerInterceptor,
+    behavior,
+    method_of,
+    with_behavior,
+)
 from tandem.chassis.log import get_logger
 from tandem.chassis.status import abort
 from tandem.errors import InternalFault, RequestMalformed, TandemError
@@ -18,15 +23,15 @@ from tandem.errors import InternalFault, RequestMalformed, TandemError
 log = get_logger()
 
 
-class ErrorsInterceptor(AroundInterceptor):
+class ErrorsInterceptor(HandlerInterceptor):
     """`TandemError` goes out by the table; anything else is our fault, logged, not shown.
 
     Bytes that are no message are REQUEST_MALFORMED; gRPC by itself would call that our fault.
     """
 
-    def wrap(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` with what it raises told, and its requests parsed where it can be."""
-        serve = behavior(handler)
+        serve, method = behavior(handler), method_of(path)
         check = _checked_stream if handler.request_streaming else _checked
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
@@ -54,11 +59,11 @@ class ErrorsInterceptor(AroundInterceptor):
             _lenient(handler.request_deserializer),
         )
 
-    def wrap_probe(self, handler: grpc.RpcMethodHandler, method: str) -> grpc.RpcMethodHandler:
+    def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns the same: a probe that does not parse is refused too, not UNKNOWN."""
-        serve = behavior(handler)
+        serve, method = behavior(handler), method_of(path)
         if not handler.response_streaming or not inspect.iscoroutinefunction(serve):
-            return self.wrap(handler, method)
+            return self.wrap(path, handler)
 
         # Health's Watch: it writes its answers instead of yielding them.
         async def write(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401
