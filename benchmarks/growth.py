@@ -3,10 +3,13 @@
 Judged is a run without its first third, for what is kept once is kept by then: caches, pools, the
 code that is imported late. Memory by the slope of a line of least squares; files and threads by the
 fewest that there were in the first quarter of the judged part and in its last. What is kept is
-there at every instant, and what comes and goes is not: files of calls under way, threads that
-gRPC's pool adds when work waits.
+there at every instant, and what comes and goes, as files of calls under way do, is not.
+
+Threads of gRPC's own pool are counted apart. It adds one when all are busy for a moment, nobody can
+tell it how many to begin with, and it lets go of one only after 20 s in which that had no work.
 """
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ from pathlib import Path
 
 MOST_MB_AN_HOUR = 2.0
 WARM_UP_SHARE = 1 / 3
+MOST_POOL_THREADS_MORE = 2
+_POOL_THREAD = "event_engine"
 _END_SHARE = 0.25
 _LEAST_COUNT = 10
 _SHARED_MEMORY = Path("/dev/shm")
@@ -29,6 +34,8 @@ class Sample:
     they come as the file is read, and go when the kernel wants them."""
     file_count: int
     thread_count: int
+    """Without those of gRPC's pool."""
+    pool_thread_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,7 @@ class Growth:
     mb_an_hour: float
     file_growth: int
     thread_growth: int
+    pool_thread_growth: int = 0
     mb_by_minute: Sequence[float] = ()
     """Over the whole run, so that what levels off is told from what does not."""
 
@@ -53,17 +61,22 @@ class Growth:
             found.append(f"{self.name}: {self.file_growth} files more")
         if self.thread_growth > 0:
             found.append(f"{self.name}: {self.thread_growth} threads more")
+        if self.pool_thread_growth > MOST_POOL_THREADS_MORE:
+            found.append(f"{self.name}: {self.pool_thread_growth} threads of gRPC's pool more")
         return found
 
 
 def sample(pid: int) -> Sample:
     """Returns what a process holds now; raises OSError where there is none."""
     process = Path("/proc") / str(pid)
+    names = _thread_names(process)
+    pool_count = names.count(_POOL_THREAD)
     return Sample(
         time.monotonic(),
         _own_bytes((process / "status").read_text()),
         len(list((process / "fd").iterdir())),
-        len(list((process / "task").iterdir())),
+        len(names) - pool_count,
+        pool_count,
     )
 
 
@@ -92,6 +105,7 @@ def growth_of(name: str, samples: Sequence[Sample]) -> Growth:
         slope([s.time / 3600 for s in judged], [s.resident_bytes / 1e6 for s in judged]),
         _grown([s.file_count for s in judged]),
         _grown([s.thread_count for s in judged]),
+        _grown([s.pool_thread_count for s in judged]),
         _by_minute(samples),
     )
 
@@ -106,12 +120,12 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 def table(growths: Sequence[Growth]) -> str:
     """Returns a row a process, as Markdown."""
     rows = [
-        "| process | MB at first | at last | MB an hour, judged | files | threads |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| process | MB at first | at last | MB an hour, judged | files | threads | gRPC's |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     rows += [
         f"| {each.name} | {each.first_mb:.1f} | {each.last_mb:.1f} | {each.mb_an_hour:+.1f} "
-        f"| {each.file_growth:+d} | {each.thread_growth:+d} |"
+        f"| {each.file_growth:+d} | {each.thread_growth:+d} | {each.pool_thread_growth:+d} |"
         for each in growths
     ]
     return "\n".join(rows)
@@ -141,6 +155,14 @@ def _by_minute(samples: Sequence[Sample]) -> list[float]:
 def _grown(counts: Sequence[int]) -> int:
     end = round(len(counts) * _END_SHARE)
     return min(counts[-end:]) - min(counts[:end])
+
+
+def _thread_names(process: Path) -> list[str]:
+    names = []
+    for task in (process / "task").iterdir():
+        with contextlib.suppress(OSError):  # ended meanwhile
+            names.append((task / "comm").read_text().strip())
+    return names
 
 
 def _own_bytes(status: str) -> int:

@@ -7,8 +7,8 @@ A whole Tandem on this machine with a small model, without caches, which fill fo
 meant to. Searches at a steady rate, of which one in a hundred is cancelled by its caller, and items
 that are written over and over. Every process is looked at once a second, Triton's own too. Prints a
 row a process; exits 1 where one of them grows after the warm-up, which is half as long again, by
-more than 2 MB an hour, or by any file or thread that stays, where /dev/shm grows, or where a search
-failed.
+more than 2 MB an hour, or by any file or thread of ours that stays, where /dev/shm grows, or where
+a search failed.
 """
 
 import argparse

@@ -33,6 +33,7 @@ from tandem.errors import (
     TokensInvalid,
     error_from_reason,
 )
+from tandem.finite import are_finite
 from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
 
 # Most messages that carry contents carry times too.
@@ -212,6 +213,6 @@ def _image_tokens_from_proto(message: content_pb2.ImageTokens) -> ImageTokens:
             why=f"{len(message.values)} bytes are not {token_count} x {width} float16 values"
         )
     values = np.frombuffer(message.values, dtype="<f2").reshape(token_count, width)
-    if not np.isfinite(values).all():
+    if not are_finite(values):
         raise TokensInvalid(why="there is NaN or infinity among them")
     return ImageTokens(values)

@@ -23,6 +23,7 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.finite import are_finite
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_metrics import note_failure, note_inference
@@ -314,7 +315,7 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
         raise ModelOutputInvalid(
             model=model, why=f"{spec.name} is {got}, expected {spec.dtype} {list(expected)}"
         )
-    if not np.isfinite(array).all():
+    if not are_finite(array):
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
 
 

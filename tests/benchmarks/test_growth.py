@@ -1,12 +1,15 @@
 """benchmarks/growth.py: a leak is told from what comes and goes; a made one, in a real process."""
 
+import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -41,6 +44,7 @@ def samples(mb_an_hour: float, *, noise_mb: float = 0.0, seconds: int = 1200) ->
             ),
             20,
             10,
+            4,
         )
         for second in range(seconds)
     ]
@@ -77,6 +81,19 @@ def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) ->
     assert len(growth.faults()) == 2 * expected
 
 
+def test_two_threads_more_of_grpcs_pool_are_no_fault() -> None:
+    """Three are."""
+    found = [
+        growth_of(
+            "it", [replace(s, pool_thread_count=4 + (s.time > 900) * n) for s in samples(0.0)]
+        )
+        for n in (2, 3)
+    ]
+
+    assert [each.pool_thread_growth for each in found] == [2, 3]
+    assert [len(each.faults()) for each in found] == [0, 1]
+
+
 def test_too_few_samples_are_no_answer() -> None:
     """A run that ended at once would show no growth."""
     with pytest.raises(ValueError, match="too few"):
@@ -100,3 +117,19 @@ def test_a_made_leak_is_caught(program: str, is_leak: bool) -> None:
     faults = growth_of("it", seen).faults()
 
     assert len(faults) == (3 if is_leak else 0), faults
+
+
+def test_grpcs_pool_is_known_by_the_name_of_its_threads() -> None:
+    """The name that gRPC gives them, seen in a process that uses it."""
+    before = sample(os.getpid())
+    done = threading.Event()
+    others = [threading.Thread(target=done.wait) for _ in range(3)]
+    for each in others:
+        each.start()
+    with grpc.insecure_channel("127.0.0.1:1") as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/none/None")(b"", timeout=5)
+    after = sample(os.getpid())
+    done.set()
+
+    assert after.pool_thread_count > 0
+    assert after.thread_count >= before.thread_count + len(others)
