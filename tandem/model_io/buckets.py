@@ -1,8 +1,9 @@
 """Padding to a few lengths: Triton batches only requests of equal shape."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from tandem.errors import TextTooLong
 
 # Pairs from which on a CPU takes as long for each, however many more there are.
 _EFFICIENT_PAIR_COUNT = 10
+# What a chunk more costs beside its rows, a call and products of few rows, in tokens of padding.
+_CHUNK_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,36 @@ def chunks_by_length(
 ) -> list[Chunk]:
     """Divides the rows of these lengths into chunks of one bucket each, at most `chunk_size` long.
 
-    A row never goes with longer ones, because all of them would be computed at that length: a call
-    of many texts must not become slower by one long one among them.
+    A bucket's chunks are even. Its rows over whole chunks go with the next longer ones where those
+    have room for them and the padding is cheaper than a chunk more. Else no row goes with longer
+    ones, because all of them would be computed at that length: a call of many texts must not
+    become slower by one long one among them.
     """
     rows_of: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
         rows_of.setdefault(bucket_of(length, buckets), []).append(row)
-    return [
-        Chunk(rows[start : start + chunk_size], bucket)
-        for bucket, rows in sorted(rows_of.items())
-        for start in range(0, len(rows), chunk_size)
-    ]
+    chunks: list[Chunk] = []
+    ascending = sorted(rows_of)
+    for bucket, longer in zip_longest(ascending, ascending[1:]):
+        rows = rows_of[bucket]
+        over_count = len(rows) % chunk_size
+        if longer is not None and over_count:
+            room = -len(rows_of[longer]) % chunk_size
+            if over_count <= room and over_count * (longer - bucket) <= _CHUNK_TOKENS:
+                rows_of[longer] = rows[-over_count:] + rows_of[longer]
+                rows = rows[:-over_count]
+        chunks += (Chunk(part, bucket) for part in _even_parts(rows, chunk_size))
+    return chunks
+
+
+def _even_parts(rows: list[int], most: int) -> Iterator[list[int]]:
+    """Yields the rows in as few parts as there must be, none longer by two than another."""
+    part_count = math.ceil(len(rows) / most)
+    if not part_count:
+        return
+    ends = [math.ceil(len(rows) * number / part_count) for number in range(part_count + 1)]
+    for start, end in pairwise(ends):
+        yield rows[start:end]
 
 
 def pair_chunk_size(pair_count: int, instance_count: int, most: int) -> int:

@@ -13,9 +13,9 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.priority import LEVEL_COUNT
 
 _GPU_IMAGE_BATCH_SIZE, _GPU_PAIR_BATCH_SIZE = 64, 128
-# As many as a core of a CPU computes in about 50 ms (decision 19), the pairs at this token width: a
+# As many as a core of a CPU computes in about 50 ms (decision 19), the pairs at this width: a
 # query's encoding may have to wait for them.
-_CPU_IMAGE_BATCH_SIZE, _CPU_PAIR_BATCH_SIZE, _CPU_TOKEN_WIDTH = 16, 24, 192
+_CPU_IMAGE_BATCH_SIZE, _CPU_PAIR_BATCH_SIZE, _CPU_WIDTH = 16, 24, 192
 _MIN_PAIR_BATCH_SIZE = 4
 COMPUTE_SECONDS = "COMPUTE_SECONDS"
 """The output that says how long the model took over the batch."""
@@ -77,11 +77,12 @@ def image_batch_size(manifest: Manifest) -> int:
 def pair_batch_size(manifest: Manifest) -> int:
     """Returns how many rows the joint encoder takes at once.
 
-    On a CPU fewer the wider the model is, whose time grows by the square of its width.
+    On a CPU fewer the wider the model is, whose time grows by the square of its width. That is its
+    embeddings'; image tokens may have another, such as a patch's bare pixels.
     """
     if _is_for_gpu(manifest):
         return _GPU_PAIR_BATCH_SIZE
-    size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_TOKEN_WIDTH / manifest.token_width) ** 2)
+    size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_WIDTH / manifest.embedding_dim) ** 2)
     return min(_CPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))
 
 

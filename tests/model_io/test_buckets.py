@@ -27,17 +27,31 @@ def test_what_no_bucket_holds_is_refused() -> None:
 
 def test_rows_are_divided_by_length_and_none_is_lost() -> None:
     """A chunk has one bucket's rows, in their order, and at most so many."""
-    lengths = [3, 60, 5, 4, 16, 17, 1, 2]
+    lengths = [3, 60, 5, 4, 16, 17, 1, 2, 9]
 
     chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)
 
     assert [(chunk.rows, chunk.padded_length) for chunk in chunks] == [
-        ([0, 3, 6], 4),
-        ([7], 4),
-        ([2, 4], 16),
+        ([0, 3], 4),
+        ([6, 7], 4),
+        ([2, 4, 8], 16),
         ([1, 5], 64),
     ]
     assert chunks_by_length([], BUCKETS, chunk_size=3) == []
+
+
+def test_rows_over_whole_chunks_fill_up_longer_ones() -> None:
+    """One row of 4 tokens beside two of 16; not beside one of 64, which would cost more."""
+    lengths = [4, 4, 4, 16, 16, 4]
+
+    short = chunks_by_length(lengths, BUCKETS, chunk_size=3)
+    long = chunks_by_length([16, 64], BUCKETS, chunk_size=3)
+
+    assert [(chunk.rows, chunk.padded_length) for chunk in short] == [
+        ([0, 1, 2], 4),
+        ([5, 3, 4], 16),
+    ]
+    assert [(chunk.rows, chunk.padded_length) for chunk in long] == [([0], 16), ([1], 64)]
 
 
 def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
