@@ -10,6 +10,7 @@ import typer
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_corpus
 from tandem.cli.training_bar import TrainingBar
+from tandem.model_io.precision import Precision, native_precision
 from tandem.model_io.readable_records import (
     ModelCheck,
     OnError,
@@ -20,7 +21,7 @@ from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import RECIPES, finetune, recipe_named
+from tandem.training.recipes import RECIPES, Recipe, finetune, recipe_named
 
 FINETUNE = "finetune"
 _FINETUNE_ROUND_COUNT = 300
@@ -42,6 +43,10 @@ def train(
     ] = None,
     image_source: Annotated[
         ImageSource | None, typer.Option(help="of image tokens; unset is the recipe's")
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="bf16 or fp32, of products of matrices; unset is the recipe's"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
     corpus: Annotated[
@@ -111,7 +116,10 @@ def train(
             chosen = replace(chosen, pretrained=pretrained)
         if image_source is not None:
             chosen = replace(chosen, image_source=image_source)
+        chosen = _in_precision(chosen, precision)
         with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+            if processes.is_first:
+                _warn_of_emulation(chosen, place.type)
             recall = run_training(
                 chosen,
                 target,
@@ -142,9 +150,13 @@ def train(
     train_records, dev_records = (
         readable_records(each, check, on_error or OnError.STOP, skipped) for each in fitting
     )
+    chosen = finetune(corpus, _FINETUNE_ROUND_COUNT if rounds is None else rounds, seed)
+    chosen = _in_precision(chosen, precision)
     with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+        if processes.is_first:
+            _warn_of_emulation(chosen, place.type)
         done = run_finetuning(
-            finetune(corpus, _FINETUNE_ROUND_COUNT if rounds is None else rounds, seed),
+            chosen,
             beginning,
             train_records,
             dev_records,
@@ -162,6 +174,21 @@ def train(
             out.print(f"{captions.dropped_count:,} of {whole_count:,} captions were too long")
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         out.print(f"losses and recalls over time: {plot_run(target)}")
+
+
+def _in_precision(recipe: Recipe, precision: Precision | None) -> Recipe:
+    return recipe if precision is None else replace(recipe, precision=precision.value)
+
+
+def _warn_of_emulation(recipe: Recipe, device_type: str) -> None:
+    """Says so where this CPU has no bf16: a run is slow then, and nothing else shows why."""
+    if device_type == "cpu" and recipe.precision == Precision.BF16 != native_precision():
+        errors.print(
+            "this CPU emulates bf16, several times slower than fp32; "
+            "--precision fp32 is faster here, and comes to other weights",
+            markup=False,
+            highlight=False,
+        )
 
 
 def _given(options: Mapping[str, object]) -> str:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.karpathy import write_karpathy
+from tandem.model_io.precision import Precision, native_precision
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
@@ -30,6 +31,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
         (["tiny", "--on-error", "skip"], "--on-error would be ignored"),
         (["tiny", "--device", "tpu"], "no device 'tpu'"),
+        (["tiny", "--precision", "int8"], "has precision 'int8': bf16 or fp32"),
         (
             ["finetune", "--corpus", "emoji", "--pretrained", "x", "--image-source", "patches"],
             "--pretrained, --image-source would be ignored",
@@ -57,15 +59,18 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
         *("--device", "cpu", "--folder", str(tmp_path / "out"), "--drop-long-captions"),
+        *("--precision", "fp32"),
     )
 
     assert (status, error) == (0, "")
+    assert "emulates" not in printed
     assert re.search(r"[\d,]+ of [\d,]+ captions were too long", printed)
     assert "before: BE R@1" in printed.replace("\n", " ")
     folder = tmp_path / "out" / "finetune"
     training = json.loads((folder / "training.json").read_text())
     assert training["recipe"]["corpus"] == str(corpus)
     assert training["recipe"]["round_count"] == 2
+    assert training["recipe"]["precision"] == "fp32"
     assert len((folder / "loss_curve.jsonl").read_text().splitlines()) == 2
 
 
@@ -92,6 +97,7 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
     else:
         assert (status, error) == (0, "")
         told = " ".join(printed.split())
+        assert ("emulates bf16" in told) == (native_precision() is not Precision.BF16)
         assert "skipped records: 2" in told
         assert "picture not readable 1" in told
         assert "picture file not there 1" in told
