@@ -131,7 +131,7 @@ def _check_coherent(result: SearchResult) -> None:
     similarities = [item.similarity for item in by_similarity]
     assert similarities == sorted(similarities, reverse=True)
     seconds = result.seconds
-    stages = seconds.encode + seconds.retrieve + seconds.rerank + seconds.fetch
+    stages = seconds.encode + seconds.retrieve + seconds.rerank + seconds.fetch + seconds.rank
     assert min(seconds.encode, seconds.retrieve, seconds.rerank, seconds.fetch) > 0
     assert seconds.total == pytest.approx(stages, abs=2e-3)
 
