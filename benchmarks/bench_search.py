@@ -181,7 +181,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             stack.start()
             with Client(stack.address, timeout_seconds=120.0) as client:
                 pictures = ((record.record_id, record.image.read()) for record in records)
-                refused = [o for o in client.ingest(pictures, index_id="bench") if o.error]
+                # Small batches: of the large model's, several are under way, each with its time.
+                outcomes = client.ingest(pictures, index_id="bench", batch_item_count=8)
+                refused = [outcome for outcome in outcomes if outcome.error]
                 assert not refused, refused[0].error
                 both = Run(stack, client, local)
                 both.warm(queries[:20], max(CLIENT_COUNTS))

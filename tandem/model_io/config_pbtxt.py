@@ -30,7 +30,9 @@ _QUEUE_DELAY_MICROSECONDS = 0
 # Past this many waiting requests a new one is refused at once: 16 searches that rerank on two
 # shards make 32.
 _QUEUE_SIZE = 256
-_QUEUE_TIMEOUT_MICROSECONDS = 10_000_000
+# Half of the 60 s that a search or an ingested batch may take at most; requests tell shorter ones,
+# and could not tell longer ones. With 10 s, batches of an ingest failed by a large model on a CPU.
+_QUEUE_TIMEOUT_MICROSECONDS = 30_000_000
 
 
 @dataclass(frozen=True, slots=True)
