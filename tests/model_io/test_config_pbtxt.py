@@ -1,12 +1,14 @@
 """Every config.pbtxt, committed or exported, keeps the native libtorch backend's rules."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tritonclient.grpc.model_config_pb2 import TYPE_BF16, ModelConfig
 
+from tandem.model_io.config_pbtxt import pair_batch_size
 from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
@@ -63,6 +65,16 @@ def test_a_committed_config_keeps_the_rules(name: str) -> None:
     assert config.name == name
     width = read_config(config_file(COMMITTED, JOINT_ENCODER)).output[0].dims[0]
     assert wrong_with(name, config, width=width) == []
+
+
+@pytest.mark.parametrize(("embedding_dim", "row_count"), [(96, 24), (192, 24), (384, 6), (768, 4)])
+def test_a_batch_is_smaller_the_wider_the_model(
+    tiny_manifest: Manifest, embedding_dim: int, row_count: int
+) -> None:
+    """By its own width: image tokens, here a patch's bare pixels, may have another."""
+    manifest = replace(tiny_manifest, embedding_dim=embedding_dim, token_width=3 * 16 * 16)
+
+    assert pair_batch_size(manifest) == row_count
 
 
 def test_nothing_but_our_models_is_committed() -> None:

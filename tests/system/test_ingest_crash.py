@@ -32,9 +32,9 @@ def rng() -> random.Random:
 
 
 @pytest.fixture
-def own_stack(tmp_path: Path, model_repository: Path) -> Iterator[LocalStack]:
+def own_stack(tmp_path: Path, tiny_repository: Path) -> Iterator[LocalStack]:
     """A stack whose shards this test may kill."""
-    with LocalStack(tmp_path, model_repository, Ports.free(shard_count=2)) as running:
+    with LocalStack(tmp_path, tiny_repository, Ports.free(shard_count=2)) as running:
         running.start()
         yield running
 

@@ -14,11 +14,11 @@ from tandem.errors import ModelUnavailable
 
 @pytest.fixture(scope="module")
 def own_stack(
-    tmp_path_factory: pytest.TempPathFactory, model_repository: Path
+    tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path
 ) -> Iterator[LocalStack]:
     """A stack whose Triton these tests may stop."""
     data_folder = tmp_path_factory.mktemp("triton-down")
-    with LocalStack(data_folder, model_repository, Ports.free(shard_count=1)) as running:
+    with LocalStack(data_folder, tiny_repository, Ports.free(shard_count=1)) as running:
         running.start()
         yield running
 
