@@ -130,6 +130,10 @@ class Recipe:
         return asdict(self)
 
 
+Base = Callable[[int], Recipe]
+"""A recipe that others vary."""
+
+
 def default(seed: int = 1) -> Recipe:
     """The model that ships: about an hour on two CPU cores."""
     return Recipe(
@@ -178,48 +182,72 @@ def apart(seed: int = 1) -> Recipe:
     )
 
 
-def bi_encoder(seed: int = 1) -> Recipe:
+def compact(seed: int = 1) -> Recipe:
+    """A sixth of the default's arithmetic: for experiments of many runs on two CPU cores.
+
+    Half as wide, and shown a third of the families; else as the default.
+    """
+    return replace(
+        default(seed),
+        name="compact",
+        width=96,
+        pool_family_count=4_000,
+        backbone_step_count=400,
+        round_count=1_200,
+        softmax_round_count=300,
+        learning_rate=1e-3,
+        dev_family_count=50,
+        dev_every_round_count=100,
+    )
+
+
+def bi_encoder(seed: int = 1, base: Base = default) -> Recipe:
     """The BE alone, for Sep+Coop: as much of its own training as the joint model gives it."""
-    return replace(default(seed), name="bi_encoder", ce_steps_per_round=0)
+    return replace(_variant("bi_encoder", base(seed)), ce_steps_per_round=0)
 
 
-def cross_encoder(seed: int = 1) -> Recipe:
+def cross_encoder(seed: int = 1, base: Base = default) -> Recipe:
     """The CE alone, for Sep+Coop: as much of its own training as the joint model gives it.
 
     Nothing retrieves for it, so dev pairs each text with every image of a smaller set.
     """
     return replace(
-        default(seed),
-        name="cross_encoder",
+        _variant("cross_encoder", base(seed)),
         be_steps_per_round=0,
         softmax_round_count=0,
         dev_family_count=25,
     )
 
 
-def half(seed: int = 1) -> Recipe:
+def half(seed: int = 1, base: Base = default) -> Recipe:
     """Joint with half the layers (Geigle et al. 2022, figure 4).
 
     The paper drops every second layer of a pretrained encoder; from random weights there is none to
     drop.
     """
-    return replace(default(seed), name="half", layer_count=2)
+    whole = base(seed)
+    return replace(_variant("half", whole), layer_count=whole.layer_count // 2)
 
 
-def ance(seed: int = 1) -> Recipe:
+def ance(seed: int = 1, base: Base = default) -> Recipe:
     """Joint, with mined negatives for BE and CE in the later rounds (arXiv v1, appendix A.3).
 
     The paper saw no gain. The share, the batch and the negatives are its own; when mining begins
     and how often are ours, as we begin from random weights. Not trained by us so far.
     """
+    plain = base(seed)
     return replace(
-        default(seed),
-        name="ance",
-        mined_from_round_count=1_000,
-        mined_refresh_round_count=500,
+        _variant("ance", plain),
+        mined_from_round_count=plain.round_count * 5 // 12,
+        mined_refresh_round_count=plain.round_count * 5 // 24,
         mined_negative_share=0.05,
         ance_steps_per_round=1,
     )
+
+
+def random_negatives(seed: int = 1, base: Base = default) -> Recipe:
+    """Joint, whose CE never sees a sibling as its mismatch: what harder negatives are worth."""
+    return replace(_variant("random_negatives", base(seed)), sibling_negative_share=0.0)
 
 
 def small(seed: int = 1) -> Recipe:
@@ -317,17 +345,24 @@ def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
     )
 
 
-RECIPES: Mapping[str, Callable[[int], Recipe]] = {
+def _variant(name: str, base: Recipe) -> Recipe:
+    """Returns the base under the name; one that is not the default says so."""
+    return replace(base, name=name if base.name == "default" else f"{base.name}_{name}")
+
+
+RECIPES: Mapping[str, Base] = {
     recipe.__name__: recipe
     for recipe in (
         ance,
         apart,
+        compact,
         default,
         bi_encoder,
         cross_encoder,
         half,
         minilm,
         half_minilm,
+        random_negatives,
         small,
         tiny,
     )

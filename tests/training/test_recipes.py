@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from tandem.training.recipes import RECIPES, Recipe, recipe_named
+from tandem.training.recipes import (
+    RECIPES,
+    Recipe,
+    ance,
+    bi_encoder,
+    compact,
+    half,
+    recipe_named,
+)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -48,6 +56,16 @@ def test_negatives_are_mined_on_time() -> None:
     assert not any(recipe_named("default", 1).mines_before(number) for number in range(1, 2_401))
 
 
+def test_another_base_is_varied_alike() -> None:
+    """Its name says which; what is varied follows its size."""
+    base = recipe_named("compact", 5)
+
+    assert bi_encoder(5, compact) == replace(base, name="compact_bi_encoder", ce_steps_per_round=0)
+    assert half(5, compact) == replace(base, name="compact_half", layer_count=2)
+    mining = [number for number in range(1, 1_201) if ance(5, compact).mines_before(number)]
+    assert mining == [501, 751, 1_001]
+
+
 def test_a_round_goes_be_ce_ance_ce() -> None:
     """As in the paper; before the first mining, and by default, without ANCE."""
     recipe = recipe_named("ance", 1)
@@ -77,8 +95,8 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     """The message says what to ask for."""
     with pytest.raises(
         ValueError,
-        match="no recipe 'huge'; there are ance, apart, bi_encoder, cross_encoder, default, half, "
-        "half_minilm, minilm, small, ",
+        match="no recipe 'huge'; there are ance, apart, bi_encoder, compact, cross_encoder, "
+        "default, half, half_minilm, minilm, random_negatives, small, ",
     ):
         recipe_named("huge", seed=1)
 

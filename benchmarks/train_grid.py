@@ -1,0 +1,180 @@
+"""Sep+Coop, Joint+Coop and their ablations: trained over several seeds, measured, compared.
+
+    python benchmarks/train_grid.py --work FOLDER [--base compact] [--seeds 1,2,3] [--jobs 2]
+
+Each run is a process of one thread, and so many go side by side: a run of two threads takes more
+than half of the time. What is done in FOLDER is not done again, and a run that was stopped goes on.
+Then every system answers the same queries, as by `tandem evaluate`, and all are held against
+Joint+Coop, as by `tandem compare`: R@1 over the seeds, and how likely chance alone parts them.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from tandem.evaluation.comparison import ComparedOrder, compare
+from tandem.evaluation.report import Report
+from tandem.model_io.precision import Precision, native_precision
+from tandem.training import recipes
+from tandem.training.recipes import RECIPES, Base, Recipe
+
+JOINT = "joint"
+RUNS: Mapping[str, Callable[[int, Base], Recipe]] = {
+    JOINT: lambda seed, base: base(seed),
+    "bi_encoder": recipes.bi_encoder,
+    "cross_encoder": recipes.cross_encoder,
+    "half": recipes.half,
+    "random_negatives": recipes.random_negatives,
+    "ance": recipes.ance,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What answers: the run whose CE reads pairs, and the run whose BE retrieves for it."""
+
+    name: str
+    run: str
+    retriever: str | None = None
+
+    def needs(self) -> set[str]:
+        """Returns the runs without which it cannot answer."""
+        return {self.run, self.retriever or self.run}
+
+
+SYSTEMS = (
+    System("Joint", JOINT),
+    System("Sep", "cross_encoder", "bi_encoder"),
+    System("Joint, half the layers", "half"),
+    System("Joint, random negatives", "random_negatives"),
+    System("Joint, mined negatives", "ance"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One gallery, and how deep it is reranked: arguments of `tandem evaluate`."""
+
+    name: str
+    arguments: str
+
+
+QUESTIONS = (
+    Question("1,000 scenes", "scenes --gallery-count 1000 --k 10 --k 20 --k 50 --fusion 20"),
+    Question("100 scenes, every pair read", "scenes --gallery-count 100 --k 100"),
+    Question("emoji in an unseen style", "emoji --split test_style --gallery-count 1000 --k 20"),
+    Question("emoji of unseen concepts", "emoji --split test --gallery-count 1000 --k 20"),
+)
+
+
+def train_run(base: str, precision: Precision, folder: Path, run: str, seed: int) -> str:
+    """Trains one run, unless it is done; returns a line about it. It has a process of its own."""
+    import torch  # here: the parent never needs it
+
+    from tandem.training.train import train
+
+    done = folder / "done.txt"
+    if done.is_file():
+        return done.read_text()
+    torch.set_num_threads(1)
+    recipe = replace(RUNS[run](seed, RECIPES[base]), precision=precision.value)
+    start_time = time.monotonic()
+    recall = train(recipe, folder, lambda *_: None, resume=True)
+    done.write_text(f"{run} {seed}: dev {recall}, {time.monotonic() - start_time:,.0f} s")
+    return done.read_text()
+
+
+def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequence[int]) -> None:
+    """Trains all runs, the first seed's first; prints a line as each is done."""
+    wanted = [(run, seed) for seed in seeds for run in runs]
+    # Read by each process as it starts: torch's activations would go back to the kernel each step.
+    os.environ |= {
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_TRIM_THRESHOLD_": "2000000000",
+        "MALLOC_MMAP_THRESHOLD_": "2000000000",
+    }
+    begin = partial(train_run, arguments.base, Precision(arguments.precision))
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as processes:
+        pending = [
+            processes.submit(begin, run_folder(arguments.work, run, seed), run, seed)
+            for run, seed in wanted
+        ]
+        for each in pending:
+            _note(each.result())
+
+
+def run_folder(work: Path, run: str, seed: int) -> Path:
+    """Returns where a run's checkpoint is."""
+    return work / f"{run}-{seed}"
+
+
+def measured(work: Path, question: Question, system: System, seed: int) -> Report:
+    """Returns a system's report of a question, by `tandem evaluate` where it is not there yet."""
+    number = QUESTIONS.index(question)
+    folder = work / "reports" / f"{number}-{system.run}-{seed}"
+    if not (folder / "report.json").is_file():
+        command = [sys.executable, "-m", "tandem.cli", "evaluate", *question.arguments.split()]
+        command += ["--checkpoint", str(run_folder(work, system.run, seed))]
+        if system.retriever:
+            command += ["--retriever", str(run_folder(work, system.retriever, seed))]
+        subprocess.run([*command, "--report", str(folder)], stdout=subprocess.DEVNULL, check=True)
+        _note(f"{question.name}: {system.name}, seed {seed}")
+    return Report.read(folder / "report.json")
+
+
+def table(question: Question, rows: Iterator[ComparedOrder]) -> str:
+    """Returns R@1 of every system, direction and order, as Markdown."""
+    lines = [
+        f"## {question.name}",
+        "",
+        "| direction | order by | system | R@1 | difference | p |",
+        "| --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    for each in rows:
+        against = ("", "")
+        if each.system != SYSTEMS[0].name:
+            against = (f"{each.difference:+.1f}", f"{each.p_value:.2g}")
+        lines.append(
+            f"| {each.direction} | {each.order_by} | {each.system} | {each.recall_at_1} "
+            f"| {against[0]} | {against[1]} |"
+        )
+    return "\n".join(lines)
+
+
+def _note(event: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {event}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Trains, measures, and prints a table for each question."""
+    parser = argparse.ArgumentParser(description="Sep and Joint over several seeds")
+    parser.add_argument("--work", type=Path, required=True, help="checkpoints and reports")
+    parser.add_argument("--base", choices=sorted(RECIPES), default="compact")
+    parser.add_argument("--runs", default=",".join(RUNS), help="of them, by commas")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default=native_precision().value)
+    arguments = parser.parse_args()
+    runs, seeds = arguments.runs.split(","), [int(seed) for seed in arguments.seeds.split(",")]
+    if unknown := set(runs) - set(RUNS):
+        parser.error(f"no runs {', '.join(sorted(unknown))}; there are {', '.join(RUNS)}")
+    train_all(arguments, runs, seeds)
+    systems = [each for each in SYSTEMS if each.needs() <= set(runs)]
+    for question in QUESTIONS:
+        reports = {
+            system.name: [measured(arguments.work, question, system, seed) for seed in seeds]
+            for system in systems
+        }
+        print(table(question, compare(reports)), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
