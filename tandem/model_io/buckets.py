@@ -37,10 +37,11 @@ def chunks_by_length(
 ) -> list[Chunk]:
     """Divides the rows of these lengths into chunks of one bucket each, at most `chunk_size` long.
 
-    A bucket's chunks are even. Its rows over whole chunks go with the next longer ones where those
-    have room for them and the padding is cheaper than a chunk more. Else no row goes with longer
-    ones, because all of them would be computed at that length: a call of many texts must not
-    become slower by one long one among them.
+    The longest come first, so that instances that share them end at about the same time. A bucket's
+    chunks are even. Its rows over whole chunks go with the next longer ones where those have room
+    for them and the padding is cheaper than a chunk more. Else no row goes with longer ones,
+    because all of them would be computed at that length: a call of many texts must not become
+    slower by one long one among them.
     """
     rows_of: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
@@ -55,15 +56,15 @@ def chunks_by_length(
             if over_count <= room and over_count * (longer - bucket) <= _CHUNK_TOKENS:
                 rows_of[longer] = rows[-over_count:] + rows_of[longer]
                 rows = rows[:-over_count]
-        chunks += (Chunk(part, bucket) for part in _even_parts(rows, chunk_size))
+        chunks[:0] = [Chunk(part, bucket) for part in _even_parts(rows, chunk_size)]
     return chunks
 
 
 def _even_parts(rows: list[int], most: int) -> Iterator[list[int]]:
     """Yields the rows in as few parts as there must be, none longer by two than another."""
-    part_count = math.ceil(len(rows) / most)
-    if not part_count:
+    if not rows:
         return
+    part_count = math.ceil(len(rows) / most)
     ends = [math.ceil(len(rows) * number / part_count) for number in range(part_count + 1)]
     for start, end in pairwise(ends):
         yield rows[start:end]

@@ -26,16 +26,16 @@ def test_what_no_bucket_holds_is_refused() -> None:
 
 
 def test_rows_are_divided_by_length_and_none_is_lost() -> None:
-    """A chunk has one bucket's rows, in their order, and at most so many."""
+    """A chunk has rows of one bucket, in their order, and at most so many; the longest go first."""
     lengths = [3, 60, 5, 4, 16, 17, 1, 2, 9]
 
     chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)
 
     assert [(chunk.rows, chunk.padded_length) for chunk in chunks] == [
+        ([1, 5], 64),
+        ([2, 4, 8], 16),
         ([0, 3], 4),
         ([6, 7], 4),
-        ([2, 4, 8], 16),
-        ([1, 5], 64),
     ]
     assert chunks_by_length([], BUCKETS, chunk_size=3) == []
 
@@ -48,10 +48,10 @@ def test_rows_over_whole_chunks_fill_up_longer_ones() -> None:
     long = chunks_by_length([16, 64], BUCKETS, chunk_size=3)
 
     assert [(chunk.rows, chunk.padded_length) for chunk in short] == [
-        ([0, 1, 2], 4),
         ([5, 3, 4], 16),
+        ([0, 1, 2], 4),
     ]
-    assert [(chunk.rows, chunk.padded_length) for chunk in long] == [([0], 16), ([1], 64)]
+    assert [(chunk.rows, chunk.padded_length) for chunk in long] == [([1], 64), ([0], 16)]
 
 
 def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
