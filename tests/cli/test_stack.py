@@ -7,7 +7,7 @@ import pytest
 
 from tandem.cli.stack import LocalStack, Ports
 from tandem.errors import TandemError
-from tandem.model_io.triton_server import TritonUnavailable
+from tandem.model_io.triton_server import TritonUnavailable, core_count
 
 
 def test_fixed_ports_are_the_documented_ones() -> None:
@@ -25,6 +25,17 @@ def test_free_ports_are_all_different() -> None:
     serving = [ports.orchestrator, ports.encoder, ports.triton, *ports.index, *ports.rerank]
 
     assert len({*serving, *ports.metrics.values()}) == 2 * len(serving) == 18
+
+
+def test_as_many_searches_are_let_in_as_the_cores_can_answer(tmp_path: Path) -> None:
+    """Twelve a core, 16 at least; a number that is given goes before."""
+    name, ports = "ORCHESTRATOR_MAX_INFLIGHT_COUNT", Ports.free(shard_count=1)
+    stack = LocalStack(tmp_path, tmp_path, ports)
+    told = LocalStack(tmp_path, tmp_path, ports, settings={name: "5"})
+
+    assert int(stack.command("orchestrator")[1][name]) == max(16, 12 * core_count())
+    assert told.command("orchestrator")[1][name] == "5"
+    assert name not in stack.command("encoder")[1]
 
 
 @pytest.mark.xdist_group("system")
