@@ -52,9 +52,12 @@ def chunks_by_length(
         rows = rows_of[bucket]
         over_count = len(rows) % chunk_size
         if longer is not None and over_count:
+            over = rows[-over_count:]
+            # Whole, for those that have come up from shorter ones already.
+            padding = sum(longer - bucket_of(lengths[row], buckets) for row in over)
             room = -len(rows_of[longer]) % chunk_size
-            if over_count <= room and over_count * (longer - bucket) <= _CHUNK_TOKENS:
-                rows_of[longer] = rows[-over_count:] + rows_of[longer]
+            if over_count <= room and padding <= _CHUNK_TOKENS:
+                rows_of[longer] = over + rows_of[longer]
                 rows = rows[:-over_count]
         chunks[:0] = [Chunk(part, bucket) for part in _even_parts(rows, chunk_size)]
     return chunks

@@ -313,7 +313,8 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
     if array is None or array.shape != expected or array.dtype != spec.dtype:
         got = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"
         raise ModelOutputInvalid(
-            model=model, why=f"{spec.name} is {got}, expected {spec.dtype} {list(expected)}"
+            model=model,
+            why=f"{spec.name} is {got}, expected {spec.dtype.__name__} {list(expected)}",
         )
     if not are_finite(array):
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")

@@ -51,7 +51,7 @@ async def _check_logits(model: ServedJointModel) -> None:
 
 
 async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
-    """Returns float32 [n, d] of made-up texts of each length, and of pictures."""
+    """Returns float32 [1, d] of a made-up text of each length, and [n, d] of pictures."""
     manifest = model.manifest
     random = np.random.default_rng(0)
     texts = [
@@ -62,6 +62,10 @@ async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
     pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
     tokens = await model.image_tokens(pictures, _PROBE_SECONDS, Priority.QUERY)
     return [
-        (await model.embed_texts(texts, _PROBE_SECONDS, Priority.QUERY)).values,
+        # Each alone: a call's texts may be padded to one length.
+        *[
+            (await model.embed_texts([text], _PROBE_SECONDS, Priority.QUERY)).values
+            for text in texts
+        ],
         (await model.embed_images(tokens.values, _PROBE_SECONDS, Priority.QUERY)).values,
     ]

@@ -54,6 +54,19 @@ def test_rows_over_whole_chunks_fill_up_longer_ones() -> None:
     assert [(chunk.rows, chunk.padded_length) for chunk in long] == [([1], 64), ([0], 16)]
 
 
+def test_rows_do_not_climb_from_length_to_length() -> None:
+    """Each step adds little; together they must be cheaper than a chunk too."""
+    buckets = text_length_buckets(64)
+
+    chunks = chunks_by_length(buckets, buckets, chunk_size=24)
+
+    assert [[buckets[row] for row in chunk.rows] for chunk in chunks] == [
+        [48, 64],
+        [24, 32],
+        [8, 12, 16],
+    ]
+
+
 def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
     """Returns which share of the computed tokens is padding, beside so many rows of an image."""
     chunks = chunks_by_length(lengths, buckets, chunk_size=24)

@@ -119,7 +119,9 @@ async def test_a_version_takes_the_place_of_another(
     assert not server.has_lost_process()
 
     await asyncio.to_thread(versions.load, TOO_WIDE)  # Triton has no objection
-    with pytest.raises(ModelOutputInvalid, match=r"OUTPUT__0 is float32 \[1, 33\]"):
+    with pytest.raises(
+        ModelOutputInvalid, match=r"OUTPUT__0 is float32 \[1, 33\], expected float32 \[1, 32\]"
+    ):
         await check_version(first.at(TOO_WIDE), first)
     await asyncio.to_thread(versions.unload, TOO_WIDE)
 
