@@ -34,8 +34,9 @@ class Recall:
         n, p = self.query_count, self.hit_count / self.query_count
         centre = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-        # Rounding leaves the ends of no hits and of nothing but hits a hair outside.
-        return max(0.0, 100.0 * (centre - half)), min(100.0, 100.0 * (centre + half))
+        low, high = 100.0 * (centre - half), 100.0 * (centre + half)
+        # Rounding leaves the ends of no hits and of nothing but hits a hair off, to either side.
+        return max(0.0, min(low, self.percent)), min(100.0, max(high, self.percent))
 
 
 def recall_at(ranks: Sequence[int | None], k: int) -> Recall:

@@ -80,6 +80,16 @@ def test_interval_ends_are_where_the_share_is_barely_credible(counts: tuple[int,
         assert abs(hits / queries - end) == pytest.approx(Z * error, abs=1e-7)
 
 
+def test_an_interval_holds_its_own_share() -> None:
+    """Of no hits and of nothing but hits too, where rounding left the end a hair inside."""
+    for query_count in range(1, 500):
+        for hit_count in (0, query_count):
+            recall = Recall(1, hit_count, query_count)
+            low, high = recall.interval_percent
+
+            assert 0.0 <= low <= recall.percent <= high <= 100.0
+
+
 @given(st.integers(1, 500), st.floats(0.05, 0.95))
 def test_more_queries_narrow_the_interval(queries: int, share: float) -> None:
     """Four times as many at the same share: about half as wide."""
