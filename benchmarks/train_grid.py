@@ -24,10 +24,10 @@ from tandem.evaluation.comparison import ComparedOrder, compare
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
 from tandem.training import recipes
-from tandem.training.recipes import RECIPES, Base, Recipe
+from tandem.training.recipes import RECIPES, NamedRecipe, Recipe
 
 JOINT = "joint"
-RUNS: Mapping[str, Callable[[int, Base], Recipe]] = {
+RUNS: Mapping[str, Callable[[int, NamedRecipe], Recipe]] = {
     JOINT: lambda seed, base: base(seed),
     "bi_encoder": recipes.bi_encoder,
     "cross_encoder": recipes.cross_encoder,

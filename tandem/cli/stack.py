@@ -18,7 +18,7 @@ _SHARD_MAP_VERSION = 1
 # With replicas, one that leaves does so while the other is called: a notice, as in production.
 _REPLICATED_NOTICE_SECONDS = 1.0
 # Searches at once: what is let in must be answered in its time, and this machine does all the work.
-# At five times the capacity of two cores, 32 had a quarter fewer answers than 24 (overload.md).
+# At five times the capacity of two cores, 32 had a fifth fewer answers than 24 (docs/overload.md).
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 

@@ -130,8 +130,8 @@ class Recipe:
         return asdict(self)
 
 
-Base = Callable[[int], Recipe]
-"""A recipe that others vary."""
+NamedRecipe = Callable[[int], Recipe]
+"""From a seed to the configuration of a run; some vary another one, their base."""
 
 
 def default(seed: int = 1) -> Recipe:
@@ -201,12 +201,12 @@ def compact(seed: int = 1) -> Recipe:
     )
 
 
-def bi_encoder(seed: int = 1, base: Base = default) -> Recipe:
+def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """The BE alone, for Sep+Coop: as much of its own training as the joint model gives it."""
     return replace(_variant("bi_encoder", base(seed)), ce_steps_per_round=0)
 
 
-def cross_encoder(seed: int = 1, base: Base = default) -> Recipe:
+def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """The CE alone, for Sep+Coop: as much of its own training as the joint model gives it.
 
     Nothing retrieves for it, so dev pairs each text with every image of a smaller set.
@@ -219,17 +219,19 @@ def cross_encoder(seed: int = 1, base: Base = default) -> Recipe:
     )
 
 
-def half(seed: int = 1, base: Base = default) -> Recipe:
+def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint with half the layers (Geigle et al. 2022, figure 4).
 
     The paper drops every second layer of a pretrained encoder; from random weights there is none to
-    drop.
+    drop. Raises ValueError for a base whose layers cannot be halved.
     """
     whole = base(seed)
+    if whole.layer_count % 2:
+        raise ValueError(f"recipe {whole.name} has {whole.layer_count} layers: no half of them")
     return replace(_variant("half", whole), layer_count=whole.layer_count // 2)
 
 
-def ance(seed: int = 1, base: Base = default) -> Recipe:
+def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint, with mined negatives for BE and CE in the later rounds (arXiv v1, appendix A.3).
 
     The paper saw no gain. The share, the batch and the negatives are its own; when mining begins
@@ -245,7 +247,7 @@ def ance(seed: int = 1, base: Base = default) -> Recipe:
     )
 
 
-def random_negatives(seed: int = 1, base: Base = default) -> Recipe:
+def random_negatives(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint, whose CE never sees a sibling as its mismatch: what harder negatives are worth."""
     return replace(_variant("random_negatives", base(seed)), sibling_negative_share=0.0)
 
@@ -350,7 +352,7 @@ def _variant(name: str, base: Recipe) -> Recipe:
     return replace(base, name=name if base.name == "default" else f"{base.name}_{name}")
 
 
-RECIPES: Mapping[str, Base] = {
+RECIPES: Mapping[str, NamedRecipe] = {
     recipe.__name__: recipe
     for recipe in (
         ance,

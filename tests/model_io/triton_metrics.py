@@ -8,9 +8,10 @@ from typing import Self
 from prometheus_client.parser import text_string_to_metric_families
 
 PATIENCE_SECONDS = 20.0
-# Between the canaries of a stack, of which three services send one a second, there is such a pause
-# soon; there was hardly ever one of 0.3 s, and each look took the whole patience.
-STILL_SECONDS = 0.12
+STILL_SECONDS = 0.3
+# Rows that the canaries of a stack add in that time, with two shards: three services send three a
+# second. Without them a stack never stands still, and each look took the whole patience.
+STACK_CANARY_COUNT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,20 @@ class Counts:
         return cls(values["nv_inference_count"], values["nv_inference_exec_count"])
 
     @classmethod
-    def at_rest(cls, metrics_url: str, model: str) -> Self:
-        """Returns the counts once they stand still.
+    def at_rest(cls, metrics_url: str, model: str, canary_count: int = 0) -> Self:
+        """Returns the counts once no more than `canary_count` rows came in STILL_SECONDS.
 
         Triton counts an execution after it has answered: on a busy machine, visibly later.
         """
         deadline_time = time.monotonic() + PATIENCE_SECONDS
-        counts = cls.of(metrics_url, model)
+        counts = still = cls.of(metrics_url, model)
         still_since = time.monotonic()
         while (now := time.monotonic()) < min(still_since + STILL_SECONDS, deadline_time):
-            time.sleep(0.04)
-            later = cls.of(metrics_url, model)
-            if later != counts:
-                counts, still_since = later, now
+            time.sleep(0.05)
+            counts = cls.of(metrics_url, model)
+            added = counts.since(still)
+            if max(added.inferences, added.executions) > canary_count:
+                still, still_since = counts, now
         return counts
 
     def since(self, before: Self) -> Self:

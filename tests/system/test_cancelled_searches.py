@@ -12,7 +12,7 @@ from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.model_io.triton_metrics import Counts
+from tests.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 SEARCH_COUNT = 16
 DEPTH = 60
@@ -39,7 +39,7 @@ def _pairs_read(
     stack: LocalStack, index_id: str, texts: Iterator[str], *, is_cancelled: bool
 ) -> float:
     """Returns how many rows the joint encoder took for the searches, at rest."""
-    before = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER)
+    before = _at_rest(stack)
     with grpc.insecure_channel(stack.address) as channel:
         stub = SearchServiceStub(channel)
         calls = [
@@ -60,4 +60,8 @@ def _pairs_read(
                 call.cancel()
         else:
             assert all(call.result().rerank.reranked_depth == DEPTH for call in calls)
-    return Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER).since(before).inferences
+    return _at_rest(stack).since(before).inferences
+
+
+def _at_rest(stack: LocalStack) -> Counts:
+    return Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER, STACK_CANARY_COUNT)

@@ -12,7 +12,7 @@ from tandem.client import Client
 from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.v1 import content_pb2, encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
-from tests.model_io.triton_metrics import Counts
+from tests.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 CLIENT_COUNT = 16
 CALL_COUNT = 40  # each
@@ -84,7 +84,11 @@ def _from_all(client: Callable[[], None]) -> None:
 
 def _rows_an_execution(stack: LocalStack, work: Callable[[], None]) -> float:
     """Returns how many rows the joint encoder took at a time during `work`."""
-    before = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER)
+    before = _at_rest(stack)
     work()
-    counts = Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER).since(before)
+    counts = _at_rest(stack).since(before)
     return counts.inferences / counts.executions
+
+
+def _at_rest(stack: LocalStack) -> Counts:
+    return Counts.at_rest(stack.metrics_url("triton"), JOINT_ENCODER, STACK_CANARY_COUNT)

@@ -13,6 +13,7 @@ from tandem.training.recipes import (
     compact,
     half,
     recipe_named,
+    small,
 )
 
 
@@ -64,6 +65,8 @@ def test_another_base_is_varied_alike() -> None:
     assert half(5, compact) == replace(base, name="compact_half", layer_count=2)
     mining = [number for number in range(1, 1_201) if ance(5, compact).mines_before(number)]
     assert mining == [501, 751, 1_001]
+    with pytest.raises(ValueError, match="recipe small has 3 layers: no half"):
+        half(5, small)
 
 
 def test_a_round_goes_be_ce_ance_ce() -> None:

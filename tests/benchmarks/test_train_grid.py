@@ -1,0 +1,31 @@
+"""benchmarks/train_grid.py trains, measures and compares, and goes on where it was stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.small_runs import by_make_test_benchmarks
+
+ROOT = Path(__file__).parents[2]
+
+
+@by_make_test_benchmarks
+@pytest.mark.timeout(600)
+def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Path) -> None:
+    """Joint and Sep of the tiny recipe, on every question; the second time all is there."""
+    command = [sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)]
+    command += ["--base", "tiny", "--seeds", "1", "--runs", "joint,bi_encoder,cross_encoder"]
+    first, second = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+
+    assert first.stdout.count("## ") == 4
+    for order in ("BE", "BE + CE 20", "norm_add 0.5"):
+        assert f"| text→image | {order} | Joint |" in first.stdout
+        assert f"| text→image | {order} | Sep |" in first.stdout
+    assert second.stdout == first.stdout
+    assert "emoji" in first.stderr
+    assert "emoji" not in second.stderr
