@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from tandem.errors import InternalFault, TextTooLong
 from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import bucket_of
+from tandem.model_io.config_pbtxt import INSTANCE_COUNT, pair_batch_size
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tests.model_io.tiny_triton import Serving
-from tests.model_io.triton_metrics import Counts, counted
+from tests.model_io.triton_metrics import Counts, counted, wait_for_queue
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -25,7 +26,8 @@ TOLERANCE = 1e-4
 TIMEOUT_SECONDS = 30.0
 CLIENT_COUNT = 16
 CALLS_AT_ONCE = 4
-CALL_COUNT = 20  # each, one after another
+CALL_COUNT = 20
+BUSY_COUNT = 30
 
 
 @pytest.fixture(scope="module")
@@ -202,24 +204,32 @@ async def test_pixels_of_another_size_are_refused(tiny_served: ServedJointModel)
 
 
 async def test_requests_of_different_clients_share_executions(
-    tiny_serving: Serving, tiny_manifest: Manifest
+    tiny_serving: Serving, tiny_manifest: Manifest, random: np.random.Generator
 ) -> None:
-    """One text a call from 16 connections: what waits for a busy instance goes together.
+    """One text a call from 16 connections, while both instances are busy: they go together.
 
-    Each has several calls under way, for nothing is held back for company: only what finds all
-    instances busy is joined.
+    Nothing is held back for company, so only what waits is joined. Full batches of pairs, which
+    nothing can join, keep the instances busy until the texts have come, however fast each side is.
     """
     clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
     before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
+    pair_count = INSTANCE_COUNT * pair_batch_size(tiny_manifest)  # a full batch for each
 
+    busy = [
+        asyncio.create_task(_pairs(clients[0], tiny_manifest, random, pair_count))
+        for _ in range(BUSY_COUNT)
+    ]
+    await asyncio.to_thread(wait_for_queue, tiny_serving.metrics_url, JOINT_ENCODER, BUSY_COUNT)
     await asyncio.gather(
-        *(_call(client, tiny_manifest) for client in clients for _ in range(CALLS_AT_ONCE))
+        *(_text(client, tiny_manifest) for client in clients for _ in range(CALLS_AT_ONCE))
     )
+    await asyncio.gather(*busy)
 
-    call_count = CLIENT_COUNT * CALLS_AT_ONCE * CALL_COUNT
-    counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=call_count)
-    assert counts.inferences == call_count
-    assert counts.inferences / counts.executions > 4
+    text_count = CLIENT_COUNT * CALLS_AT_ONCE
+    row_count = BUSY_COUNT * pair_count + text_count
+    counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=row_count)
+    assert counts.inferences == row_count
+    assert counts.executions - BUSY_COUNT * INSTANCE_COUNT <= text_count / 4
     for client in clients:
         await client.close()
 
@@ -230,14 +240,23 @@ async def test_requests_of_one_client_do_not(
     """Positive control: one after another, each is an execution."""
     before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
-    await _call(tiny_client, tiny_manifest)
+    for _ in range(CALL_COUNT):
+        await _text(tiny_client, tiny_manifest)
 
     counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
     assert counts == Counts(CALL_COUNT, CALL_COUNT)
 
 
-async def _call(client: TritonClient, manifest: Manifest) -> None:
+async def _text(client: TritonClient, manifest: Manifest) -> None:
     model = ServedJointModel(client, manifest)
     text = np.array([manifest.cls_id, 7, 8, manifest.sep_id], dtype=np.int32)
-    for _ in range(CALL_COUNT):
-        assert len((await model.embed_texts([text], TIMEOUT_SECONDS)).values) == 1
+    assert len((await model.embed_texts([text], TIMEOUT_SECONDS)).values) == 1
+
+
+async def _pairs(
+    client: TritonClient, manifest: Manifest, random: np.random.Generator, count: int
+) -> None:
+    model = ServedJointModel(client, manifest)
+    texts = [np.full(manifest.max_text_tokens, 7, dtype=np.int32)] * count
+    images = list(made_tokens(random, manifest, count))
+    assert len((await model.match_logits(texts, images, TIMEOUT_SECONDS)).values) == count

@@ -24,14 +24,7 @@ class Counts:
     @classmethod
     def of(cls, metrics_url: str, model: str) -> Self:
         """Returns the counts since the server's start, as they stand at this moment."""
-        with urllib.request.urlopen(metrics_url, timeout=5) as response:
-            families = text_string_to_metric_families(response.read().decode())
-        values = {
-            family.name: sample.value
-            for family in families
-            for sample in family.samples
-            if sample.labels.get("model") == model
-        }
+        values = _values(metrics_url, model)
         return cls(values["nv_inference_count"], values["nv_inference_exec_count"])
 
     @classmethod
@@ -64,3 +57,22 @@ def counted(metrics_url: str, model: str, before: Counts, inference_count: int) 
         time.sleep(0.05)
         counts = Counts.of(metrics_url, model).since(before)
     return counts
+
+
+def wait_for_queue(metrics_url: str, model: str, request_count: int) -> None:
+    """Returns once that many requests wait for the model; fails if they never do."""
+    deadline_time = time.monotonic() + PATIENCE_SECONDS
+    while _values(metrics_url, model)["nv_inference_pending_request_count"] < request_count:
+        assert time.monotonic() < deadline_time, f"never {request_count} requests in the queue"
+        time.sleep(0.005)
+
+
+def _values(metrics_url: str, model: str) -> dict[str, float]:
+    with urllib.request.urlopen(metrics_url, timeout=5) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    return {
+        family.name: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels.get("model") == model
+    }

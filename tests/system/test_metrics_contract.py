@@ -17,6 +17,8 @@ from tandem.cli.stack import LocalStack
 from tandem.client import Client
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+# What one process may be scraped for, at most, all of its histograms' buckets with it.
+MAX_SERIES_COUNT = 1_000
 # Prometheus's own of a target, and what rules record.
 MADE_BY_PROMETHEUS = re.compile(r"tandem:[\w:]+|ALERTS|up")
 
@@ -28,12 +30,19 @@ def contract(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("watch.contract")
 
 
+def scrapes(stack: LocalStack) -> dict[str, str]:
+    """Returns what each process says of itself."""
+    texts: dict[str, str] = {}
+    for service in [*stack.service_names(), "triton"]:
+        with urllib.request.urlopen(stack.metrics_url(service), timeout=10) as response:
+            texts[service] = response.read().decode()
+    return texts
+
+
 def scraped_names(stack: LocalStack) -> set[str]:
     """Returns the name of every metric of every process, as Prometheus knows it."""
     names: set[str] = set()
-    for service in [*stack.service_names(), "triton"]:
-        with urllib.request.urlopen(stack.metrics_url(service), timeout=10) as response:
-            text = response.read().decode()
+    for text in scrapes(stack).values():
         # A labelled one has no sample before its first; it says of what type it is all the same.
         names |= set(re.findall(r"^# TYPE (\S+)", text, re.M))
         names |= set(re.findall(r"^(\w+)(?:{| )", text, re.M))
@@ -57,3 +66,15 @@ def test_what_is_asked_for_is_scraped_and_what_is_scraped_is_told(
     assert contract.undocumented_names(live) == []
     assert contract.missing_names({"a panel": {"tandem_made_up_total"}}, live) != []
     assert contract.undocumented_names({"tandem_made_up_total"}) == ["tandem_made_up_total"]
+
+
+def test_no_process_has_many_series(stack: LocalStack, client: Client, scenes_index: str) -> None:
+    """Though the stack has answered and refused all that other tests ask of it."""
+    client.search("two dogs", index_id=scenes_index)
+
+    series_counts = {
+        service: len(re.findall(r"^\w", text, re.M)) for service, text in scrapes(stack).items()
+    }
+
+    assert max(series_counts.values()) < MAX_SERIES_COUNT, series_counts
+    assert min(series_counts.values()) > 20, series_counts
