@@ -96,10 +96,13 @@ def train(
             "on-error": on_error,
             "drop-long-captions": drop_long_captions or None,
         }
+        if chosen.begins_trained or chosen.begins_with_backbone:
+            del ignored["init"]
+            ignored["image-source"] = image_source
         if chosen.begins_trained:
-            for name in ("init", "rounds", "apart-layers"):
+            for name in ("rounds", "apart-layers"):
                 del ignored[name]
-            ignored |= {"pretrained": pretrained, "image-source": image_source}
+            ignored["pretrained"] = pretrained
             chosen = replace(
                 chosen,
                 round_count=chosen.round_count if rounds is None else rounds,

@@ -57,6 +57,8 @@ class Recipe:
     """Of the published encoder, every second layer from the first."""
     begins_trained: bool = False
     """With a checkpoint of ours, which then says the shape but for `apart_layer_count`."""
+    begins_with_backbone: bool = False
+    """The image backbone is that of a checkpoint of ours, frozen, as the papers' detector is."""
     apart_layer_count: int = 0
     """Lower layers in which text and image do not see each other (layers_apart.py)."""
     image_source: ImageSource = "grid"
@@ -87,6 +89,11 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.precision not in ("bf16", "fp32"):
             raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
+        if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):
+            raise ValueError(
+                f"recipe {self.name} takes a trained image backbone as it is: "
+                "set backbone_step_count to 0 and begins_trained to False"
+            )
         uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
         if uses_mined and not self.mined_refresh_round_count:
             raise ValueError(
@@ -185,14 +192,16 @@ def apart(seed: int = 1) -> Recipe:
 def compact(seed: int = 1) -> Recipe:
     """A fraction of the default's arithmetic: for experiments of many runs on two CPU cores.
 
-    Half as wide, half as many rounds, a third of the families. Not trained by us so far.
+    Half as wide, half as many rounds, a third of the families, and the shipped model's image
+    backbone, so that runs differ in what they are to compare and none pays for its own.
     """
     return replace(
         default(seed),
         name="compact",
         width=96,
         pool_family_count=4_000,
-        backbone_step_count=400,
+        begins_with_backbone=True,
+        backbone_step_count=0,
         round_count=1_200,
         softmax_round_count=300,
         learning_rate=1e-3,

@@ -19,8 +19,9 @@ from tandem.training.recipes import Recipe
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe with shape and digest of what it begins from, if it does from anything.
 
-    `init` is the checkpoint of a recipe that begins trained. Raises PublishedCheckpointInvalid
-    where no published encoder is under its name, and ValueError for a folder that is no checkpoint.
+    `init` is the checkpoint of a recipe that begins trained, or with its image backbone. Raises
+    PublishedCheckpointInvalid where no published encoder is under its name, and ValueError for a
+    folder that is no checkpoint.
     """
     if recipe.begins_trained:
         files = CheckpointFiles.read(init)
@@ -31,6 +32,13 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
             layer_count=files.config.layer_count,
             head_count=files.config.head_count,
             vocabulary_size=files.config.vocabulary_size,
+            image_source=files.config.image_source,
+        )
+    if recipe.begins_with_backbone:
+        files = CheckpointFiles.read(init)
+        recipe = replace(
+            recipe,
+            init_weights_sha256=files.weights_sha256,
             image_source=files.config.image_source,
         )
     if not recipe.pretrained:
@@ -64,31 +72,42 @@ def starting_model(
         return model, checkpoint.tokenizer
     if recipe.pretrained:
         published = _published(recipe)
-        tokenizer = published.tokenizer
-        model = JointModel(
-            replace(
-                published.config,
-                image_source=recipe.image_source,
-                apart_layer_count=recipe.apart_layer_count,
-            )
+        tokenizer, config = published.tokenizer, published.config
+    else:
+        published, tokenizer = None, learn_vocabulary()
+        config = JointConfig(
+            vocabulary_size=tokenizer.get_vocab_size(),
+            width=recipe.width,
+            layer_count=recipe.layer_count,
+            head_count=recipe.head_count,
         )
+    model = _untrained(
+        replace(
+            config, image_source=recipe.image_source, apart_layer_count=recipe.apart_layer_count
+        ),
+        init if recipe.begins_with_backbone else None,
+    )
+    if published:
         assert isinstance(model.joint_encoder, PretrainedEncoder), "the published shape's"
         published.start(model.joint_encoder)
-    else:
-        tokenizer = learn_vocabulary()
-        model = JointModel(
-            JointConfig(
-                vocabulary_size=tokenizer.get_vocab_size(),
-                width=recipe.width,
-                layer_count=recipe.layer_count,
-                head_count=recipe.head_count,
-                image_source=recipe.image_source,
-                apart_layer_count=recipe.apart_layer_count,
-            )
-        )
-    if isinstance(model.image_backbone, EfficientNetLite0):
-        model.image_backbone.start()
     return model, tokenizer
+
+
+def _untrained(config: JointConfig, init: Path | None) -> JointModel:
+    """Returns a model of random weights but for an image backbone that is trained already.
+
+    That is a package's, or the one of `init`, whose size of pictures the model then has.
+    """
+    if init is None:
+        model = JointModel(config)
+        if isinstance(model.image_backbone, EfficientNetLite0):
+            model.image_backbone.start()
+        return model
+    trained = load_checkpoint(init).model
+    grid_width = trained.config.token_width if config.image_source == "grid" else None
+    model = JointModel(replace(config, image_size=trained.config.image_size, grid_width=grid_width))
+    model.image_backbone.load_state_dict(trained.image_backbone.state_dict())
+    return model
 
 
 def _published(recipe: Recipe) -> PublishedCheckpoint:

@@ -54,7 +54,8 @@ def train(
 ) -> DevRecall:
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
-    A recipe that begins trained does with `init`, the shipped checkpoint unless given. `folder`
+    A recipe that begins trained, or with a trained image backbone, does with `init`, the shipped
+    checkpoint unless given. `folder`
     gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its state every
     `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
     weights as if it had never stopped. The same recipe on the same machine's CPU gives the same
@@ -80,7 +81,7 @@ def train(
         recipe, init, lambda: _learn_vocabulary(train_families, recipe)
     )
     model.to(device)
-    if recipe.begins_trained:
+    if recipe.begins_trained or recipe.begins_with_backbone:
         model.image_backbone.eval().requires_grad_(False)
     elif isinstance(model.image_backbone, ImageBackbone):
         train_image_backbone(model.image_backbone, model.config.image_size, run)

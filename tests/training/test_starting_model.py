@@ -52,6 +52,38 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
     assert [recipe[name] for name in shape] == [32, 2, 4, 20]
 
 
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_trained_backbone_is_taken_as_it_is(tmp_path: Path, is_published: bool) -> None:
+    """Of another width than the encoder; no stage of its own, and no weight of it moves."""
+    train(replace(tiny(1), width=16), tmp_path / "init", lambda *_: None)
+    published_bert(tmp_path / "published")
+    recipe = replace(
+        from_published(tmp_path / "published", "grid") if is_published else tiny(1),
+        begins_with_backbone=True,
+        backbone_step_count=0,
+    )
+    stages: list[str] = []
+
+    train(recipe, tmp_path / "ours", lambda stage, *_: stages.append(stage), init=tmp_path / "init")
+
+    init, ours = load_checkpoint(tmp_path / "init"), load_checkpoint(tmp_path / "ours")
+    assert "backbone" not in stages
+    config = ours.model.config
+    assert (config.width, config.token_width, config.image_source) == (32, 16, "grid")
+    kept = ours.model.image_backbone.state_dict()
+    begun = init.model.image_backbone.state_dict()
+    assert all(torch.equal(kept[name], begun[name]) for name in begun)
+    assert ours.training["recipe"]["init_weights_sha256"] == init.weights_sha256
+
+
+@pytest.mark.parametrize("also", [{"backbone_step_count": 2}, {"begins_trained": True}])
+def test_a_trained_backbone_is_not_trained_or_taken_twice(also: dict[str, int]) -> None:
+    """The recipe says so before anything is computed."""
+    without_steps = replace(tiny(1), backbone_step_count=0)
+    with pytest.raises(ValueError, match="takes a trained image backbone as it is"):
+        replace(without_steps, begins_with_backbone=True, **also)
+
+
 def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
     """As in a run from nothing; patches have nothing to learn."""
     published_bert(tmp_path / "published")
