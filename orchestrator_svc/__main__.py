@@ -70,7 +70,14 @@ async def main(settings: OrchestratorSettings) -> None:
     servicer = SearchServicer(
         searcher,
         BatchSearcher(encoder, shards, searcher.services, searcher.depth_rules, chunk_rule),
-        Ingester(encoder, shards, shard_map, clock, settings.ingest_batch_timeout_seconds),
+        Ingester(
+            encoder,
+            shards,
+            shard_map,
+            clock,
+            settings.ingest_batch_timeout_seconds,
+            settings.ingest_encode_batch_count,
+        ),
         Remover(shards, shard_map),
         shard_map,
         default_timeout_seconds=settings.default_timeout_seconds,
@@ -132,6 +139,11 @@ if __name__ == "__main__":
         sys.exit(
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1, or no batch is ever read; "
             f"it is {loaded.ingest_pending_batch_count}"
+        )
+    if loaded.ingest_encode_batch_count < 1:
+        sys.exit(
+            "ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT must be at least 1, or no batch is ever "
+            f"encoded; it is {loaded.ingest_encode_batch_count}"
         )
     if loaded.shard_map_version < 1:
         sys.exit(

@@ -58,13 +58,19 @@ class Ingester:
         shard_map: ShardMap,
         clock: StageClock,
         batch_timeout_seconds: float,
+        encode_batch_count: int,
     ) -> None:
-        """`shards` by number, as many as the map has."""
+        """`shards` by number, as many as the map has.
+
+        `encode_batch_count`: batches encoded at once, of all streams. Others wait for their turn,
+        and their time begins with it: a batch must not fail because those before it were many.
+        """
         self._encoder = encoder
         self._shards = shards
         self._shard_map = shard_map
         self._clock = clock
         self._batch_timeout_seconds = batch_timeout_seconds
+        self._encode_turns = asyncio.Semaphore(encode_batch_count)
 
     async def ingest(
         self,
@@ -91,12 +97,8 @@ class Ingester:
             )
         outcomes = _refusals(items)
         good = [number for number, error in enumerate(outcomes) if error is None]
-        deadline_time = time.monotonic() + self._batch_timeout_seconds
         try:
-            with self._clock.stage("ingest_encode"):
-                encoded, fingerprint = await self._encode(
-                    items, good, outcomes, truncation_policy, deadline_time
-                )
+            encoded, fingerprint = await self._encode(items, good, outcomes, truncation_policy)
         except TandemError as error:
             return Ingested([outcome or error for outcome in outcomes], {})
         await may_store.wait()
@@ -110,15 +112,17 @@ class Ingester:
         good: Sequence[int],
         outcomes: Outcomes,
         truncation_policy: TruncationPolicy,
-        deadline_time: float,
     ) -> tuple[dict[int, EncodedItem], str]:
         """Returns the encoded items by their number; notes the others' errors in `outcomes`."""
         if not good:
             return {}, ""
         contents = [_content(items[number]) for number in good]
-        made = await self._encoder.encode(
-            contents, deadline_time, truncation_policy=truncation_policy
-        )
+        async with self._encode_turns:
+            deadline_time = time.monotonic() + self._batch_timeout_seconds
+            with self._clock.stage("ingest_encode"):
+                made = await self._encoder.encode(
+                    contents, deadline_time, truncation_policy=truncation_policy
+                )
         encoded = {}
         for number, result in zip(good, made.outcomes, strict=True):
             if isinstance(result, TandemError):

@@ -88,6 +88,10 @@ class OrchestratorSettings:
     ingest_pending_batch_count: int = setting(
         "batches of one ingest stream under way at once", default=4
     )
+    ingest_encode_batch_count: int = setting(
+        "batches encoded at once, of all streams; others wait, and their time does not run",
+        default=2,
+    )
     drain_notice_seconds: float = setting(
         "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
     )

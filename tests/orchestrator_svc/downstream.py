@@ -279,6 +279,7 @@ async def stack(
     shard_count: int = 2,
     batch_timeout_seconds: float = 10.0,
     *,
+    encode_batch_count: int = 4,
     minimum_coverage: float = 0.5,
     retrieval_time_share: float = 0.5,
     shard_map_version: int = 1,
@@ -318,7 +319,14 @@ async def stack(
                 shares=TimeShares(retrieval=retrieval_time_share),
                 chunk_rule=chunk_rule,
             ),
-            Ingester(encoder_client, clients, shard_map, clock, batch_timeout_seconds),
+            Ingester(
+                encoder_client,
+                clients,
+                shard_map,
+                clock,
+                batch_timeout_seconds,
+                encode_batch_count,
+            ),
             Remover(clients, shard_map),
             servers,
         )

@@ -22,6 +22,7 @@ from tandem.filters import Exists, InRange, OneOf
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.orchestrator_svc.downstream import Stack, door, raising, stack
 
 TIMEOUT_SECONDS = 20
@@ -279,6 +280,31 @@ async def test_batches_are_encoded_side_by_side() -> None:
 
     assert len(answers) == 9
     assert most == 3
+
+
+async def test_streams_share_the_encoders_turns() -> None:
+    """So many batches at once of all streams; a batch's time begins with its turn."""
+    together = most = 0
+
+    async def count(request: object) -> None:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0.2)
+        together -= 1
+
+    async def answers_of(stub: SearchServiceStub, stream: int) -> list[pb.IngestItemsResponse]:
+        batches = [batch({f"item-{stream}-{n}": str(n)}) for n in range(4)]
+        return [each async for each in stub.IngestItems(iter(batches))]
+
+    # Of eight batches, two at once, the last two wait for 0.6 s: longer than each has.
+    async with stack(batch_timeout_seconds=0.5, encode_batch_count=2) as behind:
+        behind.encoder.before["EncodeContents"] = count
+        async with door(behind) as stub:
+            streams = await asyncio.gather(*(answers_of(stub, stream) for stream in range(2)))
+
+    assert most == 2
+    assert [reasons(answer) for answers in streams for answer in answers] == [[None]] * 8
 
 
 async def test_a_fast_sender_is_held_back() -> None:

@@ -86,7 +86,7 @@ async def shards(folder: Path) -> AsyncIterator[Shards]:
                 processes,
                 shard_map,
                 Searcher.over(encoder, clients, shard_map, clock),
-                Ingester(encoder, clients, shard_map, clock, 10.0),
+                Ingester(encoder, clients, shard_map, clock, 10.0, encode_batch_count=2),
                 Remover(clients, shard_map),
             )
     finally:

@@ -26,6 +26,10 @@ GOOD = {
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1",
         ),
         (
+            {"ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT": "0"},
+            "ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT must be at least 1",
+        ),
+        (
             {"ORCHESTRATOR_SHARD_MAP_VERSION": "0"},
             "ORCHESTRATOR_SHARD_MAP_VERSION must be at least 1",
         ),
