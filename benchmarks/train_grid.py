@@ -5,7 +5,8 @@
 Each run is a process of one thread, and so many go side by side: a run of two threads takes more
 than half of the time. What is done in FOLDER is not done again, and a run that was stopped goes on.
 Then every system answers the same queries, as by `tandem evaluate`, and all are held against
-Joint+Coop, as by `tandem compare`: R@1 over the seeds, and how likely chance alone parts them.
+Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone parts them, and R@1
+by language. FOLDER/dev_recall.png shows how the runs came to know what they know.
 """
 
 import argparse
@@ -21,19 +22,45 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tandem.evaluation.comparison import ComparedOrder, compare
-from tandem.evaluation.report import Report
+from tandem.evaluation.report import Report, Spread
 from tandem.model_io.precision import Precision, native_precision
 from tandem.training import recipes
+from tandem.training.curve_plot import plot_dev_recalls
 from tandem.training.recipes import RECIPES, NamedRecipe, Recipe
 
 JOINT = "joint"
-RUNS: Mapping[str, Callable[[int, NamedRecipe], Recipe]] = {
-    JOINT: lambda seed, base: base(seed),
+Varied = Callable[[int, NamedRecipe], Recipe]
+
+
+def joint(seed: int, base: NamedRecipe) -> Recipe:
+    """The base as it is."""
+    return base(seed)
+
+
+def of_fewer(varied: Varied, divisor: int) -> Varied:
+    """Returns the same run over the first families of its pool: what fewer pictures teach."""
+
+    def recipe(seed: int, base: NamedRecipe) -> Recipe:
+        whole = varied(seed, base)
+        count = whole.pool_family_count // divisor
+        return replace(whole, name=f"{whole.name}_of_{count}", pool_family_count=count)
+
+    return recipe
+
+
+RUNS: Mapping[str, Varied] = {
+    JOINT: joint,
     "bi_encoder": recipes.bi_encoder,
     "cross_encoder": recipes.cross_encoder,
     "half": recipes.half,
     "random_negatives": recipes.random_negatives,
     "ance": recipes.ance,
+    "joint_quarter": of_fewer(joint, 4),
+    "bi_encoder_quarter": of_fewer(recipes.bi_encoder, 4),
+    "cross_encoder_quarter": of_fewer(recipes.cross_encoder, 4),
+    "joint_sixteenth": of_fewer(joint, 16),
+    "bi_encoder_sixteenth": of_fewer(recipes.bi_encoder, 16),
+    "cross_encoder_sixteenth": of_fewer(recipes.cross_encoder, 16),
 }
 
 
@@ -56,6 +83,10 @@ SYSTEMS = (
     System("Joint, half the layers", "half"),
     System("Joint, random negatives", "random_negatives"),
     System("Joint, mined negatives", "ance"),
+    System("Joint, a quarter of the pictures", "joint_quarter"),
+    System("Sep, a quarter of the pictures", "cross_encoder_quarter", "bi_encoder_quarter"),
+    System("Joint, a sixteenth of the pictures", "joint_sixteenth"),
+    System("Sep, a sixteenth of the pictures", "cross_encoder_sixteenth", "bi_encoder_sixteenth"),
 )
 
 
@@ -63,16 +94,31 @@ SYSTEMS = (
 class Question:
     """One gallery, and how deep it is reranked: arguments of `tandem evaluate`."""
 
-    name: str
+    title: str
     arguments: str
 
 
-QUESTIONS = (
-    Question("1,000 scenes", "scenes --gallery-count 1000 --k 10 --k 20 --k 50 --fusion 20"),
-    Question("100 scenes, every pair read", "scenes --gallery-count 100 --k 100"),
-    Question("emoji in an unseen style", "emoji --split test_style --gallery-count 1000 --k 20"),
-    Question("emoji of unseen concepts", "emoji --split test --gallery-count 1000 --k 20"),
-)
+QUESTIONS = {
+    "scenes": Question(
+        "1,000 scenes", "scenes --gallery-count 1000 --k 10 --k 20 --k 50 --fusion 20"
+    ),
+    "every_pair": Question("100 scenes, every pair read", "scenes --gallery-count 100 --k 100"),
+    "unseen_style": Question(
+        "emoji in an unseen style", "emoji --split test_style --gallery-count 1000 --k 20"
+    ),
+    "unseen_concepts": Question(
+        "emoji of unseen concepts", "emoji --split test --gallery-count 1000 --k 20"
+    ),
+    "scenes_5k": Question(
+        "1,000 queries of 5,000 scenes", "scenes --gallery-count 5000 --query-count 1000 --k 20"
+    ),
+    "scenes_100k": Question(
+        "1,000 scenes among 100,000",
+        "scenes --gallery-count 1000 --distractors scenes:val:99000 --k 20",
+    ),
+}
+LANGUAGE_ORDER = "BE + CE 20"
+"""What is shown by language, where a question has it."""
 
 
 def train_run(base: str, precision: Precision, folder: Path, run: str, seed: int) -> str:
@@ -116,24 +162,24 @@ def run_folder(work: Path, run: str, seed: int) -> Path:
     return work / f"{run}-{seed}"
 
 
-def measured(work: Path, question: Question, system: System, seed: int) -> Report:
+def measured(work: Path, question: str, system: System, seed: int) -> Report:
     """Returns a system's report of a question, by `tandem evaluate` where it is not there yet."""
-    number = QUESTIONS.index(question)
-    folder = work / "reports" / f"{number}-{system.run}-{seed}"
+    folder = work / "reports" / f"{question}-{system.run}-{seed}"
     if not (folder / "report.json").is_file():
-        command = [sys.executable, "-m", "tandem.cli", "evaluate", *question.arguments.split()]
+        command = [sys.executable, "-m", "tandem.cli", "evaluate"]
+        command += QUESTIONS[question].arguments.split()
         command += ["--checkpoint", str(run_folder(work, system.run, seed))]
         if system.retriever:
             command += ["--retriever", str(run_folder(work, system.retriever, seed))]
         subprocess.run([*command, "--report", str(folder)], stdout=subprocess.DEVNULL, check=True)
-        _note(f"{question.name}: {system.name}, seed {seed}")
+        _note(f"{question}: {system.name}, seed {seed}")
     return Report.read(folder / "report.json")
 
 
-def table(question: Question, rows: Iterator[ComparedOrder]) -> str:
+def table(title: str, rows: Iterator[ComparedOrder]) -> str:
     """Returns R@1 of every system, direction and order, as Markdown."""
     lines = [
-        f"## {question.name}",
+        f"## {title}",
         "",
         "| direction | order by | system | R@1 | difference | p |",
         "| --- | --- | --- | ---: | ---: | ---: |",
@@ -149,6 +195,31 @@ def table(question: Question, rows: Iterator[ComparedOrder]) -> str:
     return "\n".join(lines)
 
 
+def language_table(reports: Mapping[str, Sequence[Report]]) -> str:
+    """Returns R@1 by language, over the seeds, as Markdown; nothing where k is another."""
+    first = next(iter(reports.values()))[0]
+    if LANGUAGE_ORDER not in first.orders():
+        return ""
+    languages = sorted({each for of_one in first.languages.values() for each in of_one})
+    lines = [
+        f"R@1 of {LANGUAGE_ORDER} by language:",
+        "",
+        f"| direction | system | {' | '.join(languages)} |",
+        f"| --- | --- | {' | '.join(['---:'] * len(languages))} |",
+    ]
+    for direction in first.languages:
+        for name, of_system in reports.items():
+            cells = []
+            for language in languages:
+                recalls = (
+                    report.of_language(report.ranking(direction, LANGUAGE_ORDER), language)
+                    for report in of_system
+                )
+                cells.append(str(Spread(tuple(each.recalls[0].percent for each in recalls))))
+            lines.append(f"| {direction} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _note(event: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {event}", file=sys.stderr, flush=True)
 
@@ -158,22 +229,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Sep and Joint over several seeds")
     parser.add_argument("--work", type=Path, required=True, help="checkpoints and reports")
     parser.add_argument("--base", choices=sorted(RECIPES), default="compact")
-    parser.add_argument("--runs", default=",".join(RUNS), help="of them, by commas")
+    parser.add_argument("--runs", default=",".join(RUNS), help="of these, by commas")
+    parser.add_argument("--questions", default=",".join(QUESTIONS), help="of these, by commas")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default=native_precision().value)
     arguments = parser.parse_args()
     runs, seeds = arguments.runs.split(","), [int(seed) for seed in arguments.seeds.split(",")]
-    if unknown := set(runs) - set(RUNS):
-        parser.error(f"no runs {', '.join(sorted(unknown))}; there are {', '.join(RUNS)}")
+    questions = arguments.questions.split(",")
+    for what, wanted, known in (("runs", runs, RUNS), ("questions", questions, QUESTIONS)):
+        if unknown := set(wanted) - set(known):
+            parser.error(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     train_all(arguments, runs, seeds)
+    folders = {run: [run_folder(arguments.work, run, seed) for seed in seeds] for run in runs}
+    plot_dev_recalls(folders, arguments.work / "dev_recall.png")
     systems = [each for each in SYSTEMS if each.needs() <= set(runs)]
-    for question in QUESTIONS:
+    for question in questions:
         reports = {
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]
             for system in systems
         }
-        print(table(question, compare(reports)), end="\n\n")
+        print(
+            table(QUESTIONS[question].title, compare(reports)),
+            language_table(reports),
+            sep="\n\n",
+            end="\n\n",
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from matplotlib.axes import Axes
@@ -34,6 +35,42 @@ def plot_run(folder: Path) -> Path:
     path = folder / PLOT_NAME
     figure.savefig(path, dpi=120)
     return path
+
+
+def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
+    """Draws dev R@1 over the rounds, before and after reranking, as the mean of each run's seeds.
+
+    A run alone with the CE is not in the second panel: its dev pairs a text with every image of a
+    smaller set, which is another figure.
+    """
+    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, name, title in zip(
+        panels, ("be_r1", "ce_r1"), ("retrieved: BE", "reranked: BE + CE"), strict=True
+    ):
+        for run, folders in runs.items():
+            curves = [_dev_recalls(folder, name) for folder in folders]
+            # Seeds are measured at the same rounds, for they have one recipe.
+            points = [(at[0][0], fmean(y for _, y in at)) for at in zip(*curves, strict=True)]
+            _draw(axes, points, run.replace("_", " "), marker=".")
+        _finish(axes, "dev R@1, %", title)
+        axes.set_xlabel("rounds")
+    panels[0].set_ylim(0, 103)
+    figure.savefig(path, dpi=120)
+
+
+def _dev_recalls(folder: Path, name: str) -> list[tuple[float, float]]:
+    """Returns round and recall where both were measured on what the BE retrieves."""
+    recalls = [
+        (line["round"], line["dev_recall_percent"])
+        for line in read_curve(folder)
+        if "dev_recall_percent" in line
+    ]
+    return [
+        (float(round_number), each[name])
+        for round_number, each in recalls
+        if each["be_r1"] is not None and each[name] is not None
+    ]
 
 
 def _smoothed(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:

@@ -14,15 +14,18 @@ ROOT = Path(__file__).parents[2]
 @by_make_test_benchmarks
 @pytest.mark.timeout(600)
 def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Path) -> None:
-    """Joint and Sep of the tiny recipe, on every question; the second time all is there."""
+    """Joint and Sep of the tiny recipe, on small galleries; the second time all is there."""
     command = [sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)]
     command += ["--base", "tiny", "--seeds", "1", "--runs", "joint,bi_encoder,cross_encoder"]
+    command += ["--questions", "scenes,every_pair,unseen_style,unseen_concepts"]
     first, second = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         for _ in range(2)
     )
 
     assert first.stdout.count("## ") == 4
+    assert first.stdout.count("by language:") == 3
+    assert (tmp_path / "dev_recall.png").is_file()
     for order in ("BE", "BE + CE 20", "norm_add 0.5"):
         assert f"| text→image | {order} | Joint |" in first.stdout
         assert f"| text→image | {order} | Sep |" in first.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tandem.training.curve_plot import PLOT_NAME, plot_run
+from tandem.training.curve_plot import PLOT_NAME, plot_dev_recalls, plot_run
 from tandem.training.loss_curve import FILE_NAME
 
 
@@ -35,6 +35,19 @@ def test_a_run_is_drawn_into_its_folder(tmp_path: Path) -> None:
 
     assert joint == tmp_path / "joint" / PLOT_NAME
     assert colours(joint) > colours(be) > 1
+
+
+def test_runs_are_drawn_beside_each_other(tmp_path: Path) -> None:
+    """A line each in every panel that it has figures for."""
+    for name in ("joint-1", "joint-2"):
+        write_curve(tmp_path / name, with_ce=True)
+    write_curve(tmp_path / "be-1", with_ce=False)
+    joint = [tmp_path / "joint-1", tmp_path / "joint-2"]
+
+    plot_dev_recalls({"joint": joint}, tmp_path / "one.png")
+    plot_dev_recalls({"joint": joint, "bi_encoder": [tmp_path / "be-1"]}, tmp_path / "two.png")
+
+    assert colours(tmp_path / "two.png") > colours(tmp_path / "one.png") > 1
 
 
 def test_a_folder_without_a_curve_is_named(tmp_path: Path) -> None:
