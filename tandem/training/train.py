@@ -90,7 +90,7 @@ def train(
     pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer, model.config.max_text_tokens)
     dev = _dev_set(model, tokenizer, run)
     best = train_rounds(model, pool, dev, tokenizer, run)
-    run.end(f"{best} in {run.seconds():,.0f} s")
+    run.end(f"{run.seconds():,.0f} s")
     return best
 
 
