@@ -32,35 +32,41 @@ JOINT = "joint"
 Varied = Callable[[int, NamedRecipe], Recipe]
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a run is trained."""
+
+    recipe: Varied
+    begins_with: str | None = None
+    """The run whose checkpoint it begins with, of the same seed."""
+
+
 def joint(seed: int, base: NamedRecipe) -> Recipe:
     """The base as it is."""
     return base(seed)
 
 
-def of_fewer(varied: Varied, divisor: int) -> Varied:
+def of_fewer(recipe: Varied, divisor: int) -> Varied:
     """Returns the same run over the first families of its pool: what fewer pictures teach."""
 
-    def recipe(seed: int, base: NamedRecipe) -> Recipe:
-        whole = varied(seed, base)
+    def smaller(seed: int, base: NamedRecipe) -> Recipe:
+        whole = recipe(seed, base)
         count = whole.pool_family_count // divisor
         return replace(whole, name=f"{whole.name}_of_{count}", pool_family_count=count)
 
-    return recipe
+    return smaller
 
 
-RUNS: Mapping[str, Varied] = {
-    JOINT: joint,
-    "bi_encoder": recipes.bi_encoder,
-    "cross_encoder": recipes.cross_encoder,
-    "half": recipes.half,
-    "random_negatives": recipes.random_negatives,
-    "ance": recipes.ance,
-    "joint_quarter": of_fewer(joint, 4),
-    "bi_encoder_quarter": of_fewer(recipes.bi_encoder, 4),
-    "cross_encoder_quarter": of_fewer(recipes.cross_encoder, 4),
-    "joint_sixteenth": of_fewer(joint, 16),
-    "bi_encoder_sixteenth": of_fewer(recipes.bi_encoder, 16),
-    "cross_encoder_sixteenth": of_fewer(recipes.cross_encoder, 16),
+RUNS: Mapping[str, Training] = {
+    JOINT: Training(joint),
+    "bi_encoder": Training(recipes.bi_encoder),
+    "cross_encoder": Training(recipes.cross_encoder),
+    "cross_encoder_after_be": Training(recipes.cross_encoder_after_be, "bi_encoder"),
+    "half": Training(recipes.half),
+    "random_negatives": Training(recipes.random_negatives),
+    "ance": Training(recipes.ance),
+    "joint_quarter": Training(of_fewer(joint, 4)),
+    "joint_sixteenth": Training(of_fewer(joint, 16)),
 }
 
 
@@ -79,14 +85,13 @@ class System:
 
 SYSTEMS = (
     System("Joint", JOINT),
-    System("Sep", "cross_encoder", "bi_encoder"),
+    System("Sep", "cross_encoder_after_be", "bi_encoder"),
+    System("Sep, CE from random weights", "cross_encoder", "bi_encoder"),
     System("Joint, half the layers", "half"),
     System("Joint, random negatives", "random_negatives"),
     System("Joint, mined negatives", "ance"),
     System("Joint, a quarter of the pictures", "joint_quarter"),
-    System("Sep, a quarter of the pictures", "cross_encoder_quarter", "bi_encoder_quarter"),
     System("Joint, a sixteenth of the pictures", "joint_sixteenth"),
-    System("Sep, a sixteenth of the pictures", "cross_encoder_sixteenth", "bi_encoder_sixteenth"),
 )
 
 
@@ -121,40 +126,44 @@ LANGUAGE_ORDER = "BE + CE 20"
 """What is shown by language, where a question has it."""
 
 
-def train_run(base: str, precision: Precision, folder: Path, run: str, seed: int) -> str:
+def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) -> str:
     """Trains one run, unless it is done; returns a line about it. It has a process of its own."""
     import torch  # here: the parent never needs it
 
     from tandem.training.train import train
 
+    folder, training = run_folder(work, run, seed), RUNS[run]
     done = folder / "done.txt"
     if done.is_file():
         return done.read_text()
     torch.set_num_threads(1)
-    recipe = replace(RUNS[run](seed, RECIPES[base]), precision=precision.value)
+    recipe = replace(training.recipe(seed, RECIPES[base]), precision=precision.value)
+    init = run_folder(work, training.begins_with, seed) if training.begins_with else None
     start_time = time.monotonic()
-    recall = train(recipe, folder, lambda *_: None, resume=True)
+    recall = train(recipe, folder, lambda *_: None, init=init, resume=True)
     done.write_text(f"{run} {seed}: dev {recall}, {time.monotonic() - start_time:,.0f} s")
     return done.read_text()
 
 
 def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequence[int]) -> None:
-    """Trains all runs, the first seed's first; prints a line as each is done."""
-    wanted = [(run, seed) for seed in seeds for run in runs]
+    """Trains all runs, the first seed's first, and then those that begin with one of them.
+
+    Prints a line as each is done.
+    """
     # Read by each process as it starts: torch's activations would go back to the kernel each step.
     os.environ |= {
         "OMP_NUM_THREADS": "1",
         "MALLOC_TRIM_THRESHOLD_": "2000000000",
         "MALLOC_MMAP_THRESHOLD_": "2000000000",
     }
-    begin = partial(train_run, arguments.base, Precision(arguments.precision))
+    begin = partial(train_run, arguments.base, Precision(arguments.precision), arguments.work)
+    first = [run for run in runs if RUNS[run].begins_with is None]
+    later = [run for run in runs if run not in first]
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as processes:
-        pending = [
-            processes.submit(begin, run_folder(arguments.work, run, seed), run, seed)
-            for run, seed in wanted
-        ]
-        for each in pending:
-            _note(each.result())
+        for wave in (first, later):
+            pending = [processes.submit(begin, run, seed) for seed in seeds for run in wave]
+            for each in pending:
+                _note(each.result())
 
 
 def run_folder(work: Path, run: str, seed: int) -> Path:
@@ -240,6 +249,9 @@ def main() -> None:
     for what, wanted, known in (("runs", runs, RUNS), ("questions", questions, QUESTIONS)):
         if unknown := set(wanted) - set(known):
             parser.error(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    for run in runs:
+        if (init := RUNS[run].begins_with) and init not in runs:
+            parser.error(f"{run} begins with {init}: add it to --runs")
     train_all(arguments, runs, seeds)
     folders = {run: [run_folder(arguments.work, run, seed) for seed in seeds] for run in runs}
     plot_dev_recalls(folders, arguments.work / "dev_recall.png")

@@ -228,6 +228,21 @@ def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
+def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """The CE alone, as above, but from the weights of a trained BE: `--init` says which.
+
+    The paper's two models both begin with a published encoder that knows what words look like. From
+    random weights a CE alone has that still to learn, of pairs that differ in one fact.
+    """
+    return replace(
+        cross_encoder(seed, base),
+        name=_variant("cross_encoder_after_be", base(seed)).name,
+        begins_trained=True,
+        begins_with_backbone=False,
+        backbone_step_count=0,
+    )
+
+
 def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint with half the layers (Geigle et al. 2022, figure 4).
 
@@ -370,6 +385,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
         default,
         bi_encoder,
         cross_encoder,
+        cross_encoder_after_be,
         half,
         minilm,
         half_minilm,

@@ -16,7 +16,14 @@ ROOT = Path(__file__).parents[2]
 def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Path) -> None:
     """Joint and Sep of the tiny recipe, on small galleries; the second time all is there."""
     command = [sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)]
-    command += ["--base", "tiny", "--seeds", "1", "--runs", "joint,bi_encoder,cross_encoder"]
+    command += [
+        "--base",
+        "tiny",
+        "--seeds",
+        "1",
+        "--runs",
+        "joint,bi_encoder,cross_encoder_after_be",
+    ]
     command += ["--questions", "scenes,every_pair,unseen_style,unseen_concepts"]
     first, second = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

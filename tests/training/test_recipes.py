@@ -11,6 +11,8 @@ from tandem.training.recipes import (
     ance,
     bi_encoder,
     compact,
+    cross_encoder,
+    cross_encoder_after_be,
     half,
     recipe_named,
     small,
@@ -65,6 +67,11 @@ def test_another_base_is_varied_alike() -> None:
     assert half(5, compact) == replace(base, name="compact_half", layer_count=2)
     mining = [number for number in range(1, 1_201) if ance(5, compact).mines_before(number)]
     assert mining == [501, 751, 1_001]
+    alone, begun = cross_encoder(5, compact), cross_encoder_after_be(5, compact)
+    assert begun.name == "compact_cross_encoder_after_be"
+    assert replace(begun, begins_trained=False, name=alone.name) == replace(
+        alone, begins_with_backbone=False
+    )
     with pytest.raises(ValueError, match="recipe small has 3 layers: no half"):
         half(5, small)
 
@@ -99,7 +106,7 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError,
         match="no recipe 'huge'; there are ance, apart, bi_encoder, compact, cross_encoder, "
-        "default, half, half_minilm, minilm, random_negatives, small, ",
+        "cross_encoder_after_be, default, half, half_minilm, minilm, random_negatives, small, ",
     ):
         recipe_named("huge", seed=1)
 
