@@ -192,8 +192,10 @@ def apart(seed: int = 1) -> Recipe:
 def compact(seed: int = 1) -> Recipe:
     """A fraction of the default's arithmetic: for experiments of many runs on two CPU cores.
 
-    Half as wide, half as many rounds, a third of the families, and the shipped model's image
-    backbone, so that runs differ in what they are to compare and none pays for its own.
+    Half as wide, three quarters of the rounds, a third of the families, and the shipped model's
+    image backbone, so that runs differ in what they are to compare and none pays for its own. The
+    CE's pairs come as twice as many steps of half as many: it was 5 points better for it after 500
+    rounds.
     """
     return replace(
         default(seed),
@@ -202,11 +204,13 @@ def compact(seed: int = 1) -> Recipe:
         pool_family_count=4_000,
         begins_with_backbone=True,
         backbone_step_count=0,
-        round_count=1_200,
+        round_count=1_800,
+        ce_steps_per_round=4,
+        ce_family_count=8,
         softmax_round_count=300,
         learning_rate=1e-3,
         dev_family_count=50,
-        dev_every_round_count=100,
+        dev_every_round_count=150,
     )
 
 
