@@ -48,12 +48,13 @@ def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
     for axes, name, title in zip(
         panels, ("be_r1", "ce_r1"), ("retrieved: BE", "reranked: BE + CE"), strict=True
     ):
-        for run, folders in runs.items():
+        for number, (run, folders) in enumerate(runs.items()):
             curves = [_dev_recalls(folder, name) for folder in folders]
             # Seeds are measured at the same rounds, for they have one recipe.
             points = [(at[0][0], fmean(y for _, y in at)) for at in zip(*curves, strict=True)]
-            _draw(axes, points, run.replace("_", " "), marker=".")
-        _finish(axes, "dev R@1, %", title)
+            # The same in both panels, though the second has not all of them.
+            _draw(axes, points, run.replace("_", " "), marker=".", colour=f"C{number}")
+        _finish(axes, "dev R@1, %" if axes is panels[0] else "", title)
         axes.set_xlabel("rounds")
     panels[0].set_ylim(0, 103)
     figure.savefig(path, dpi=120)
@@ -82,11 +83,15 @@ def _smoothed(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float
 
 
 def _draw(
-    axes: Axes, points: Sequence[tuple[float, float]], label: str, marker: str | None = None
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    label: str,
+    marker: str | None = None,
+    colour: str | None = None,
 ) -> None:
     if points:
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, label=label, marker=marker)
+        axes.plot(x, y, label=label, marker=marker, color=colour)
 
 
 def _finish(axes: Axes, y_name: str, title: str) -> None:

@@ -37,5 +37,5 @@ def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Pa
         assert f"| text→image | {order} | Joint |" in first.stdout
         assert f"| text→image | {order} | Sep |" in first.stdout
     assert second.stdout == first.stdout
-    assert "emoji" in first.stderr
-    assert "emoji" not in second.stderr
+    assert "unseen_style: Sep" in first.stderr
+    assert "unseen_style" not in second.stderr
