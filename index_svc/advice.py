@@ -87,6 +87,8 @@ def _measure(
 ) -> MeasuredType:
     with index.reading():
         rows = index.part(modality).rows.frozen()
+    if not len(queries_QD) or not rows.live.any():
+        raise IndexTypeInvalid(why=f"it has no {modality.value} to measure; ingest some")
     start_time = time.perf_counter()
     if index_type == FLAT:
         build_seconds, index_bytes, recall_percent = 0.0, 0, 100.0

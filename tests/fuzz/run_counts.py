@@ -17,8 +17,3 @@ def run_count(quick: int, full: int) -> int:
 def fuzz_seed() -> int:
     """Returns the seed of all that is random."""
     return int(os.environ.get(SEED_VARIABLE, "1"))
-
-
-def is_full() -> bool:
-    """Says whether the full counts were asked for."""
-    return os.environ.get(RUNS_VARIABLE) == "full"

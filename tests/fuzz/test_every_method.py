@@ -15,17 +15,19 @@ from tandem.chassis.channels import open_channel
 from tandem.cli.stack import LocalStack
 from tandem.client import Client
 from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
-from tests.fuzz.run_counts import fuzz_seed, is_full, run_count
+from tests.fuzz.run_counts import fuzz_seed, run_count
 from tests.fuzz.valid_requests import INDEX_ID, SENTENCES, valid_requests
-
-pytestmark = [
-    pytest.mark.xdist_group("triton-model-io"),
-    pytest.mark.timeout(6 * 3600 if is_full() else 300),
-]
 
 SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
 QUICK_COUNT = 150
 FULL_COUNT = 200_000
+COUNT = run_count(QUICK_COUNT, FULL_COUNT)
+
+pytestmark = [
+    pytest.mark.xdist_group("triton-model-io"),
+    # Of a service, which has up to eight methods.
+    pytest.mark.timeout(300 + COUNT // 5),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,7 @@ async def test_no_request_makes_a_service_fail(
             for method in methods(name):
                 valid = known.valid.get(method.name, [])
                 requests = made_requests(method, valid, known.values, fuzz_seed())
-                tallies[method.full_name] = await fuzz(
-                    channel, method, requests, run_count(QUICK_COUNT, FULL_COUNT)
-                )
+                tallies[method.full_name] = await fuzz(channel, method, requests, COUNT)
 
     for method_name, tally in tallies.items():
         print(method_name, dict(tally.codes), f"slowest {tally.slowest_seconds:.1f} s")

@@ -216,6 +216,33 @@ async def test_types_are_measured_one_by_one(served: Served) -> None:
     assert "4096" in impossible.refusal
 
 
+async def test_types_of_nothing_are_refused_one_by_one(served: Served) -> None:
+    """An index that has lost its last item is still there to be asked."""
+    item_ids = [f"image-{number}" for number in range(ITEM_COUNT)]
+    for start in range(0, ITEM_COUNT, 200):
+        batch = pb.DeleteItemsRequest(index_id=INDEX_ID, item_ids=item_ids[start : start + 200])
+        await served.index.DeleteItems(batch)
+    request = admin_pb.AdviseIndexTypeRequest(
+        index_id=INDEX_ID, modality=content_pb2.MODALITY_IMAGE, index_types=["Flat", "IVF16,SQ8"]
+    )
+
+    choices = [one async for one in served.admin.AdviseIndexType(request)]
+    of_itself = await anext(
+        aiter(
+            served.admin.AdviseIndexType(
+                admin_pb.AdviseIndexTypeRequest(
+                    index_id=INDEX_ID, modality=content_pb2.MODALITY_IMAGE
+                )
+            )
+        )
+    )
+
+    assert [choice.index_type for choice in choices] == ["Flat", "IVF16,SQ8"]
+    for choice in (*choices, of_itself):
+        assert "no image to measure" in choice.refusal
+        assert not choice.fits
+
+
 async def test_a_rebuild_leaves_out_what_is_gone(served: Served) -> None:
     """Dead rows are there after deletes, and gone after."""
     image = content_pb2.MODALITY_IMAGE
