@@ -221,7 +221,8 @@ def make_empty(index_type: str, dimension: int) -> Any:  # noqa: ANN401 (SWIG)
     """Returns an untrained index by FAISS's factory.
 
     Raises IndexTypeInvalid in its words, or for a type with a number that FAISS would try to make
-    room for: of IVF99999999 it makes every list, for minutes, and asks nobody.
+    room for: of IVF99999999 it makes every list, for minutes, and asks nobody. Of IVF0 it makes an
+    index that cannot be searched, or one that ends the process when it is trained.
     """
     _check_numbers(index_type)
     try:
@@ -242,6 +243,8 @@ def _check_numbers(index_type: str) -> None:
     for number in re.findall(r"\d+", index_type):
         if int(number) > _MAX_TYPE_NUMBER:
             raise IndexTypeInvalid(why=f"{shown!a} has a number over {_MAX_TYPE_NUMBER:,}")
+        if int(number) == 0:
+            raise IndexTypeInvalid(why=f"{shown!a} has a 0 for what must be at least 1")
 
 
 def list_count(index: Any) -> int:  # noqa: ANN401 (SWIG)

@@ -141,6 +141,13 @@ def test_a_type_that_would_take_all_memory_is_refused_at_once(index_type: str) -
     assert time.process_time() - start_time < 2
 
 
+@pytest.mark.parametrize("index_type", ["IVF0,Flat", "IVF00,SQ8", "HNSW0", "IVF4,PQ0"])
+def test_a_type_with_a_zero_is_refused(index_type: str) -> None:
+    """Of one FAISS makes what cannot be searched; another ends the process when it is trained."""
+    with pytest.raises(IndexTypeInvalid, match="has a 0 for what must be at least 1"):
+        IndexTuning(index_type).check(32)
+
+
 @pytest.mark.parametrize("value", [0.5, 1e7, float("nan"), float("inf")])
 def test_a_search_parameter_has_bounds(rows: EmbeddingRows, value: float) -> None:
     """FAISS takes whatever fits a C integer, and makes room for it in each search."""
