@@ -31,6 +31,8 @@ NAMES = [f"image-{number:02}" for number in range(30)]
 STALL_SECONDS = 0.02
 LATE_SECONDS = 0.05
 """What a caller may wait past its deadline."""
+MOST_TIMES = 4
+"""A machine that often stands still gets so many times as many searches, for enough to judge by."""
 
 
 @asynccontextmanager
@@ -123,6 +125,10 @@ class Storm:
             is_answered = False
         self.spans.append((start_time, time.monotonic(), start_time + seconds, is_answered))
 
+    def without(self, stalls: Stalls) -> list[tuple[float, float, float, bool]]:
+        """Returns the spans that met no stall."""
+        return [span for span in self.spans if not stalls.met(span[0], span[1])]
+
 
 class Troubled:
     """A cross-encoder that is well, gone, hanging, slow, or out of its mind, as it is told."""
@@ -166,25 +172,28 @@ async def test_whatever_becomes_of_the_cross_encoder_searches_are_answered_in_ti
             shard.before["ScoreCandidates"] = trouble
         ended = asyncio.Event()
         changing = asyncio.create_task(trouble.change(ended))
-        left = iter(range(count))
-
-        async def caller() -> None:
-            for _ in left:
-                await storm.search(stub, 0.5)
-                await asyncio.sleep(trouble.random.uniform(0, 0.2))
+        left = iter(range(MOST_TIMES * count))
 
         async with Stalls.watched() as stalls:
+
+            async def caller() -> None:
+                for number in left:
+                    if number >= count and len(storm.without(stalls)) >= count / 4:
+                        return
+                    await storm.search(stub, 0.5)
+                    await asyncio.sleep(trouble.random.uniform(0, 0.2))
+
             await asyncio.gather(*(caller() for _ in range(at_once)))
         ended.set()
         await changing
 
     # A machine that stands still for part of a search is no fault of the search's.
-    fair = [span for span in storm.spans if not stalls.met(span[0], span[1])]
+    fair = storm.without(stalls)
     answered_count = sum(is_answered for *_, is_answered in fair)
     latest_seconds = max(end_time - due_time for _, end_time, due_time, _ in fair)
     print(
-        f"{len(storm.answers)} of {count} OK; {answered_count} of the {len(fair)} that met no "
-        f"stall, the latest of them {latest_seconds:.3f} s after its deadline"
+        f"{len(storm.answers)} of {len(storm.spans)} OK; {answered_count} of the {len(fair)} that "
+        f"met no stall, the latest of them {latest_seconds:.3f} s after its deadline"
     )
     assert len(fair) >= count / 4
     assert answered_count >= 0.99 * len(fair), [error.details() for error in storm.errors]
@@ -204,7 +213,7 @@ async def test_whatever_becomes_of_the_cross_encoder_searches_are_answered_in_ti
         less = pb.DEGRADATION_RERANK_PARTIAL if depth else pb.DEGRADATION_RERANK_SKIPPED
         assert flags == (set() if is_whole else {less})
     # The storm was one: neither always well nor always ill.
-    assert 0.05 * count < whole < 0.95 * count
+    assert 0.01 < whole / len(storm.spans) < 0.95
 
 
 class Work:
@@ -234,7 +243,8 @@ async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> No
     end_times: dict[str, float] = {}
     # What is slow is asked again and again: neither breaker nor pace keeps a call back.
     async with serving(
-        ChunkRule(trial_seconds=0.0), BreakerRule(consecutive_count=count, failure_share=1.1)
+        ChunkRule(trial_seconds=0.0),
+        BreakerRule(consecutive_count=MOST_TIMES * count, failure_share=1.1),
     ) as (behind, stub):
         for service in (behind.encoder, *behind.shards):
             service.before[method] = work
@@ -245,7 +255,9 @@ async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> No
             await storm.search(stub, seconds, f"storm-{number}")
 
         async with Stalls.watched() as stalls:
-            for start in range(0, count, 10):
+            for start in range(0, MOST_TIMES * count, 10):
+                if start >= count and len(work.begun) >= count / 2:
+                    break
                 await asyncio.gather(*(one(start + number) for number in range(10)))
             last_time = time.monotonic()
             while work.inflight_count and time.monotonic() < last_time + 2.0:  # noqa: ASYNC110
@@ -257,7 +269,7 @@ async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> No
     for request_id, begin_time in work.begun:
         assert begin_time <= end_times[request_id] + stalls.longest_seconds
     assert seconds_to_idle <= 0.2 + stalls.longest_seconds
-    assert len(storm.answers) + len(storm.errors) == count
+    assert len(storm.answers) + len(storm.errors) == len(end_times)
     if method == "ScoreCandidates":
         assert len(storm.answers) >= count / 2
 

@@ -6,11 +6,14 @@ docs/degradation.md says the same in a table.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from statistics import median
 
 import grpc
 import pytest
 
+from orchestrator_svc.breaker import BREAKER_RULE
 from orchestrator_svc.metrics import DEGRADED_ANSWERS
+from orchestrator_svc.time_budget import TIME_SHARES
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.model_description import (
@@ -29,6 +32,8 @@ from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, door, raising, stack
 
 TIMEOUT_SECONDS = 10
+SHORT_SECONDS = 2
+"""Short for a search, and long enough that a busy machine's standstills do not end it."""
 NAMES = [f"image-{number:02}" for number in range(12)]
 GONE = errors.ModelUnavailable(model="joint", why="it is gone")
 
@@ -117,10 +122,10 @@ async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled
         for _ in range(6):
             await answer(stub)
         counts = [len(shard.requests("ScoreCandidates")) for shard in filled.shards]
-        found = await answer(stub)
+        found = [await answer(stub) for _ in range(5)]
         assert counts == [len(shard.requests("ScoreCandidates")) for shard in filled.shards]
-        assert found.rerank.stop == pb.RERANK_STOP_UNAVAILABLE
-        assert found.durations.rerank_duration.ToTimedelta().total_seconds() < 0.005
+        assert {each.rerank.stop for each in found} == {pb.RERANK_STOP_UNAVAILABLE}
+        assert median(each.durations.rerank_duration.ToNanoseconds() for each in found) < 5_000_000
 
         for shard in filled.shards:
             shard.before.clear()
@@ -140,7 +145,7 @@ async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> 
 
 
 async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack) -> None:
-    """It hangs; the first searches wait their share for it, the later ones do not."""
+    """It hangs; the first searches wait their share for it, the later ones do not ask it."""
 
     async def hang(request: object) -> None:
         await asyncio.sleep(30)
@@ -150,12 +155,14 @@ async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack
         seconds = []
         for _ in range(8):
             start_time = time.monotonic()
-            found = await stub.SearchItems(search(), timeout=0.6)
+            found = await stub.SearchItems(search(), timeout=SHORT_SECONDS)
             assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
             seconds.append(time.monotonic() - start_time)
 
-    assert seconds[0] > 0.2
-    assert seconds[-1] < 0.1
+    share = TIME_SHARES.retrieval * SHORT_SECONDS
+    assert seconds[0] > 0.8 * share
+    assert sum(each > 0.8 * share for each in seconds) == BREAKER_RULE.consecutive_count
+    assert seconds[-1] < 0.5 * share
 
 
 async def test_without_its_model_the_encoder_may_still_know_the_query(filled: Stack) -> None:
@@ -229,8 +236,9 @@ async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
 
 async def test_the_stages_make_the_whole(filled: Stack) -> None:
     """Within 2 ms: encode, retrieve, rerank, rank and fetch, beside the total."""
+    between_ns = []
     async with door(filled) as stub:
-        for _ in range(10):
+        for _ in range(9):
             told = (await answer(stub, search(content_included=True))).durations
             total = told.total_duration.ToNanoseconds()
             stages = (
@@ -241,7 +249,9 @@ async def test_the_stages_make_the_whole(filled: Stack) -> None:
                 told.fetch_duration,
             )
             assert all(stage.ToNanoseconds() > 0 for stage in stages)
-            assert 0 <= total - sum(stage.ToNanoseconds() for stage in stages) < 2_000_000
+            between_ns.append(total - sum(stage.ToNanoseconds() for stage in stages))
+    assert min(between_ns) >= 0
+    assert median(between_ns) < 2_000_000
 
 
 CALIBRATION = ProbabilityCalibration(2.0, 0.5)
