@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ from pathlib import Path
 from tandem.evaluation.comparison import ComparedOrder, compare
 from tandem.evaluation.report import Report, Spread
 from tandem.model_io.precision import Precision, native_precision
+from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import recipes
 from tandem.training.curve_plot import plot_dev_recalls
 from tandem.training.recipes import RECIPES, NamedRecipe, Recipe
@@ -127,18 +128,31 @@ LANGUAGE_ORDER = "BE + CE 20"
 
 
 def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) -> str:
-    """Trains one run, unless it is done; returns a line about it. It has a process of its own."""
+    """Trains one run, unless it is done; returns a line about it. It has a process of its own.
+
+    Raises ValueError for a run that was done by another recipe: it would be compared as this one.
+    """
     import torch  # here: the parent never needs it
 
+    from tandem.modeling.checkpoint import load_checkpoint
+    from tandem.training.starting_model import in_its_shape
     from tandem.training.train import train
 
     folder, training = run_folder(work, run, seed), RUNS[run]
+    recipe = replace(training.recipe(seed, RECIPES[base]), precision=precision.value)
+    init = default_checkpoint()
+    if training.begins_with:
+        init = run_folder(work, training.begins_with, seed)
     done = folder / "done.txt"
     if done.is_file():
+        made_by = load_checkpoint(folder).training["recipe"]
+        if made_by != in_its_shape(recipe, init).to_dict():
+            raise ValueError(
+                f"{folder} was made by another recipe than {recipe.name} is now: "
+                "remove it, or choose another --work"
+            )
         return done.read_text()
     torch.set_num_threads(1)
-    recipe = replace(training.recipe(seed, RECIPES[base]), precision=precision.value)
-    init = run_folder(work, training.begins_with, seed) if training.begins_with else None
     start_time = time.monotonic()
     recall = train(recipe, folder, lambda *_: None, init=init, resume=True)
     done.write_text(f"{run} {seed}: dev {recall}, {time.monotonic() - start_time:,.0f} s")
@@ -146,7 +160,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
 
 
 def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequence[int]) -> None:
-    """Trains all runs, the first seed's first, and then those that begin with one of them.
+    """Trains all runs, the first seed's first, each after the one that it begins with.
 
     Prints a line as each is done.
     """
@@ -157,13 +171,18 @@ def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequenc
         "MALLOC_MMAP_THRESHOLD_": "2000000000",
     }
     begin = partial(train_run, arguments.base, Precision(arguments.precision), arguments.work)
-    first = [run for run in runs if RUNS[run].begins_with is None]
-    later = [run for run in runs if run not in first]
+    waiting = [(run, seed) for seed in seeds for run in runs]
+    running: dict[Future[str], tuple[str, int]] = {}
+    done: set[tuple[str | None, int]] = {(None, seed) for seed in seeds}
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as processes:
-        for wave in (first, later):
-            pending = [processes.submit(begin, run, seed) for seed in seeds for run in wave]
-            for each in pending:
-                _note(each.result())
+        while waiting or running:
+            ready = [each for each in waiting if (RUNS[each[0]].begins_with, each[1]) in done]
+            for each in ready[: arguments.jobs - len(running)]:
+                waiting.remove(each)
+                running[processes.submit(begin, *each)] = each
+            for over in wait(running, return_when=FIRST_COMPLETED).done:
+                _note(over.result())
+                done.add(running.pop(over))
 
 
 def run_folder(work: Path, run: str, seed: int) -> Path:
@@ -174,7 +193,9 @@ def run_folder(work: Path, run: str, seed: int) -> Path:
 def measured(work: Path, question: str, system: System, seed: int) -> Report:
     """Returns a system's report of a question, by `tandem evaluate` where it is not there yet."""
     folder = work / "reports" / f"{question}-{system.run}-{seed}"
-    if not (folder / "report.json").is_file():
+    trained = [run_folder(work, run, seed) / "done.txt" for run in system.needs()]
+    report = folder / "report.json"
+    if not report.is_file() or any(_time(report) < _time(done) for done in trained):
         command = [sys.executable, "-m", "tandem.cli", "evaluate"]
         command += QUESTIONS[question].arguments.split()
         command += ["--checkpoint", str(run_folder(work, system.run, seed))]
@@ -182,7 +203,7 @@ def measured(work: Path, question: str, system: System, seed: int) -> Report:
             command += ["--retriever", str(run_folder(work, system.retriever, seed))]
         subprocess.run([*command, "--report", str(folder)], stdout=subprocess.DEVNULL, check=True)
         _note(f"{question}: {system.name}, seed {seed}")
-    return Report.read(folder / "report.json")
+    return Report.read(report)
 
 
 def table(title: str, rows: Iterator[ComparedOrder]) -> str:
@@ -227,6 +248,10 @@ def language_table(reports: Mapping[str, Sequence[Report]]) -> str:
                 cells.append(str(Spread(tuple(each.recalls[0].percent for each in recalls))))
             lines.append(f"| {direction} | {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _time(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _note(event: str) -> None:

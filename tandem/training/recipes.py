@@ -194,8 +194,8 @@ def compact(seed: int = 1) -> Recipe:
 
     Half as wide, three quarters of the rounds, a third of the families, and the shipped model's
     image backbone, so that runs differ in what they are to compare and none pays for its own. The
-    CE's pairs come as twice as many steps of half as many: it was 5 points better for it after 500
-    rounds.
+    CE's pairs come as twice as many steps of half as many, which was 3 to 7 points better for it
+    (benchmarks/results/train_grid_first_2026-11-22.md).
     """
     return replace(
         default(seed),
@@ -233,8 +233,9 @@ def cross_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
 
 
 def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """The CE alone, as above, but from the weights of a trained BE: `--init` says which.
+    """The CE alone, as above, but from the weights of a trained BE.
 
+    `--init` says which; without it the run begins with the shipped model, which is a CE already.
     The paper's two models both begin with a published encoder that knows what words look like. From
     random weights a CE alone has that still to learn, of pairs that differ in one fact.
     """

@@ -55,14 +55,14 @@ def train(
     """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
 
     A recipe that begins trained, or with a trained image backbone, does with `init`, the shipped
-    checkpoint unless given. `folder`
-    gets the checkpoint, the loss curve (loss_curve.py) and, until the run is over, its state every
-    `state_every_step_count` steps of a stage. With `resume` a run goes on from there, to the same
-    weights as if it had never stopped. The same recipe on the same machine's CPU gives the same
-    weights. Of several processes only the first writes and tells. Raises ValueError for a recipe
-    that trains nothing or reads regions, which scenes have none of, RunStateInvalid for another
-    recipe's state, LossCurveIncomplete where the curve does not reach the state, CaptionTooLong
-    where the tokenizer splits a caption too finely, and what `starting_model` raises.
+    checkpoint unless given. `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until
+    the run is over, its state every `state_every_step_count` steps of a stage. With `resume` a run
+    goes on from there, to the same weights as if it had never stopped. The same recipe on the same
+    machine's CPU gives the same weights. Of several processes only the first writes and tells.
+    Raises ValueError for a recipe that trains nothing or reads regions, which scenes have none of,
+    RunStateInvalid for another recipe's state, LossCurveIncomplete where the curve does not reach
+    the state, CaptionTooLong where the tokenizer splits a caption too finely, and what
+    `starting_model` raises.
     """
     init = init or default_checkpoint()
     recipe = in_its_shape(recipe, init)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tandem.model_io.precision import Precision, native_precision
 from tests.benchmarks.small_runs import by_make_test_benchmarks
 
 ROOT = Path(__file__).parents[2]
@@ -14,20 +15,22 @@ ROOT = Path(__file__).parents[2]
 @by_make_test_benchmarks
 @pytest.mark.timeout(600)
 def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Path) -> None:
-    """Joint and Sep of the tiny recipe, on small galleries; the second time all is there."""
-    command = [sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)]
-    command += [
-        "--base",
-        "tiny",
-        "--seeds",
-        "1",
-        "--runs",
-        "joint,bi_encoder,cross_encoder_after_be",
+    """Joint and Sep of the tiny recipe, on small galleries; the second time all is there.
+
+    What was made by another recipe is not taken for this one.
+    """
+    command = [
+        *(sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)),
+        *("--base", "tiny", "--seeds", "1", "--runs", "joint,bi_encoder,cross_encoder_after_be"),
+        *("--questions", "scenes,every_pair,unseen_style,unseen_concepts"),
     ]
-    command += ["--questions", "scenes,every_pair,unseen_style,unseen_concepts"]
     first, second = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         for _ in range(2)
+    )
+    other = Precision.FP32 if native_precision() is Precision.BF16 else Precision.BF16
+    third = subprocess.run(
+        [*command, "--precision", other.value], cwd=ROOT, capture_output=True, text=True
     )
 
     assert first.stdout.count("## ") == 4
@@ -39,3 +42,5 @@ def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Pa
     assert second.stdout == first.stdout
     assert "unseen_style: Sep" in first.stderr
     assert "unseen_style" not in second.stderr
+    assert third.returncode != 0
+    assert "was made by another recipe than tiny is now" in third.stderr
