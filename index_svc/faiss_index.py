@@ -29,6 +29,8 @@ _MAX_GPU_K = 2_048
 _MAX_TYPE_LENGTH = 100
 _MAX_TYPE_NUMBER = 65_536
 _MAX_CODE_BITS = 12
+# With one link FAISS ends the process at the first row; with eight, NSG is never done with 20,000.
+_MIN_LINK_COUNTS = {"HNSW": 2, "NSG": 16}
 _MAX_PARAMETER = 1_000_000
 
 SearchParameters = Mapping[str, float]
@@ -38,7 +40,8 @@ SearchParameters = Mapping[str, float]
 class FaissIndex:
     """Finds candidates among the first rows; its labels are row numbers.
 
-    Searches may run side by side, but not beside add() or tune().
+    Rows may be added where `takes_rows` is set. Searches may run side by side, but not beside add()
+    or tune().
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class FaissIndex:
         self.parameters: dict[str, float] = {}
         self._counted = (written_bytes, int(index.ntotal))
         self.takes_selector = _takes_selector(index)
+        self.takes_rows = _takes_rows(index)
         self.codes_are_exact = _codes_are_exact(index)
 
     @classmethod
@@ -86,6 +90,8 @@ class FaissIndex:
             if not index.is_trained:
                 index.train(rows.gather(live))
             _add_rows(index, rows, 0, row_count)
+            if row_count:  # what cannot be searched is refused now, not with every search
+                index.search(np.zeros((1, rows.dimension), np.float32), 1)
         except RuntimeError as error:
             raise IndexTypeInvalid(why=_plain(error)) from error
         return cls(index, index_type, _written_bytes(index), gpu_number)
@@ -221,8 +227,8 @@ def make_empty(index_type: str, dimension: int) -> Any:  # noqa: ANN401 (SWIG)
     """Returns an untrained index by FAISS's factory.
 
     Raises IndexTypeInvalid in its words, or for a type with a number that FAISS would try to make
-    room for: of IVF99999999 it makes every list, for minutes, and asks nobody. Of IVF0 it makes an
-    index that cannot be searched, or one that ends the process when it is trained.
+    room for (of IVF99999999 it makes every list, for minutes, and asks nobody) or that it takes and
+    then fails of: IVF0 cannot be searched or ends the process when it is trained, as HNSW1 does.
     """
     _check_numbers(index_type)
     try:
@@ -240,6 +246,12 @@ def _check_numbers(index_type: str) -> None:
     for bits in re.findall(r"x(\d+)", index_type):
         if int(bits) > _MAX_CODE_BITS:
             raise IndexTypeInvalid(why=f"{shown!a} has codes of over {_MAX_CODE_BITS} bits")
+    for kind, links in re.findall(r"(HNSW|NSG)(\d+)", index_type):
+        if 0 < int(links) < _MIN_LINK_COUNTS[kind]:
+            raise IndexTypeInvalid(
+                why=f"{shown!a} has a graph of {int(links)} links a row; {kind} needs at least "
+                f"{_MIN_LINK_COUNTS[kind]}"
+            )
     for number in re.findall(r"\d+", index_type):
         if int(number) > _MAX_TYPE_NUMBER:
             raise IndexTypeInvalid(why=f"{shown!a} has a number over {_MAX_TYPE_NUMBER:,}")
@@ -312,9 +324,20 @@ def _takes_selector(index: Any) -> bool:  # noqa: ANN401 (SWIG)
     return bool((labels < 0).all())
 
 
+def _takes_rows(index: Any) -> bool:  # noqa: ANN401 (SWIG)
+    """Returns whether rows can be added once it has some."""
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        return _takes_rows(index.index)
+    if isinstance(index, faiss.IndexRefine):
+        return _takes_rows(index.base_index)
+    return not isinstance(index, faiss.IndexNSG | faiss.IndexNNDescent)
+
+
 def _add_rows(index: Any, rows: EmbeddingRows, start_row: int, stop_row: int) -> None:  # noqa: ANN401
-    for start in range(start_row, stop_row, _ADD_COUNT):
-        index.add(rows.gather(np.arange(start, min(start + _ADD_COUNT, stop_row))))
+    count = _ADD_COUNT if _takes_rows(index) else max(1, stop_row - start_row)
+    for start in range(start_row, stop_row, count):
+        index.add(rows.gather(np.arange(start, min(start + count, stop_row))))
 
 
 def _plain(error: Exception) -> str:

@@ -70,6 +70,7 @@ _FIRST_SLICE_COUNT = 16
 _DEAD_SHARE = 0.25
 _MIN_DEAD_COUNT = 1_000
 _COMPACT_SHARE = 0.1
+_OUTGROWN_SHARE = 0.1
 _COPY_COUNT = 8_192
 _SNAPSHOT_SHARE = 0.2
 _MIN_RECALL_SEARCH_COUNT = 30
@@ -219,7 +220,7 @@ class Maintenance:
         wanted = choose_index_type(tuning, len(part), index.info.dimension)
         refused_for = (tuning, wanted, len(part).bit_length())  # tried again when it has doubled
         is_refused = progress.refused == refused_for
-        is_due = progress.is_rebuild_asked or _has_many_dead(part)
+        is_due = progress.is_rebuild_asked or _has_many_dead(part) or _has_outgrown(part)
         is_other = is_outdated(part.index_type, wanted) and not is_refused
         if is_due or is_other:
             if is_refused and not progress.is_rebuild_asked:
@@ -238,7 +239,11 @@ class Maintenance:
             finally:
                 progress.activity = ""
             return True
-        if part.tail_count > _FOLD_COUNT and part.faiss_index is not None:
+        if (
+            part.faiss_index is not None
+            and part.faiss_index.takes_rows
+            and part.tail_count > _FOLD_COUNT
+        ):
             with MAINTENANCE_DURATION.labels("fold").time():
                 self._fold(index, part, part.faiss_index)
             return True
@@ -473,3 +478,10 @@ def sample_queries(index: SearchableIndex, modality: Modality) -> F32:
 
 def _has_many_dead(part: ModalityIndex) -> bool:
     return part.rows.dead_count > max(_MIN_DEAD_COUNT, _DEAD_SHARE * part.rows.row_count)
+
+
+def _has_outgrown(part: ModalityIndex) -> bool:
+    """Returns whether many rows came since an index was built that takes none."""
+    if part.faiss_index is None or part.faiss_index.takes_rows:
+        return False
+    return part.tail_count > max(_FOLD_COUNT, _OUTGROWN_SHARE * part.rows.row_count)

@@ -148,6 +148,21 @@ def test_a_type_with_a_zero_is_refused(index_type: str) -> None:
         IndexTuning(index_type).check(32)
 
 
+@pytest.mark.parametrize("index_type", ["HNSW1", "IVF4_HNSW1,Flat", "NSG15", "PCA8,NSG4,SQ8"])
+def test_a_graph_of_too_few_links_is_refused(index_type: str) -> None:
+    """The first row ends the process; or FAISS is never done with them."""
+    with pytest.raises(IndexTypeInvalid, match=r"links a row; (HNSW|NSG) needs at least"):
+        IndexTuning(index_type).check(32)
+    IndexTuning("HNSW2").check(32)
+    IndexTuning("NSG16").check(32)
+
+
+def test_what_faiss_builds_and_cannot_search_is_refused(rows: EmbeddingRows) -> None:
+    """Once, when it is built, and not with every search: codes of one bit, in parts of two."""
+    with pytest.raises(IndexTypeInvalid, match="ksub"):
+        FaissIndex.build("PQ8x1", rows, rows.row_count)
+
+
 @pytest.mark.parametrize("value", [0.5, 1e7, float("nan"), float("inf")])
 def test_a_search_parameter_has_bounds(rows: EmbeddingRows, value: float) -> None:
     """FAISS takes whatever fits a C integer, and makes room for it in each search."""

@@ -123,6 +123,24 @@ def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) ->
     assert found(shard, 1050, 1) == ["01050"]
 
 
+def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAISS adds nothing to an NSG; until a tenth is new the tail is compared one by one."""
+    monkeypatch.setattr(maintenance, "_FOLD_COUNT", 50)
+    shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning("NSG16"))
+    ingest(shard, range(1000))
+    work(shard)
+    part = shard.index(INDEX_ID).part(Modality.IMAGE)
+    for new, tail_count in ((range(1000, 1080), 80), (range(1080, 1120), 0)):
+        ingest(shard, new)
+
+        work(shard)
+
+        assert (part.index_type, part.tail_count) == ("NSG16", tail_count)
+        assert found(shard, new[-1], 1) == [f"{new[-1]:05}"]
+
+
 def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaced and deleted rows go, items and attributes stay."""
     monkeypatch.setattr(maintenance, "_MIN_DEAD_COUNT", 100)

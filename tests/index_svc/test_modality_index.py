@@ -23,7 +23,7 @@ CORNERS = [
     for bits in range(16)
 ]
 # Types whose codes are exact, and those that take a selector or none, with lists or a graph.
-TYPES = ["IVF2,Flat", "HNSW4", "NSG4", "IVF2,SQ8", "SQ8", "PQ4np", "IVF2,PQ4np", "PQ4x4fs"]
+TYPES = ["IVF2,Flat", "HNSW4", "NSG16", "IVF2,SQ8", "SQ8", "PQ4np", "IVF2,PQ4np", "PQ4x4fs"]
 
 EXACT_TYPES = ["Flat", "IVF2,Flat", "IVF2,SQ8", "SQ8"]
 
@@ -147,8 +147,7 @@ def test_every_type_finds_what_comes_and_not_what_goes(index_type: str) -> None:
     assert sorted(found_ids) == sorted({str(n) for n in range(300) if not 100 <= n < 200} | {"new"})
 
 
-# Without NSG, which takes minutes to build.
-@pytest.mark.parametrize("index_type", ["Flat", *(name for name in TYPES if name != "NSG4")])
+@pytest.mark.parametrize("index_type", ["Flat", *TYPES])
 def test_filters_equal_brute_force_at_every_selectivity(index_type: str) -> None:
     """With all lists looked at and codes compared exactly, a filter changes what, never how well.
 
