@@ -117,12 +117,16 @@ class Ingester:
         if not good:
             return {}, ""
         contents = [_content(items[number]) for number in good]
-        async with self._encode_turns:
+        with self._clock.stage("ingest_wait"):
+            await self._encode_turns.acquire()
+        try:
             deadline_time = time.monotonic() + self._batch_timeout_seconds
             with self._clock.stage("ingest_encode"):
                 made = await self._encoder.encode(
                     contents, deadline_time, truncation_policy=truncation_policy
                 )
+        finally:
+            self._encode_turns.release()
         encoded = {}
         for number, result in zip(good, made.outcomes, strict=True):
             if isinstance(result, TandemError):

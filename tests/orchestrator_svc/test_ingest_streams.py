@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from tandem import errors
+from tandem.chassis.metrics import REGISTRY
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.orchestrator_svc.caller import (
@@ -19,6 +20,12 @@ from tests.orchestrator_svc.caller import (
     text_of,
 )
 from tests.orchestrator_svc.downstream import door, raising, stack
+
+
+def stage_seconds(stage: str) -> float:
+    """Returns the orchestrator's time in a stage so far."""
+    name = "tandem_orchestrator_stage_duration_seconds_sum"
+    return REGISTRY.get_sample_value(name, {"stage": stage}) or 0.0
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -115,21 +122,23 @@ async def test_streams_share_the_encoders_turns() -> None:
         nonlocal together, most
         together += 1
         most = max(most, together)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.25)
         together -= 1
 
     async def answers_of(stub: SearchServiceStub, stream: int) -> list[pb.IngestItemsResponse]:
         batches = [batch({f"item-{stream}-{n}": str(n)}) for n in range(4)]
         return [each async for each in stub.IngestItems(iter(batches))]
 
-    # Of eight batches, two at once, the last two wait for 0.6 s: longer than each has.
-    async with stack(batch_timeout_seconds=0.5, encode_batch_count=2) as behind:
+    # Of 16 batches, two at once, the last two wait for 1.75 s: longer than each has.
+    waited_seconds = stage_seconds("ingest_wait")
+    async with stack(batch_timeout_seconds=1.25, encode_batch_count=2) as behind:
         behind.encoder.before["EncodeContents"] = count
         async with door(behind) as stub:
-            streams = await asyncio.gather(*(answers_of(stub, stream) for stream in range(2)))
+            streams = await asyncio.gather(*(answers_of(stub, stream) for stream in range(4)))
 
     assert most == 2
-    assert [reasons(answer) for answers in streams for answer in answers] == [[None]] * 8
+    assert [reasons(answer) for answers in streams for answer in answers] == [[None]] * 16
+    assert stage_seconds("ingest_wait") - waited_seconds > 7  # of 14
 
 
 async def test_a_fast_sender_is_held_back() -> None:
