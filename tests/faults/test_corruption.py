@@ -57,7 +57,7 @@ class CorruptionRun:
     refused_snapshot_count: int = 0
 
 
-@pytest.mark.runs(quick=20, full=1000, seconds_each=35)
+@pytest.mark.runs(quick=10, full=1000, seconds_each=35)
 async def test_a_damaged_store_gives_no_wrong_value(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
@@ -75,7 +75,7 @@ async def test_a_damaged_store_gives_no_wrong_value(
     assert run.missing == []
 
 
-@pytest.mark.runs(quick=20, full=1000, seconds_each=35)
+@pytest.mark.runs(quick=10, full=1000, seconds_each=35)
 async def test_a_damaged_snapshot_is_not_served(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
