@@ -7,6 +7,8 @@ than half of the time. What is done in FOLDER is not done again, and a run that 
 Then every system answers the same queries, as by `tandem evaluate`, and all are held against
 Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone parts them, and R@1
 by language. FOLDER/dev_recall.png shows how the runs came to know what they know.
+
+The runs see scenes alone: no recall of emoji above chance is to be expected of them.
 """
 
 import argparse
