@@ -150,7 +150,7 @@ def test_a_type_with_a_zero_is_refused(index_type: str) -> None:
 
 @pytest.mark.parametrize("index_type", ["HNSW1", "IVF4_HNSW1,Flat", "NSG15", "PCA8,NSG4,SQ8"])
 def test_a_graph_of_too_few_links_is_refused(index_type: str) -> None:
-    """The first row ends the process; or FAISS is never done with them."""
+    """The first row ends the process; or FAISS is not done in minutes."""
     with pytest.raises(IndexTypeInvalid, match=r"links a row; (HNSW|NSG) needs at least"):
         IndexTuning(index_type).check(32)
     IndexTuning("HNSW2").check(32)

@@ -83,10 +83,10 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
         start_time = time.monotonic()
 
         with pytest.raises(errors.DeadlineExceeded):
-            await dependency().ask(method, REQUEST, start_time + 0.3)
+            await dependency().ask(method, REQUEST, start_time + 1.0)
 
-        assert time.monotonic() - start_time < 10
-    assert scripted.timeouts[0] <= 0.295
+        assert time.monotonic() - start_time < 1.5
+    assert scripted.timeouts[0] <= 0.995
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.004])
