@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tandem.modeling.attention import attended
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.layers_apart import as_stored, through
@@ -159,14 +160,11 @@ class _Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, attends_B11L: Tensor) -> Tensor:
-        batch, length, width = x_BLD.shape
-        qkv = self.query_key_value(self.attention_norm(x_BLD))
-        q, k, v = qkv.view(batch, length, 3, self.head_count, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        # Written out: at these lengths the fused CPU kernel's backward pass takes twice the time.
-        scores_BHLL = (q @ k.transpose(-2, -1)) * (width // self.head_count) ** -0.5
-        scores_BHLL = scores_BHLL.masked_fill(~attends_B11L, -1e4)
-        mixed = scores_BHLL.softmax(-1).to(v.dtype) @ v
-        x_BLD = x_BLD + self.dropout(
-            self.attention_out(mixed.transpose(1, 2).reshape(batch, length, width))
+        mixed_BLD = attended(
+            self.query_key_value(self.attention_norm(x_BLD)),
+            attends_B11L,
+            self.head_count,
+            weight_dropout=nn.Identity() if self.training else None,
         )
+        x_BLD = x_BLD + self.dropout(self.attention_out(mixed_BLD))
         return x_BLD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BLD)))

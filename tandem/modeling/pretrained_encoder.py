@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tandem.modeling.attention import attended
 from tandem.modeling.config import JointConfig
 from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
@@ -116,13 +117,12 @@ class PostNormLayer(nn.Module):
 
     def forward(self, x_BLD: Tensor, attends_B11L: Tensor) -> Tensor:
         """Returns [B, L, D]; every position reads those that `attends_B11L` is true for."""
-        batch, length, width = x_BLD.shape
-        qkv = self.query_key_value(x_BLD)
-        q, k, v = qkv.view(batch, length, 3, self.head_count, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        # Written out, as in JointEncoder.
-        scores_BHLL = (q @ k.transpose(-2, -1)) * (width // self.head_count) ** -0.5
-        scores_BHLL = scores_BHLL.masked_fill(~attends_B11L, -1e4)
-        mixed = self.dropout(scores_BHLL.softmax(-1)).to(v.dtype) @ v
-        mixed = self.attention_out(mixed.transpose(1, 2).reshape(batch, length, width))
-        x_BLD = self.attention_norm(x_BLD + self.dropout(mixed))
+        mixed_BLD = attended(
+            self.query_key_value(x_BLD),
+            attends_B11L,
+            self.head_count,
+            weight_dropout=self.dropout if self.training else None,
+        )
+        mixed_BLD = self.attention_out(mixed_BLD)
+        x_BLD = self.attention_norm(x_BLD + self.dropout(mixed_BLD))
         return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
