@@ -11,6 +11,8 @@ For each size, over the same clustered vectors (clustered_vectors.py) and held-o
   killed and started again, with and without its snapshot.
 - raw FAISS: the same type and parameters, in this process, one thread; with and without comparing
   its candidates exactly, which index_svc always does.
+- FAISS behind gRPC: that index in a process of its own, behind the barest server there can be
+  (thin_service.py); what index_svc takes above it is its own, the rest is what serving costs here.
 - peers: each in an environment of its own that this program makes, tuned to the same recall.
 
 A peer that does not install or run is reported as that. `--work` keeps vectors and environments for
@@ -39,6 +41,7 @@ from served_index import (
     rebuild,
     wait_settled,
 )
+from thin_service import ThinService
 
 from tandem.v1 import content_pb2
 
@@ -117,7 +120,11 @@ def run_served(arguments: argparse.Namespace, folder: Path, vectors: Vectors) ->
         built = wait_settled(process.address, modality)
         note(f"built {built['index_type']} {built['parameters']}")
         raw = RawFaiss(vectors, built["index_type"], built["parameters"], arguments.seed)
-        figures = _beside_raw(arguments, connect, raw, vectors)
+        raw.write(folder / "raw.faiss")
+        with ThinService(folder / "raw.faiss", built["parameters"]) as thin:
+            connect_thin = ServedSearch(thin.address)
+            figures = _beside_raw(arguments, connect, connect_thin, raw, vectors)
+        (folder / "raw.faiss").unlink()
         served = {
             "durable_upserts_per_second": count / fill_seconds,
             "empty_rss_bytes": empty_bytes,
@@ -162,13 +169,22 @@ def note(event: str) -> None:
 
 
 def _beside_raw(
-    arguments: argparse.Namespace, connect: ServedSearch, raw: RawFaiss, vectors: Vectors
+    arguments: argparse.Namespace,
+    connect: ServedSearch,
+    connect_thin: ServedSearch,
+    raw: RawFaiss,
+    vectors: Vectors,
 ) -> Result:
     """Measures served searches and raw ones in turns, then served ones by many clients."""
     queries_QD = vectors.queries_QD()
-    timings = {name: Timing() for name in ("served", "raw", "raw_compared")}
-    with connect() as served:
-        sides = {"served": served, "raw": raw.search, "raw_compared": raw.search_and_compare}
+    with connect() as served, connect_thin() as thin:
+        sides = {
+            "served": served,
+            "thin": thin,
+            "raw": raw.search,
+            "raw_compared": raw.search_and_compare,
+        }
+        timings = {name: Timing() for name in sides}
         recalls = {name: recall(search, vectors, K) for name, search in sides.items()}
         for _ in range(ROUND_COUNT):
             for name, search in sides.items():
@@ -190,9 +206,11 @@ def _beside_raw(
             "recall_compared": recalls["raw_compared"],
             "compared": summaries["raw_compared"],
         },
+        "thin_service": {"recall": recalls["thin"], **summaries["thin"]},
         "served_minus_raw_p50_ms": summaries["served"]["p50_ms"] - summaries["raw"]["p50_ms"],
         "served_minus_compared_p50_ms": summaries["served"]["p50_ms"]
         - summaries["raw_compared"]["p50_ms"],
+        "served_minus_thin_p50_ms": summaries["served"]["p50_ms"] - summaries["thin"]["p50_ms"],
     }
 
 
@@ -239,6 +257,7 @@ def table(result: Result) -> str:
 
 def _size_lines(size: Result, clients: int) -> list[str]:
     served, raw, count = size["served"], size["raw_faiss"], size["item_count"]
+    thin = size["thin_service"]
     built, restart = served["built"], served["restart"]
     tuned = ", ".join(f"{name}={value:g}" for name, value in built["parameters"].items())
     lines = [
@@ -250,6 +269,7 @@ def _size_lines(size: Result, clients: int) -> list[str]:
         _line("index_svc", clients, served["recall"], served[f"clients_{clients}"]),
         _line("raw FAISS", 1, raw["recall"], raw),
         _line("raw FAISS, compared exactly", 1, raw["recall_compared"], raw["compared"]),
+        _line("FAISS behind gRPC", 1, thin["recall"], thin),
     ]
     for peer, results in size["peers"].items():
         for each in results:
@@ -265,7 +285,8 @@ def _size_lines(size: Result, clients: int) -> list[str]:
         *lines,
         "",
         f"- served p50 above raw FAISS: {size['served_minus_raw_p50_ms']:.2f} ms; above the same "
-        f"with exact comparison: {size['served_minus_compared_p50_ms']:.2f} ms",
+        f"with exact comparison: {size['served_minus_compared_p50_ms']:.2f} ms; above FAISS behind "
+        f"gRPC: {size['served_minus_thin_p50_ms']:.2f} ms",
         f"- durable upserts: {served['durable_upserts_per_second']:,.0f}/s",
         f"- as filled: {served['as_filled']['index_type']}, recall "
         f"{served['as_filled']['recall']:.4f}, p50 "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import faiss as faiss_module
@@ -52,6 +53,10 @@ class RawFaiss:
         candidates = candidates[candidates >= 0]
         similarities = self._items_ND[candidates] @ query_D
         return candidates[np.argsort(-similarities)[:k]]  # type: ignore[no-any-return]
+
+    def write(self, path: Path) -> None:
+        """Writes the index, without its parameters, for a process of its own to read."""
+        faiss.write_index(self.index, str(path))
 
     def _fetch_count(self, k: int) -> int:
         return max(2 * k, k + 20) if self._is_coded else k + 1

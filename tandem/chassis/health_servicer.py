@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+_SHOWN_LENGTH = 100
+
 ServingStatus = int
 """One of HealthCheckResponse's."""
 
@@ -45,7 +47,10 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
         """Answers NOT_FOUND for a name that nothing was told of."""
         status = self._statuses.get(request.service)
         if status is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+            # A trailer has less room than a request: quoted whole, a long name would come back as
+            # RESOURCE_EXHAUSTED.
+            shown = request.service[:_SHOWN_LENGTH]
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {shown!r}")
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(

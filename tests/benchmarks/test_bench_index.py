@@ -36,7 +36,7 @@ def test_a_quick_run_prints_every_figure(tmp_path: Path) -> None:
     first, _, table = ran.stdout.partition("\n")
     result = json.loads(first)
     [size] = result["sizes"]
-    assert size["served"]["recall"] == 1.0
+    assert size["served"]["recall"] == size["thin_service"]["recall"] == 1.0
     assert size["served"]["restart"]["item_count"] == size["item_count"] == 2_000
     assert result["with_image_tokens"]["store_bytes"] > 2_000 * 49 * 192 * 2
     assert "| raw FAISS | 1 | 1.0000 |" in table

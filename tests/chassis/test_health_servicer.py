@@ -51,6 +51,15 @@ async def status(watch: grpc.aio.UnaryStreamCall) -> int:
     return said
 
 
+async def test_a_name_of_any_length_is_not_found(served: Served) -> None:
+    """Told back whole it would not fit into the trailer, and come out as RESOURCE_EXHAUSTED."""
+    request = health_pb2.HealthCheckRequest(service="é" * 100_000)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.stub.Check(request)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "é" in (caught.value.details() or "")
+
+
 async def test_a_name_is_answered_as_told(served: Served) -> None:
     """NOT_FOUND before."""
     request = health_pb2.HealthCheckRequest(service="a")
