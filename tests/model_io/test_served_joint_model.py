@@ -28,6 +28,7 @@ CLIENT_COUNT = 16
 CALLS_AT_ONCE = 4
 CALL_COUNT = 20
 BUSY_COUNT = 30
+MOST_TIMES = 5
 
 
 @pytest.fixture(scope="module")
@@ -209,27 +210,18 @@ async def test_requests_of_different_clients_share_executions(
     """One text a call from 16 connections, while both instances are busy: they go together.
 
     Nothing is held back for company, so only what waits is joined. Full batches of pairs, which
-    nothing can join, keep the instances busy until the texts have come, however fast each side is.
+    nothing can join, keep the instances busy until the texts have come; where this process stands
+    still for as long as they take, it is tried again. Texts that never join fail each time.
     """
     clients = [TritonClient(tiny_serving.address) for _ in range(CLIENT_COUNT)]
-    before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
-    pair_count = INSTANCE_COUNT * pair_batch_size(tiny_manifest)  # a full batch for each
-
-    busy = [
-        asyncio.create_task(_pairs(clients[0], tiny_manifest, random, pair_count))
-        for _ in range(BUSY_COUNT)
-    ]
-    await asyncio.to_thread(wait_for_queue, tiny_serving.metrics_url, JOINT_ENCODER, BUSY_COUNT)
-    await asyncio.gather(
-        *(_text(client, tiny_manifest) for client in clients for _ in range(CALLS_AT_ONCE))
-    )
-    await asyncio.gather(*busy)
-
     text_count = CLIENT_COUNT * CALLS_AT_ONCE
-    row_count = BUSY_COUNT * pair_count + text_count
-    counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=row_count)
-    assert counts.inferences == row_count
-    assert counts.executions - BUSY_COUNT * INSTANCE_COUNT <= text_count / 4
+
+    for _ in range(MOST_TIMES):
+        execution_count = await _executions_of_texts(tiny_serving, tiny_manifest, random, clients)
+        if execution_count <= text_count / 4:
+            break
+
+    assert execution_count <= text_count / 4
     for client in clients:
         await client.close()
 
@@ -245,6 +237,27 @@ async def test_requests_of_one_client_do_not(
 
     counts = counted(tiny_serving.metrics_url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
     assert counts == Counts(CALL_COUNT, CALL_COUNT)
+
+
+async def _executions_of_texts(
+    serving: Serving, manifest: Manifest, random: np.random.Generator, clients: list[TritonClient]
+) -> int:
+    """Returns in how many executions the texts of all clients go that come behind pairs."""
+    before = Counts.at_rest(serving.metrics_url, JOINT_ENCODER)
+    pair_count = INSTANCE_COUNT * pair_batch_size(manifest)  # a full batch for each
+    busy = [
+        asyncio.create_task(_pairs(clients[0], manifest, random, pair_count))
+        for _ in range(BUSY_COUNT)
+    ]
+    await asyncio.to_thread(wait_for_queue, serving.metrics_url, JOINT_ENCODER, BUSY_COUNT)
+    await asyncio.gather(
+        *(_text(client, manifest) for client in clients for _ in range(CALLS_AT_ONCE))
+    )
+    await asyncio.gather(*busy)
+    row_count = BUSY_COUNT * pair_count + len(clients) * CALLS_AT_ONCE
+    counts = counted(serving.metrics_url, JOINT_ENCODER, before, inference_count=row_count)
+    assert counts.inferences == row_count
+    return counts.executions - BUSY_COUNT * INSTANCE_COUNT
 
 
 async def _text(client: TritonClient, manifest: Manifest) -> None:
