@@ -118,7 +118,8 @@ QUESTIONS = {
         "emoji of unseen concepts", "emoji --split test --gallery-count 1000 --k 20"
     ),
     "scenes_5k": Question(
-        "1,000 queries of 5,000 scenes", "scenes --gallery-count 5000 --query-count 1000 --k 20"
+        "1,000 scenes among 5,000",
+        "scenes --gallery-count 1000 --distractors scenes:val:4000 --k 20",
     ),
     "scenes_100k": Question(
         "1,000 scenes among 100,000",
