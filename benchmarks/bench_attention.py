@@ -18,17 +18,20 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tandem.model_io.precision import Precision, native_precision
-from tandem.modeling.attention import attended
+from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.lowered import lowered
 
-_LAYERS = ("tandem.modeling.joint_model.attended", "tandem.modeling.pretrained_encoder.attended")
+_LAYERS = [
+    f"tandem.modeling.{module}.multi_head_attention"
+    for module in ("joint_model", "pretrained_encoder")
+]
 _WARM_ROUND_COUNT = 3  # the first runs optimise the trace
 
 Encode = Callable[..., tuple[Tensor, Tensor]]
@@ -106,7 +109,7 @@ def written_out(
     query_key_value_BLE: Tensor, attends_B11L: Tensor, head_count: int, **_: object
 ) -> Tensor:
     """Returns what training's way gives, which drops nothing."""
-    return attended(query_key_value_BLE, attends_B11L, head_count, weight_dropout=nn.Identity())
+    return multi_head_attention(query_key_value_BLE, attends_B11L, head_count, is_training=True)
 
 
 def batch(

@@ -18,10 +18,9 @@ from typing import Any, Self
 import faiss as faiss_module
 import grpc
 import numpy as np
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import SERVER_OPTIONS
-from tandem.chassis.health_servicer import HealthServicer
+from tandem.chassis.health import Health
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,
@@ -72,9 +71,7 @@ class _Servicer(IndexServiceServicer):
 async def _serve(index: Any) -> None:  # noqa: ANN401 (SWIG)
     server = grpc.aio.server(options=SERVER_OPTIONS)
     add_IndexServiceServicer_to_server(_Servicer(index), server)
-    health = HealthServicer()  # the clients' channels watch it
-    health.tell({"": health_pb2.HealthCheckResponse.SERVING})
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    Health("thin", ()).register(server)  # which the clients' channels watch
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)

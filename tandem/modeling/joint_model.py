@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.attention import attended
+from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.layers_apart import as_stored, through
@@ -160,11 +160,11 @@ class _Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, attends_B11L: Tensor) -> Tensor:
-        mixed_BLD = attended(
+        mixed_BLD = multi_head_attention(
             self.query_key_value(self.attention_norm(x_BLD)),
             attends_B11L,
             self.head_count,
-            weight_dropout=nn.Identity() if self.training else None,
+            is_training=self.training,
         )
         x_BLD = x_BLD + self.dropout(self.attention_out(mixed_BLD))
         return x_BLD + self.dropout(self.feed_forward(self.feed_forward_norm(x_BLD)))

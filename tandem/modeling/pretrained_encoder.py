@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tandem.modeling.attention import attended
+from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.config import JointConfig
 from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
@@ -117,11 +117,12 @@ class PostNormLayer(nn.Module):
 
     def forward(self, x_BLD: Tensor, attends_B11L: Tensor) -> Tensor:
         """Returns [B, L, D]; every position reads those that `attends_B11L` is true for."""
-        mixed_BLD = attended(
+        mixed_BLD = multi_head_attention(
             self.query_key_value(x_BLD),
             attends_B11L,
             self.head_count,
-            weight_dropout=self.dropout if self.training else None,
+            is_training=self.training,
+            dropout=self.dropout.p,
         )
         mixed_BLD = self.attention_out(mixed_BLD)
         x_BLD = self.attention_norm(x_BLD + self.dropout(mixed_BLD))

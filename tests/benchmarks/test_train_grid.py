@@ -5,11 +5,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tandem.cli.app import app
 from tandem.model_io.precision import Precision, native_precision
 from tests.benchmarks.small_runs import by_make_test_benchmarks
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from train_grid import QUESTIONS  # noqa: E402
+
+
+@pytest.mark.parametrize("arguments", [each.arguments for each in QUESTIONS.values()])
+def test_evaluate_takes_what_the_grid_asks(arguments: str, tmp_path: Path) -> None:
+    """Refused, it would be so after hours of training. Here the checkpoint alone is wanting."""
+    command = ["evaluate", *arguments.split(), "--checkpoint", str(tmp_path)]
+
+    result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 1, result.output
+    assert "is no checkpoint" in str(result.exception)
 
 
 @by_make_test_benchmarks

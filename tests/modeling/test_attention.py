@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
 
-from tandem.modeling.attention import attended
+from tandem.modeling.attention import multi_head_attention
 
 B, L, H, W = 3, 7, 2, 4
 
@@ -22,40 +21,51 @@ def test_fused_and_written_out_are_one_function(seed: int) -> None:
     attends_B11L = torch.rand(B, 1, 1, L, generator=generator) < 0.5
     attends_B11L[..., 0] = True
 
-    served = attended(query_key_value_BLE, attends_B11L, H)
-    trained = attended(query_key_value_BLE, attends_B11L, H, weight_dropout=nn.Identity())
+    served, trained = (
+        multi_head_attention(query_key_value_BLE, attends_B11L, H, is_training=is_training)
+        for is_training in (False, True)
+    )
 
     torch.testing.assert_close(served, trained, rtol=0.0, atol=1e-5)
-    everywhere = attended(query_key_value_BLE, torch.ones_like(attends_B11L), H)
+    everywhere = multi_head_attention(
+        query_key_value_BLE, torch.ones_like(attends_B11L), H, is_training=False
+    )
     assert (served - everywhere).abs().max() > 0.1  # the masks mattered
 
 
-def test_attention_by_hand() -> None:
+@pytest.mark.parametrize("is_training", [False, True])
+def test_attention_by_hand(is_training: bool) -> None:
     """One head of one value: weights are the softmax of q k, and the masked position has none."""
     query_key_value_BLE = torch.tensor([[[1.0, 1.0, 10.0], [0.0, 3.0, 20.0], [2.0, 9.0, 900.0]]])
     attends_B11L = torch.tensor([[[[True, True, False]]]])
 
-    served = attended(query_key_value_BLE, attends_B11L, 1)
+    read = multi_head_attention(query_key_value_BLE, attends_B11L, 1, is_training=is_training)
 
     weights = [torch.tensor([1.0, 3.0]), torch.tensor([0.0, 0.0]), torch.tensor([2.0, 6.0])]
     expected = [float(scores.softmax(0) @ torch.tensor([10.0, 20.0])) for scores in weights]
-    assert served[0, :, 0].tolist() == pytest.approx(expected, abs=1e-4)
+    assert read[0, :, 0].tolist() == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("weight_dropout", [None, nn.Identity()], ids=["served", "trained"])
-def test_where_nothing_is_read_it_is_finite(weight_dropout: nn.Module | None) -> None:
+@pytest.mark.parametrize("is_training", [False, True])
+def test_where_nothing_is_read_it_is_finite(is_training: bool) -> None:
     """An image that is absent passes through layers of its own: no NaN may come of it."""
     nothing_B11L = torch.zeros(B, 1, 1, L, dtype=torch.bool)
 
-    read = attended(made_query_key_value(0), nothing_B11L, H, weight_dropout=weight_dropout)
+    read = multi_head_attention(made_query_key_value(0), nothing_B11L, H, is_training=is_training)
 
     assert read.isfinite().all()
 
 
-def test_dropout_of_weights_drops_them() -> None:
-    """All of them: nothing is read."""
+def test_dropout_is_of_weights_and_of_training_alone() -> None:
+    """All of them dropped, nothing is read."""
     attends_B11L = torch.ones(B, 1, 1, L, dtype=torch.bool)
 
-    read = attended(made_query_key_value(0), attends_B11L, H, weight_dropout=nn.Dropout(1.0))
+    trained, served = (
+        multi_head_attention(
+            made_query_key_value(0), attends_B11L, H, is_training=is_training, dropout=1.0
+        )
+        for is_training in (True, False)
+    )
 
-    assert (read == 0).all()
+    assert (trained == 0).all()
+    assert (served != 0).all()
