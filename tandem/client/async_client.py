@@ -27,6 +27,7 @@ from tandem.client.results import (
     search_result,
     streamed_result,
 )
+from tandem.client.server_status import ServerStatus
 from tandem.content import TruncationPolicy
 from tandem.errors import TandemError
 from tandem.model_description import ModelDescription, model_from_proto
@@ -118,12 +119,15 @@ class AsyncClient:
         """As Client.ingest."""
         requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
         call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
+        status = ServerStatus(call)
         try:
             async for response in call:
                 for outcome in ingest_outcomes(response):
                     yield outcome
         except grpc.aio.AioRpcError as error:
-            raise (requests.error or error_of(error, self._address)) from error
+            if requests.error is not None:
+                raise requests.error from error
+            raise error_of(await status.behind(error), self._address) from error
         except asyncio.CancelledError as error:
             # How grpc.aio tells that reading the batches raised, unless this task was cancelled.
             if requests.error is None:

@@ -282,6 +282,20 @@ async def test_a_stream_that_is_refused_raises_after_what_was_stored(
             await connect(address).ingest(texts(4), batch_item_count=2)
 
 
+async def test_a_stream_refused_while_it_writes_is_refused_by_name(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """grpc.aio by itself says INTERNAL three times in four, as its own write has failed."""
+
+    async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        raise errors.Unauthenticated(why="the token is unknown")
+
+    async with search_server(ingest=ingest) as (address, _):
+        for _ in range(20):
+            with pytest.raises(errors.Unauthenticated, match="the token is unknown"):
+                await connect(address).ingest(texts(1_000), batch_item_count=4)
+
+
 async def test_what_the_items_themselves_raise_is_raised(
     connect: Callable[[str], AnyClient],
 ) -> None:
