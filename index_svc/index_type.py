@@ -91,6 +91,19 @@ def is_outdated(current: str, wanted: str) -> bool:
     return not 1 / 4 < ratio < 4
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRecall:
+    """What an index found of what it should have, over a sample of queries."""
+
+    percent: float
+    error_percent: float
+    """The standard error of `percent`, by which another sample's would differ."""
+
+    def reaches(self, recall_target: float) -> bool:
+        """Says whether the recall of all such queries is likely to be the target or above."""
+        return self.percent - self.error_percent >= 100 * recall_target
+
+
 def balanced_list_count(item_count: int) -> int:
     """Returns the power of two nearest to 2 √n lists, so that lists and list lengths balance."""
     exponent = round(math.log2(2 * math.sqrt(max(item_count, 1))))
@@ -113,41 +126,44 @@ def tune_for_recall(
 ) -> float:
     """Sets the least search effort that reaches the target, and returns the recall in percent.
 
+    Reached is a target that the mean recall exceeds by its standard error: of several efforts near
+    the target the least that a hundred queries favour would be too little for most other hundreds.
+
     `rows` are frozen: this takes seconds. Tries nprobe or efSearch in powers of two, then between
     the last that was too little and the first that was enough; a type with neither is only
     measured.
     """
     truth = _nearest_rows(index, rows, queries_QD)
 
-    def recall_percent(parameters: Mapping[str, float]) -> float:
+    def recall_with(parameters: Mapping[str, float]) -> MeasuredRecall:
         index.tune(parameters)
-        return _recall_percent(index, rows, queries_QD, truth)
+        return _measured_recall(index, rows, queries_QD, truth)
 
     name, efforts = _efforts(index)
     if not name:
-        return recall_percent({})
-    too_little, enough, reached_percent = 0, efforts[0], 0.0
+        return recall_with({}).percent
+    too_little, enough, measured = 0, efforts[0], MeasuredRecall(0.0, 0.0)
     for enough in efforts:
-        reached_percent = recall_percent({name: enough})
-        if reached_percent >= 100 * recall_target or is_stopped():
+        measured = recall_with({name: enough})
+        if measured.reaches(recall_target) or is_stopped():
             break
         too_little = enough
     for _ in range(_BISECTION_COUNT):
         middle = (too_little + enough) // 2
         if not too_little < middle < enough or is_stopped():
             break
-        middle_percent = recall_percent({name: middle})
-        if middle_percent >= 100 * recall_target:
-            enough, reached_percent = middle, middle_percent
+        at_middle = recall_with({name: middle})
+        if at_middle.reaches(recall_target):
+            enough, measured = middle, at_middle
         else:
             too_little = middle
     index.tune({name: enough})
-    return reached_percent
+    return measured.percent
 
 
-def measured_recall_percent(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> float:
+def measured_recall(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> MeasuredRecall:
     """Returns which share of the 20 truly nearest of frozen rows the index finds, as tuned."""
-    return _recall_percent(index, rows, queries_QD, _nearest_rows(index, rows, queries_QD))
+    return _measured_recall(index, rows, queries_QD, _nearest_rows(index, rows, queries_QD))
 
 
 def _nearest_rows(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> list[set[int]]:
@@ -158,17 +174,20 @@ def _nearest_rows(index: FaissIndex, rows: EmbeddingRows, queries_QD: F32) -> li
     ]
 
 
-def _recall_percent(
+def _measured_recall(
     index: FaissIndex, rows: EmbeddingRows, queries_QD: F32, truth: Sequence[set[int]]
-) -> float:
+) -> MeasuredRecall:
     live = rows.live[: index.row_count]
     wanted = live if rows.dead_count and index.takes_selector else None
-    found_count = 0
+    percents_Q = []
     for query_D, nearest in zip(queries_QD, truth, strict=True):
         candidates, _ = index.candidates(query_D, fetch_count(index, _RECALL_K), wanted=wanted)
         _, found = compare_rows(rows, query_D, candidates[live[candidates]], _RECALL_K)
-        found_count += len(nearest.intersection(found.tolist()))
-    return 100 * found_count / max(1, sum(map(len, truth)))
+        percents_Q.append(100 * len(nearest.intersection(found.tolist())) / max(1, len(nearest)))
+    if not percents_Q:
+        return MeasuredRecall(0.0, 0.0)
+    error_percent = np.std(percents_Q) / math.sqrt(max(1, len(percents_Q) - 1))
+    return MeasuredRecall(float(np.mean(percents_Q)), float(error_percent))
 
 
 def _efforts(index: FaissIndex) -> tuple[str, list[int]]:

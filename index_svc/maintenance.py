@@ -31,7 +31,7 @@ from index_svc.index_type import (
     IndexTuning,
     choose_index_type,
     is_outdated,
-    measured_recall_percent,
+    measured_recall,
     tune_for_recall,
 )
 from index_svc.live_recall import DIRECTIONS, LiveRecall
@@ -310,7 +310,7 @@ class Maintenance:
                 faiss_index, frozen, queries_QD, tuning.recall_target, self._stop.is_set
             )
         faiss_index.tune(tuning.parameters)
-        return measured_recall_percent(faiss_index, frozen, queries_QD)
+        return measured_recall(faiss_index, frozen, queries_QD).percent
 
     def _copy_live(self, index: SearchableIndex, modality: Modality) -> ModalityIndex:
         part = index.part(modality)

