@@ -5,7 +5,7 @@ Plain functions without the shard: what they refuse touches nothing.
 
 from collections.abc import Iterable
 
-from index_svc.hit import Found, SearchPath
+from index_svc.hit import F32, Found, SearchPath
 from index_svc.shard import Answer, Query
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
@@ -13,7 +13,6 @@ from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_write import Delete, Upsert
 from tandem.errors import (
     BatchSizeOutOfRange,
-    EmbeddingInvalid,
     ItemIdDuplicate,
     KOutOfRange,
     RequestMalformed,
@@ -27,6 +26,7 @@ from tandem.wire import (
     duration_to_proto,
     embedding_from_proto,
     embedding_to_proto,
+    embeddings_from_proto,
     modality_from_proto,
     tokens_from_proto,
     tokens_to_proto,
@@ -73,12 +73,11 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     """
     _check_batch_size("items", len(request.items), MAX_ITEM_COUNT)
     _check_different(item.item_id for item in request.items)
-    items = [_item_from_proto(item) for item in request.items]
-    dimension = len(items[0].encoding.embedding)
-    for item in items:
-        if len(item.encoding.embedding) != dimension:
-            got = len(item.encoding.embedding)
-            raise EmbeddingInvalid(why=f"it has {got} dimensions, the batch's first {dimension}")
+    embeddings_ND = embeddings_from_proto([item.embedding for item in request.items])
+    items = [
+        _item_from_proto(item, embedding_D)
+        for item, embedding_D in zip(request.items, embeddings_ND, strict=True)
+    ]
     return Upsert(
         index_id=check_index_id(request.index_id),
         fingerprint=_check_fingerprint(request.model_fingerprint),
@@ -172,7 +171,7 @@ def _other(modality: Modality) -> Modality:
     return Modality.IMAGE if modality is Modality.TEXT else Modality.TEXT
 
 
-def _item_from_proto(message: pb.EncodedItem) -> StoredItem:
+def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> StoredItem:
     content = content_from_proto(message.content)
     tokens = tokens_from_proto(message.tokens)
     if tokens.modality is not content.modality:
@@ -182,7 +181,7 @@ def _item_from_proto(message: pb.EncodedItem) -> StoredItem:
     return StoredItem(
         check_item_id(message.item_id),
         content,
-        Encoding(embedding_from_proto(message.embedding), tokens),
+        Encoding(embedding_D, tokens),
         attributes_from_proto(message.attributes),
     )
 

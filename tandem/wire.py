@@ -9,6 +9,7 @@ Shapes: T token ids of a text, R rows of an image, D values in a row, d dimensio
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,26 +89,43 @@ def modality_to_proto(modality: Modality) -> content_pb2.Modality:
     return _MODALITY_TO_PROTO[modality]
 
 
-def embedding_from_proto(
-    message: content_pb2.Embedding, dimension: int | None = None
-) -> NDArray[np.float32]:
+def embedding_from_proto(message: content_pb2.Embedding) -> NDArray[np.float32]:
     """Returns the embedding, float32 [d].
 
-    Raises `EmbeddingInvalid` unless it has `dimension` values (where given; else at least one),
-    all finite, and unit length to within `UNIT_LENGTH_TOLERANCE`.
+    Raises `EmbeddingInvalid` unless it has at least one value, all finite, and unit length to
+    within `UNIT_LENGTH_TOLERANCE`.
     """
     if not message.values or len(message.values) % 4:
         raise EmbeddingInvalid(why=f"{len(message.values)} bytes are no float32 values")
     embedding = np.frombuffer(message.values, dtype="<f4")
-    if dimension is not None and len(embedding) != dimension:
-        raise EmbeddingInvalid(why=f"it has {len(embedding)} dimensions instead of {dimension}")
     # float64, so that finite values near float32's limit do not overflow when squared.
-    length = float(np.sqrt(np.sum(np.square(embedding, dtype=np.float64))))
-    if not math.isfinite(length):
-        raise EmbeddingInvalid(why="it has NaN or infinity in it")
-    if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
-        raise EmbeddingInvalid(why=f"its length is {length:.6g} instead of 1")
+    _check_length(np.sqrt(np.sum(np.square(embedding, dtype=np.float64))))
     return embedding
+
+
+def embeddings_from_proto(messages: Sequence[content_pb2.Embedding]) -> NDArray[np.float32]:
+    """Returns one or more embeddings of as many values, float32 [N, d].
+
+    Raises `EmbeddingInvalid` unless each has as many values as the first, at least one, all finite,
+    and unit length to within `UNIT_LENGTH_TOLERANCE`.
+    """
+    # All at once: NumPy lets go of the interpreter whenever it converts values, so that one by one
+    # four threads took 2.7 times as long for as many items as one did.
+    values = [message.values for message in messages]
+    byte_count = len(values[0])
+    for each in values:
+        if not each or len(each) % 4:
+            raise EmbeddingInvalid(why=f"{len(each)} bytes are no float32 values")
+        if len(each) != byte_count:
+            raise EmbeddingInvalid(
+                why=f"it has {len(each) // 4} dimensions, the batch's first {byte_count // 4}"
+            )
+    embeddings_ND = np.frombuffer(b"".join(values), dtype="<f4").reshape(len(values), -1)
+    lengths_N = np.sqrt(np.square(embeddings_ND, dtype=np.float64).sum(axis=1))
+    if not (np.abs(lengths_N - 1.0) <= UNIT_LENGTH_TOLERANCE).all():
+        for length in lengths_N:
+            _check_length(length)
+    return embeddings_ND
 
 
 def embedding_to_proto(embedding: NDArray[np.float32]) -> content_pb2.Embedding:
@@ -195,6 +213,13 @@ def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
     except ValueError:
         reason = str(message.reason)
     return error_from_reason(reason.removeprefix("ERROR_REASON_"), message.message, {})
+
+
+def _check_length(length: float) -> None:
+    if not math.isfinite(length):
+        raise EmbeddingInvalid(why="it has NaN or infinity in it")
+    if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
+        raise EmbeddingInvalid(why=f"its length is {length:.6g} instead of 1")
 
 
 def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:

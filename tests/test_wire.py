@@ -55,32 +55,63 @@ def test_embeddings_are_little_endian_float32() -> None:
     """0.6, 0.8 by hand, as any language would write it."""
     values = struct.pack("<2f", 0.6, 0.8)
 
-    embedding = wire.embedding_from_proto(content_pb2.Embedding(values=values), dimension=2)
+    embedding = wire.embedding_from_proto(content_pb2.Embedding(values=values))
 
     assert embedding.dtype == np.float32
     assert embedding.tolist() == pytest.approx([0.6, 0.8])
     assert wire.embedding_to_proto(embedding).values == values
 
 
+_BAD_EMBEDDINGS = [
+    (b"", "0 bytes"),
+    (b"\0" * 7, "7 bytes"),
+    (struct.pack("<2f", float("nan"), 1.0), "NaN or infinity"),
+    (struct.pack("<2f", float("inf"), 1.0), "NaN or infinity"),
+    (struct.pack("<2f", 0.0, 0.0), "length is 0 instead"),
+    (struct.pack("<2f", 3e38, 3e38), "length is 4.24264e[+]38 instead"),
+    (struct.pack("<2f", 1.0, 0.05), "length is 1.00125 instead"),
+    (struct.pack(">2f", 0.6, 0.8), "length is"),
+]
+
+
+@pytest.mark.parametrize(("values", "why"), _BAD_EMBEDDINGS)
+def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> None:
+    """Also big-endian, which is well-formed bytes of something else."""
+    with pytest.raises(EmbeddingInvalid, match=why):
+        wire.embedding_from_proto(content_pb2.Embedding(values=values))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        (b"", "0 bytes"),
-        (b"\0" * 7, "7 bytes"),
-        (struct.pack("<3f", 0.6, 0.8, 0.0), "3 dimensions instead of 2"),
-        (struct.pack("<2f", float("nan"), 1.0), "NaN or infinity"),
-        (struct.pack("<2f", float("inf"), 1.0), "NaN or infinity"),
-        (struct.pack("<2f", 0.0, 0.0), "length is 0 instead"),
-        (struct.pack("<2f", 3e38, 3e38), "length is 4.24264e[+]38 instead"),
-        (struct.pack("<2f", 1.0, 0.05), "length is 1.00125 instead"),
-        (struct.pack("<2d", 0.6, 0.8), "4 dimensions instead of 2"),
-        (struct.pack(">2f", 0.6, 0.8), "length is"),
+        *_BAD_EMBEDDINGS,
+        (struct.pack("<3f", 0.6, 0.8, 0.0), "dimensions, the batch's first"),
+        (struct.pack("<2d", 0.6, 0.8), "dimensions, the batch's first"),
     ],
 )
-def test_bad_embeddings_are_refused_with_the_cause(values: bytes, why: str) -> None:
-    """Also float64 and big-endian, which are well-formed bytes of something else."""
+def test_a_bad_embedding_is_refused_wherever_it_stands(values: bytes, why: str, place: int) -> None:
+    """Among good ones, with the cause; also float64, which has twice as many values."""
+    good = content_pb2.Embedding(values=struct.pack("<2f", 0.6, 0.8))
+    messages = [good, good]
+    messages.insert(place, content_pb2.Embedding(values=values))
+
     with pytest.raises(EmbeddingInvalid, match=why):
-        wire.embedding_from_proto(content_pb2.Embedding(values=values), dimension=2)
+        wire.embeddings_from_proto(messages)
+
+
+@given(st.integers(1, 5), st.integers(1, 600))
+def test_a_batch_of_embeddings_is_each_of_them(count: int, dimension: int) -> None:
+    """The same values as one by one."""
+    embeddings_ND = np.random.default_rng(count).standard_normal((count, dimension))
+    embeddings_ND /= np.linalg.norm(embeddings_ND, axis=1, keepdims=True)
+    messages = [wire.embedding_to_proto(each) for each in embeddings_ND.astype(np.float32)]
+
+    read_ND = wire.embeddings_from_proto(messages)
+
+    assert read_ND.dtype == np.float32
+    for message, read_D in zip(messages, read_ND, strict=True):
+        np.testing.assert_array_equal(read_D, wire.embedding_from_proto(message))
 
 
 def test_embeddings_within_a_thousandth_of_unit_length_pass() -> None:
