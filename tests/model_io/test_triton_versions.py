@@ -127,8 +127,10 @@ async def test_a_version_takes_the_place_of_another(
 
     ended.set()
     assert await asking > 20, "too little was asked to tell"
-    await logits(first.at(GOOD))
-    assert versions.idle_seconds(GOOD) < 2
+    # Triton answers first and counts what it answered afterwards.
+    async with asyncio.timeout(30):
+        while versions.idle_seconds(GOOD) >= 2:
+            await logits(first.at(GOOD))
     await asyncio.to_thread(versions.unload, 1)
     assert await logits(first.at(GOOD)) == pytest.approx([base + LOGIT_SHIFT] * 3, abs=1e-3)
     with pytest.raises(ModelUnavailable):
