@@ -27,7 +27,7 @@ class RawFaiss:
         """Trains and fills it as index_svc does: on a sample of 64 points a list."""
         faiss.omp_set_num_threads(1)  # as index_svc does
         self._items_ND = vectors.items_ND()
-        self._is_coded = bool(re.search("SQ|PQ", index_type))
+        self._index_type = index_type
         count, dimension = self._items_ND.shape
         self.index = faiss.index_factory(dimension, index_type, faiss.METRIC_INNER_PRODUCT)
         list_count = getattr(self.index, "nlist", 0)
@@ -59,4 +59,6 @@ class RawFaiss:
         faiss.write_index(self.index, str(path))
 
     def _fetch_count(self, k: int) -> int:
-        return max(2 * k, k + 20) if self._is_coded else k + 1
+        if "RaBitQ" in self._index_type:
+            return 3 * k + 140
+        return max(2 * k, k + 20) if re.search("SQ|PQ", self._index_type) else k + 1

@@ -11,14 +11,9 @@ import numpy as np
 from index_svc.exact_scan import compare_rows, scan_rows
 from index_svc.faiss_index import FaissIndex
 from index_svc.hit import F32
-from index_svc.index_type import (
-    FLAT,
-    IndexTuning,
-    candidate_types,
-    fetch_count,
-    tune_for_recall,
-)
-from index_svc.maintenance import sample_queries
+from index_svc.index_type import FLAT, IndexTuning, candidate_types, fetch_count
+from index_svc.recall_sample import MeasuredRecall, RecallSample
+from index_svc.search_effort import tune_for_recall
 from index_svc.searchable_index import SearchableIndex
 from tandem.content import Modality
 from tandem.errors import IndexTypeInvalid
@@ -55,14 +50,17 @@ def measure_types(
     Holds one more FAISS index in memory at a time. Searches and changes go on; what comes while a
     type is built is not in it.
     """
-    part = index.part(modality)
-    queries_QD = sample_queries(index, modality)
-    types = index_types or candidate_types(len(part), index.info.dimension)
-    for index_type in types:
+    with index.reading():
+        rows = index.part(modality).rows.frozen()
+        others = index.part(modality.other).rows.frozen()
+    sample = RecallSample.draw(rows, others)
+    for index_type in index_types or candidate_types(len(rows), index.info.dimension):
         if is_stopped():
             return
         try:
-            yield _measure(index, modality, tuning, index_type, queries_QD, is_stopped)
+            if not len(rows):
+                raise IndexTypeInvalid(why=f"it has no {modality.value} to measure; ingest some")
+            yield _measure(sample, tuning, index_type, is_stopped)
         except IndexTypeInvalid as error:
             yield MeasuredType(
                 index_type=index_type,
@@ -78,20 +76,15 @@ def measure_types(
 
 
 def _measure(
-    index: SearchableIndex,
-    modality: Modality,
+    sample: RecallSample,
     tuning: IndexTuning,
     index_type: str,
-    queries_QD: F32,
     is_stopped: Callable[[], bool],
 ) -> MeasuredType:
-    with index.reading():
-        rows = index.part(modality).rows.frozen()
-    if not len(queries_QD) or not rows.live.any():
-        raise IndexTypeInvalid(why=f"it has no {modality.value} to measure; ingest some")
+    rows = sample.rows
     start_time = time.perf_counter()
     if index_type == FLAT:
-        build_seconds, index_bytes, recall_percent = 0.0, 0, 100.0
+        build_seconds, index_bytes, measured = 0.0, 0, MeasuredRecall(100.0, 0.0)
         parameters: Mapping[str, float] = {}
 
         def search(query_D: F32) -> None:
@@ -99,24 +92,23 @@ def _measure(
     else:
         built = FaissIndex.build(index_type, rows, rows.row_count)
         build_seconds = time.perf_counter() - start_time
-        recall_percent = tune_for_recall(built, rows, queries_QD, tuning.recall_target, is_stopped)
+        measured = tune_for_recall(built, sample, tuning.recall_target, is_stopped)
         parameters, index_bytes = built.parameters, built.size_bytes()
 
         def search(query_D: F32) -> None:
             candidates, _ = built.candidates(query_D, fetch_count(built, _K))
             compare_rows(rows, query_D, candidates, _K)
 
-    seconds = _timed(search, queries_QD)
+    seconds = _timed(search, sample.queries_QD)
     return MeasuredType(
         index_type=index_type,
         parameters=parameters,
-        recall_percent=recall_percent,
+        recall_percent=measured.percent,
         search_p50_seconds=float(np.percentile(seconds, 50)),
         search_p99_seconds=float(np.percentile(seconds, 99)),
         build_seconds=build_seconds,
         index_bytes=index_bytes,
-        fits=recall_percent >= 100 * tuning.recall_target
-        and not 0 < tuning.memory_bytes < index_bytes,
+        fits=measured.reaches(tuning.recall_target) and not 0 < tuning.memory_bytes < index_bytes,
     )
 
 

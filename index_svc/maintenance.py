@@ -14,7 +14,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,17 +23,8 @@ import numpy as np
 from index_svc.embedding_rows import EmbeddingRows
 from index_svc.faiss_index import FaissIndex
 from index_svc.faiss_threads import keep_faiss_in_this_thread
-from index_svc.hit import F32
-from index_svc.index_type import (
-    AUTO,
-    FLAT,
-    MAX_TUNING_QUERY_COUNT,
-    IndexTuning,
-    choose_index_type,
-    is_outdated,
-    measured_recall,
-    tune_for_recall,
-)
+from index_svc.index_build import build_index
+from index_svc.index_type import AUTO, FLAT, IndexTuning, choose_index_types, is_outdated
 from index_svc.live_recall import DIRECTIONS, LiveRecall
 from index_svc.metrics import (
     LIST_IMBALANCE,
@@ -45,6 +36,7 @@ from index_svc.metrics import (
     SNAPSHOT_SEQUENCE,
 )
 from index_svc.modality_index import ModalityIndex
+from index_svc.recall_sample import RecallSample
 from index_svc.searchable_index import SearchableIndex
 from index_svc.snapshot import (
     MANIFEST,
@@ -217,21 +209,27 @@ class Maintenance:
         part = index.part(modality)
         progress = self._of(index_id, modality)
         tuning = self.tunings.get(index_id, modality)
-        wanted = choose_index_type(tuning, len(part), index.info.dimension)
-        refused_for = (tuning, wanted, len(part).bit_length())  # tried again when it has doubled
+        wanted = choose_index_types(
+            tuning,
+            len(part),
+            index.info.dimension,
+            is_on_gpu=self.settings.gpu_number is not None,
+        )
+        refused_for = (tuning, wanted[0], len(part).bit_length())  # tried again when it has doubled
         is_refused = progress.refused == refused_for
         is_due = progress.is_rebuild_asked or _has_many_dead(part) or _has_outgrown(part)
-        is_other = is_outdated(part.index_type, wanted) and not is_refused
+        is_outdated_now = all(is_outdated(part.index_type, each) for each in wanted)
+        is_other = is_outdated_now and not is_refused
         if is_due or is_other:
             if is_refused and not progress.is_rebuild_asked:
-                wanted = FLAT  # the dead rows must go all the same, or each step would try again
+                wanted = [FLAT]  # the dead rows must go all the same, or each step would try again
             progress.is_rebuild_asked = False
-            progress.activity = f"building {wanted}"
+            progress.activity = f"building {wanted[0]}"
             try:
                 with MAINTENANCE_DURATION.labels("rebuild").time():
                     self._rebuild(index_id, index, modality, wanted, tuning)
                 progress.refused = None
-                progress.is_build_unsaved = wanted != FLAT
+                progress.is_build_unsaved = wanted != [FLAT]
             except IndexTypeInvalid as error:
                 progress.refused = refused_for
                 part.fallback_reason = error.message
@@ -254,26 +252,31 @@ class Maintenance:
         index_id: str,
         index: SearchableIndex,
         modality: Modality,
-        index_type: str,
+        index_types: Sequence[str],
         tuning: IndexTuning,
     ) -> None:
         """Builds aside and swaps; searches and changes go on but for moments."""
         part = index.part(modality)
         is_compacted = part.rows.dead_count > _COMPACT_SHARE * part.rows.row_count
-        if part.faiss_index is None and index_type != FLAT:
+        is_flat = list(index_types) == [FLAT]
+        if part.faiss_index is None and not is_flat:
             # Cleared by the build, or by its failure, which has another reason.
             part.fallback_reason = BEING_BUILT
         try:
             built = self._copy_live(index, modality) if is_compacted else part
             faiss_index, recall_percent = None, None
-            if index_type != FLAT:
-                faiss_index = FaissIndex.build(
-                    index_type,
-                    built.rows,
-                    built.rows.row_count,
+            if not is_flat:
+                with index.reading():
+                    rows = built.rows.frozen()
+                    others = index.part(modality.other).rows.frozen()
+                faiss_index, measured = build_index(
+                    index_types,
+                    RecallSample.draw(rows, others),
+                    tuning,
                     gpu_number=self.settings.gpu_number,
+                    is_stopped=self._stop.is_set,
                 )
-                recall_percent = self._tune(index, modality, faiss_index, built.rows, tuning)
+                recall_percent = measured.percent
             if is_compacted:
                 built.faiss_index, built.recall_percent = faiss_index, recall_percent
                 built.change_count = part.change_count
@@ -290,27 +293,9 @@ class Maintenance:
             "index built",
             index_id=index_id,
             modality=modality.value,
-            index_type=index_type,
+            index_type=FLAT if faiss_index is None else faiss_index.index_type,
             recall_percent=recall_percent,
         )
-
-    def _tune(
-        self,
-        index: SearchableIndex,
-        modality: Modality,
-        faiss_index: FaissIndex,
-        rows: EmbeddingRows,
-        tuning: IndexTuning,
-    ) -> float:
-        queries_QD = sample_queries(index, modality)
-        with index.reading():
-            frozen = rows.frozen()
-        if not tuning.parameters:
-            return tune_for_recall(
-                faiss_index, frozen, queries_QD, tuning.recall_target, self._stop.is_set
-            )
-        faiss_index.tune(tuning.parameters)
-        return measured_recall(faiss_index, frozen, queries_QD).percent
 
     def _copy_live(self, index: SearchableIndex, modality: Modality) -> ModalityIndex:
         part = index.part(modality)
@@ -456,24 +441,6 @@ class Maintenance:
 
     def _of(self, index_id: str, modality: Modality) -> _Progress:
         return self._progress.setdefault((index_id, modality), _Progress())
-
-
-def sample_queries(index: SearchableIndex, modality: Modality) -> F32:
-    """Returns embeddings to search the modality with, [Q, d]: of the other one where there are any.
-
-    Users look for images by text and for texts by image, and such queries lie elsewhere than the
-    items, so an index tuned on its own items would promise them too much.
-    """
-    others = [other for other in Modality if other is not modality]
-    for source in (*others, modality):
-        with index.reading():
-            rows = index.part(source).rows
-            live = np.flatnonzero(rows.live)
-            if len(live) >= MAX_TUNING_QUERY_COUNT or source is modality:
-                count = min(len(live), MAX_TUNING_QUERY_COUNT)
-                chosen = np.random.default_rng(0).choice(live, count, replace=False)
-                return rows.gather(np.sort(chosen))
-    raise AssertionError("the modality itself is always looked at")
 
 
 def _has_many_dead(part: ModalityIndex) -> bool:

@@ -107,6 +107,53 @@ def test_auto_builds_an_approximate_index_once_it_pays(shard: Shard) -> None:
     assert len(set(found(shard, 5000)) & set(nearest(shard, 5000))) >= 8
 
 
+@pytest.mark.parametrize(
+    ("recall_target", "expected"), [(0.5, "IVF128,RaBitQfs"), (0.98, "IVF128,SQ8")]
+)
+def test_auto_takes_more_bytes_where_bits_do_not_reach_the_recall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall_target: float, expected: str
+) -> None:
+    """Of 16 values a bit each tells too little for 0.98. What was built stays."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
+    monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
+    shard = open_shard(tmp_path, tuning=IndexTuning(recall_target=recall_target))
+    ingest(shard, range(2_500))
+    work(shard)
+
+    part = shard.index(INDEX_ID).part(Modality.IMAGE)
+    built = part.faiss_index
+    assert part.index_type == expected
+    assert part.recall_percent is not None
+    assert part.recall_percent >= 100 * recall_target
+    assert len(set(found(shard, 5000)) & set(nearest(shard, 5000))) >= 10 * recall_target - 1
+
+    ingest(shard, range(2_500, 2_600))
+    work(shard)
+    assert part.faiss_index is built
+    shard.close()
+
+
+def test_search_parameters_leave_no_recall_to_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With them the first type that auto would take stays, whatever it finds."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
+    monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
+    shard = open_shard(tmp_path, tuning=IndexTuning(parameters={"nprobe": 64}))
+    ingest(shard, range(1_000))
+    work(shard)
+
+    part = shard.index(INDEX_ID).part(Modality.IMAGE)
+    assert part.index_type == "IVF64,RaBitQfs"
+    assert part.faiss_index is not None
+    assert part.faiss_index.parameters == {"nprobe": 64}
+    assert part.recall_percent is not None
+    assert part.recall_percent < 98
+    shard.close()
+
+
 def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items added since are found before and after."""
     monkeypatch.setattr(maintenance, "_FOLD_COUNT", 50)

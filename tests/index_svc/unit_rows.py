@@ -1,0 +1,21 @@
+"""Unit vectors without clusters, of 16 dimensions: no index finds them easily."""
+
+import numpy as np
+
+from index_svc.embedding_rows import EmbeddingRows
+from index_svc.hit import F32
+
+DIMENSION = 16
+
+
+def unit_vectors(count: int, seed: int) -> F32:
+    """Returns so many, [count, 16]."""
+    vectors = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def unit_rows(count: int, seed: int) -> EmbeddingRows:
+    """Returns so many live rows."""
+    rows = EmbeddingRows(DIMENSION)
+    rows.append([f"{seed}-{number}" for number in range(count)], unit_vectors(count, seed))
+    return rows
