@@ -44,7 +44,7 @@ def write_vectors(folder: Path, item_count: int, seed: int, query_count: int) ->
         stop = min(start + _DRAW_COUNT, item_count)
         items_ND[start:stop] = source.draw(stop - start)
     items_ND.flush()
-    similarities_QK, truth_QK = _nearest(items_ND, vectors.queries_QD(), TRUTH_K)
+    similarities_QK, truth_QK = nearest(items_ND, vectors.queries_QD(), TRUTH_K)
     np.save(folder / "similarities.npy", similarities_QK)
     np.save(folder / "truth.npy", truth_QK)  # last: its presence says that all is there
     return vectors
@@ -79,8 +79,11 @@ class Source:
         return self._random.standard_normal((count, self._dimension), dtype=np.float32)
 
 
-def _nearest(items_ND: F32, queries_QD: F32, k: int) -> tuple[F32, I64]:
-    """Compares all, a part of the items at a time so that no copy of all is made."""
+def nearest(items_ND: F32, queries_QD: F32, k: int) -> tuple[F32, I64]:
+    """Returns similarities and numbers [Q, K] of the truly nearest items, best first.
+
+    Compares all, a part of the items at a time so that no copy of all is made.
+    """
     parts = []
     for start in range(0, len(items_ND), _DRAW_COUNT):
         block = np.ascontiguousarray(items_ND[start : start + _DRAW_COUNT])

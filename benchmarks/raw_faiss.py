@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import faiss as faiss_module
 import numpy as np
-from peers.measurement import F32, I64, Vectors
+from peers.measurement import F32, I64, Search, Vectors
 
 faiss: Any = faiss_module  # its stubs lack much of what is used here
 
@@ -49,10 +48,18 @@ class RawFaiss:
 
     def search_and_compare(self, query_D: F32, k: int) -> I64:
         """Returns the k best of the candidates that index_svc would fetch, compared exactly."""
-        candidates = self.search(query_D, self._fetch_count(k))
-        candidates = candidates[candidates >= 0]
-        similarities = self._items_ND[candidates] @ query_D
-        return candidates[np.argsort(-similarities)[:k]]  # type: ignore[no-any-return]
+        return self.comparing(self._fetch_count(k))(query_D, k)
+
+    def comparing(self, count: int) -> Search:
+        """Returns a search for the best of so many candidates, compared exactly."""
+
+        def search(query_D: F32, k: int) -> I64:
+            candidates = self.search(query_D, count)
+            candidates = candidates[candidates >= 0]
+            similarities = self._items_ND[candidates] @ query_D
+            return candidates[np.argsort(-similarities)[:k]]  # type: ignore[no-any-return]
+
+        return search
 
     def write(self, path: Path) -> None:
         """Writes the index, without its parameters, for a process of its own to read."""
@@ -61,4 +68,6 @@ class RawFaiss:
     def _fetch_count(self, k: int) -> int:
         if "RaBitQ" in self._index_type:
             return 3 * k + 140
-        return max(2 * k, k + 20) if re.search("SQ|PQ", self._index_type) else k + 1
+        if "PQ" in self._index_type:
+            return max(4 * k, 100)
+        return max(2 * k, k + 20) if "SQ" in self._index_type else k + 1

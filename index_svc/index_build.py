@@ -56,4 +56,4 @@ def _build(
     if not tuning.parameters:
         return built, tune_for_recall(built, sample, tuning.recall_target, is_stopped)
     built.tune(tuning.parameters)
-    return built, sample.measure(built)
+    return built, sample.measure(built, tuning.recall_target)

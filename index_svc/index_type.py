@@ -56,7 +56,7 @@ def choose_index_types(
 ) -> list[str]:
     """Returns the types to build: the first that reaches the recall target is right.
 
-    What was asked for; or by "auto" what fits size and memory, the one of fewest bytes first.
+    What was asked for; or by "auto" what fits size and memory: bits, then what tells more.
     """
     if tuning.index_type != AUTO:
         return [tuning.index_type]

@@ -27,8 +27,8 @@ _ROUNDING = 1e-6
 # By how many standard errors the target is exceeded where it is called reached: of several efforts
 # near it the least that this sample favours would be too little for most other samples.
 _SAFE_ERROR_COUNT = 2
-# Further from the target than this, more queries would not change the answer.
-_CLEAR_ERROR_COUNT = 3
+# So far below the target, more queries would hardly lead to another answer.
+_MISSED_ERROR_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,13 @@ class MeasuredRecall:
         """Says whether the recall of all such queries is very likely the target or above."""
         return self.percent - _SAFE_ERROR_COUNT * self.error_percent >= 100 * recall_target
 
-    def is_clear_of(self, recall_target: float) -> bool:
-        """Says whether it is so far above or below the target that it need not be measured on."""
-        distance_percent = abs(self.percent - 100 * recall_target)
-        return distance_percent > _CLEAR_ERROR_COUNT * self.error_percent
+    def misses(self, recall_target: float) -> bool:
+        """Says whether it is so far below the target that it need not be measured on.
+
+        There is no such word for above: most queries find all, and the few that find little may not
+        have come yet, so that the error of few queries is understated as well.
+        """
+        return self.percent + _MISSED_ERROR_COUNT * self.error_percent < 100 * recall_target
 
 
 class RecallSample:
@@ -87,7 +90,7 @@ class RecallSample:
     def measure(self, index: FaissIndex, recall_target: float | None = None) -> MeasuredRecall:
         """Returns which share of the nearest an index of these rows finds, as it is tuned.
 
-        With a target it stops as soon as more queries would not change whether that is reached.
+        With a target it stops as soon as that is clearly missed.
         """
         percents: list[float] = []
         measured = MeasuredRecall(0.0, 0.0)
@@ -96,7 +99,7 @@ class RecallSample:
             percents.extend(self._found_percent(index, number) for number in range(start, stop))
             error_percent = float(np.std(percents)) / math.sqrt(max(1, len(percents) - 1))
             measured = MeasuredRecall(float(np.mean(percents)), error_percent)
-            if recall_target is not None and measured.is_clear_of(recall_target):
+            if recall_target is not None and measured.misses(recall_target):
                 break
         return measured
 

@@ -24,7 +24,7 @@ def tune_for_recall(
     """
     name, efforts = _efforts(index)
     if not name:
-        return sample.measure(index)
+        return sample.measure(index, recall_target)
 
     def recall_with(effort: int) -> MeasuredRecall:
         index.tune({name: effort})

@@ -24,6 +24,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials
 from tandem.chassis.tokens import TokenFile
+from tandem.client.server_status import ServerStatus
 from tests.chassis.authority import Files
 from tests.chassis.contract import arity, contract_methods, request_in_index, speaks_of_index
 
@@ -68,6 +69,7 @@ class Door:
         )
         sent = iter([request]) if method.client_streaming else request
         call = callable_(sent, metadata=tuple(metadata.items()), timeout=5.0)
+        status = ServerStatus(call)
         try:
             if method.server_streaming:
                 async for _ in call:
@@ -75,8 +77,9 @@ class Door:
             else:
                 await call
         except grpc.aio.AioRpcError as error:
-            found = dict(error.trailing_metadata() or ()).get(REASON_KEY)
-            return str(found or error.code().name)
+            refusal = await status.behind(error)
+            found = dict(refusal.trailing_metadata() or ()).get(REASON_KEY)
+            return str(found or refusal.code().name)
         finally:
             if channel is None:
                 await opened.close()
