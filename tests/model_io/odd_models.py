@@ -30,7 +30,7 @@ class Moody(nn.Module):
             return x.double()
         if mood == 40.0:
             square = torch.eye(512)
-            for _ in range(150):
+            for _ in range(300):  # most of a second on a fast core, which tests wait through
                 square = square @ square
             return x + square[0, 0]
         # By columns: what the server reads must not be the buffer as it lies.

@@ -198,7 +198,7 @@ async def test_cancelled_calls_are_not_run(
     client = TritonClient(odd_serving.address, is_cancelling=is_cancelling)
     before = Counts.at_rest(odd_serving.metrics_url, MOODY)
     running = asyncio.create_task(moody(client, rows(SLOW, 8), timeout_seconds=60))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.2)
     waiting = [asyncio.create_task(moody(client, rows(PLAIN, 8))) for _ in range(3)]
     await asyncio.sleep(0.1)
     assert not running.done()

@@ -33,6 +33,23 @@ def test_fused_and_written_out_are_one_function(seed: int) -> None:
     assert (served - everywhere).abs().max() > 0.1  # the masks mattered
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_padding_moves_next_to_nothing_in_bf16(seed: int) -> None:
+    """The fused kernel rounds one value in 70 otherwise, one in 400 where bf16 is emulated."""
+    heads, length, padded_length = 4, 58, 65
+    generator = torch.Generator().manual_seed(seed)
+    padded_BLE = torch.randn(8, padded_length, 3 * 192, generator=generator).bfloat16()
+    attends_B11L = (torch.arange(padded_length) < length).expand(8, 1, 1, -1)
+
+    alone_BLD = multi_head_attention(
+        padded_BLE[:, :length], attends_B11L[..., :length], heads, is_training=False
+    )
+    beside_padding_BLD = multi_head_attention(padded_BLE, attends_B11L, heads, is_training=False)
+
+    moved = alone_BLD != beside_padding_BLD[:, :length]
+    assert moved.float().mean() < 5e-4
+
+
 @pytest.mark.parametrize("is_training", [False, True])
 def test_attention_by_hand(is_training: bool) -> None:
     """One head of one value: weights are the softmax of q k, and the masked position has none."""

@@ -16,6 +16,7 @@ from tests.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 CLIENT_COUNT = 16
 CALL_COUNT = 40  # each
+ROUND_COUNT = 5  # at most
 SEARCH_COUNT = 20  # each: with few, the clients' coming and going is most of what is counted
 TEXT = "two dogs left of one umbrella"
 _COUNTS = ("one", "two", "three", "four")
@@ -45,9 +46,14 @@ def test_sixteen_clients_share_executions(stack: LocalStack) -> None:
     """One text a call, so that only Triton's batcher can raise inferences above executions.
 
     Nothing waits for company (decision 23), and encoder_svc sends what two instances almost keep up
-    with: few go together.
+    with: few go together, the fewer the less of a core other work leaves encoder_svc. So it may
+    take some rounds to see; without the batcher the ratio is 1 however many there are.
     """
-    assert _rows_an_execution(stack, lambda: _from_all(lambda: _encode(stack))) > 1.3
+    rounds = (
+        _rows_an_execution(stack, lambda: _from_all(lambda: _encode(stack)))
+        for _ in range(ROUND_COUNT)
+    )
+    assert any(ratio > 1.3 for ratio in rounds)
 
 
 def test_one_client_does_not(stack: LocalStack) -> None:
