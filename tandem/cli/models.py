@@ -51,6 +51,22 @@ def add(
     out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
 
 
+@app.command("combine")
+def combine_two(
+    bi_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose BE is taken")],
+    cross_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose CE is taken")],
+    folder: Annotated[Path, typer.Option(help="where the new checkpoint goes")],
+) -> None:
+    """Makes one checkpoint of two (Sep+Coop), to be evaluated, added and served as any other.
+
+    The CE begins with the BE: tandem train cross_encoder_after_be --init BE.
+    """
+    from tandem.modeling.separate_checkpoint import combine
+
+    made = combine(bi_encoder, cross_encoder, folder)
+    out.print(f"{folder}: BE of {bi_encoder}, CE of {cross_encoder}, {made.weights_sha256[:12]}")
+
+
 @app.command("list")
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     """Prints a row for each model of the repository, ours and others."""

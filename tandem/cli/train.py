@@ -54,7 +54,10 @@ def train(
     ] = None,
     init: Annotated[
         Path | None,
-        typer.Option(help=f"the checkpoint {FINETUNE} or apart begins with; else the shipped"),
+        typer.Option(
+            help=f"the checkpoint that {FINETUNE}, apart or a CE after a BE begins with; "
+            "else the shipped"
+        ),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(help=f"of {FINETUNE} or apart; unset is the recipe's")

@@ -44,6 +44,8 @@ class JointConfig:
     apart_layer_count: int = 0
     """Lower layers in which text and image do not see each other, so that the image's side of them
     is computed once, at ingest."""
+    has_two_encoders: bool = False
+    """BE and CE are two encoders of this shape (Sep+Coop) and not one that is both."""
 
     def __post_init__(self) -> None:
         if self.width % self.head_count:
@@ -62,6 +64,13 @@ class JointConfig:
                 f"apart_layer_count is {self.apart_layer_count}; of {self.layer_count} layers at "
                 f"least one joins text and image, so it is 0 to {self.layer_count - 1}"
             )
+        if self.has_two_encoders and self.apart_layer_count:
+            raise ValueError(
+                "has_two_encoders and apart_layer_count: an image's side of layers apart is stored "
+                "once, and two encoders have two"
+            )
+        if self.has_two_encoders and self.image_token_count == 1:
+            raise ValueError("has_two_encoders: a pair is told by two image tokens at least")
 
     @property
     def grid_side(self) -> int:
@@ -116,4 +125,5 @@ _LATER_FIELDS = {
     "grid_width",
     "region_count",
     "apart_layer_count",
+    "has_two_encoders",
 }

@@ -23,7 +23,7 @@ def export_manifest(
     special = special_tokens(files.tokenizer)
     return Manifest(
         format_version=FORMAT_VERSION,
-        family="joint",
+        family="separate" if config.has_two_encoders else "joint",
         fingerprint=_fingerprint(files, precision),
         precision=precision,
         embedding_dim=config.width,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 from tandem.modeling.served_parts import served_parts
 
 # Both run on this machine, on the same inputs. In fp32 the order of additions alone may differ; in
@@ -97,13 +98,14 @@ def write_exported(
 ) -> None:
     """Traces both parts of a model and writes them."""
     backbone, encoder = served_parts(model)
-    for module, example, path in (
-        (backbone, (sample_pixels(manifest, 2),), backbone_file),
-        (encoder, sample_pairs(manifest, 2, 7, 5), encoder_file),
-    ):
-        with torch.inference_mode():
-            traced = torch.jit.trace(module, example, check_trace=False)
-        torch.jit.save(traced, str(path))
+    pairs = sample_pairs(manifest, 2, 7, 5)
+    torch.jit.save(_traced(backbone, (sample_pixels(manifest, 2),)), str(backbone_file))
+    if isinstance(encoder, SeparateEncoders):
+        # A trace takes one way through; what chooses between the two is compiled.
+        traced = (_traced(each, pairs) for each in encoders_in(encoder))
+        torch.jit.save(torch.jit.script(SeparateEncoders(*traced)), str(encoder_file))
+    else:
+        torch.jit.save(_traced(encoder, pairs), str(encoder_file))
 
 
 def sample_pixels(manifest: Manifest, batch: int) -> Tensor:
@@ -135,6 +137,11 @@ def _served_inputs(manifest: Manifest) -> Iterator[tuple[Tensor, ...]]:
             yield ids, text_mask, torch.zeros_like(tokens), torch.zeros_like(image_mask)
             yield sample_pairs(manifest, batch, text_length, manifest.image_token_count)
         yield sample_pairs(manifest, batch, 1, manifest.image_token_count)
+
+
+@torch.inference_mode()
+def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
+    return torch.jit.trace(module, example, check_trace=False)
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:

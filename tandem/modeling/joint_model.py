@@ -17,6 +17,7 @@ from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
+from tandem.modeling.separate_encoders import SeparateEncoders
 
 
 class JointEncoder(nn.Module):
@@ -94,14 +95,16 @@ class JointEncoder(nn.Module):
 
 
 class JointModel(nn.Module):
-    """Backbone and encoder together: what a checkpoint holds."""
+    """Backbone and encoder together, or two encoders: what a checkpoint holds."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config = config
         self.image_backbone = image_backbone_of(config)
-        self.joint_encoder: JointEncoder | PretrainedEncoder = (
-            PretrainedEncoder(config) if config.encoder == "post_norm" else JointEncoder(config)
+        self.joint_encoder: JointEncoder | PretrainedEncoder | SeparateEncoders = (
+            SeparateEncoders(_encoder(config), _encoder(config))
+            if config.has_two_encoders
+            else _encoder(config)
         )
 
     def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
@@ -135,6 +138,10 @@ class JointModel(nn.Module):
         batch, device = len(input_ids_BT), input_ids_BT.device
         nothing_B1D = torch.zeros(batch, 1, self.config.token_width, device=device)
         return nothing_B1D, torch.zeros(batch, 1, dtype=torch.int64, device=device)
+
+
+def _encoder(config: JointConfig) -> JointEncoder | PretrainedEncoder:
+    return PretrainedEncoder(config) if config.encoder == "post_norm" else JointEncoder(config)
 
 
 def _all_count(tokens_BRD: Tensor) -> Tensor:

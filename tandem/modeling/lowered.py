@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_encoders import encoders_in
 
 _HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
@@ -21,14 +22,16 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
     if precision is Precision.FP32:
         return model
     model = copy.deepcopy(model)
-    encoder = model.joint_encoder
+    encoders = encoders_in(model.joint_encoder)
     if precision is Precision.INT8:
-        encoder.layers = _quantised(encoder.layers)
+        for encoder in encoders:
+            encoder.layers = _quantised(encoder.layers)  # type: ignore[arg-type]
         return model
     dtype = _HALVES[precision]
-    for part in (model.image_backbone, encoder.layers):
-        _halve(part, dtype)
-    encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[assignment]
+    _halve(model.image_backbone, dtype)
+    for encoder in encoders:
+        _halve(encoder.layers, dtype)  # type: ignore[arg-type]
+        encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[arg-type]
     return model
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tandem.modeling.image_tokens import Backbone
 from tandem.modeling.joint_model import JointEncoder, JointModel
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
+from tandem.modeling.separate_encoders import SeparateEncoders
 
 _TEXTS_AND_HEADS = ("word", "text_position", "pooler", "classifier")
 _IMAGES = ("image_project", "image_row", "image_column")
@@ -23,12 +24,11 @@ def served_parts(model: JointModel) -> tuple[nn.Module, nn.Module]:
 
     Of a model without layers apart they are its own parts. Together they give what the model does.
     """
-    if not model.config.apart_layer_count:
-        return model.image_backbone, model.joint_encoder
-    parts = (
-        BackboneAndLayers(model.image_backbone, model.joint_encoder),
-        JoinedLayers(model.joint_encoder),
-    )
+    encoder = model.joint_encoder
+    # Two encoders have no layers apart; it is said here for the type alone.
+    if not model.config.apart_layer_count or isinstance(encoder, SeparateEncoders):
+        return model.image_backbone, encoder
+    parts = (BackboneAndLayers(model.image_backbone, encoder), JoinedLayers(encoder))
     return parts[0].eval(), parts[1].eval()
 
 

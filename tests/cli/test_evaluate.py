@@ -11,6 +11,7 @@ from tandem.cli.app import app
 from tandem.corpus.karpathy import write_karpathy
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.report import Report
+from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
@@ -70,6 +71,28 @@ def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:
     assert rows(both, "BE  ") != rows(its_own, "BE  ")
     # A pool of everything is the cross-encoder's order, whoever retrieved.
     assert rows(both, "BE + CE 20") == rows(its_own, "BE + CE 20")
+
+
+def test_one_combined_of_two_does_as_the_two_do(tmp_path: Path) -> None:
+    """What --retriever measures is what would be served."""
+    records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
+    captions = (caption.text for record in records for caption in record.captions)
+    bi_encoder, cross_encoder = save_be_and_ce(tmp_path, texts=tuple(captions))
+    folder = tmp_path / "combined"
+    made = CliRunner().invoke(
+        app,
+        ["models", "combine", str(bi_encoder), str(cross_encoder), "--folder", str(folder)],
+    )
+
+    _, of_two = run("--checkpoint", str(cross_encoder), "--retriever", str(bi_encoder), "--k", "4")
+    status, of_one = run("--checkpoint", str(folder), "--k", "4")
+
+    assert made.exit_code == 0, made.output
+    assert status == 0, of_one
+    for order_by in ("BE  ", "BE + CE 4"):
+        assert rows(of_one, order_by) == rows(of_two, order_by)
+    _, of_the_ce = run("--checkpoint", str(cross_encoder), "--k", "4")
+    assert rows(of_the_ce, "BE  ") != rows(of_one, "BE  ")  # positive control
 
 
 def rows(output: str, order_by: str) -> list[str]:

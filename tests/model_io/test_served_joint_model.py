@@ -13,12 +13,16 @@ from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import bucket_of
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, pair_batch_size
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.precision import Precision
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.export import export_model
 from tandem.modeling.joint_model import JointModel
-from tests.model_io.tiny_triton import Serving
+from tandem.modeling.separate_checkpoint import combine
+from tests.model_io.tiny_triton import Serving, serving
 from tests.model_io.triton_metrics import Counts, counted, wait_for_queue
+from tests.modeling.separate_checkpoint import save_be_and_ce
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -127,6 +131,32 @@ async def test_pairs(
         )
     assert worst(served, expected) <= TOLERANCE
     assert worst(served[::-1], expected) > 100 * TOLERANCE
+
+
+async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_path: Path) -> None:
+    """Sep+Coop by the same calls: texts and images by the BE, pairs by the CE."""
+    folders = save_be_and_ce(tmp_path)
+    combine(*folders, tmp_path / "combined")
+    manifest = export_model(tmp_path / "combined", tmp_path / "repository", Precision.FP32)
+    be, ce = (load_checkpoint(folder).model for folder in folders)
+    text = np.array([manifest.cls_id, 5, 6, 7, manifest.sep_id], np.int32)
+    tokens = made_tokens(random, manifest, 8)
+
+    with serving(tmp_path / "repository") as running:
+        client = TritonClient(running.address)
+        model = ServedJointModel(client, manifest)
+        texts = (await model.embed_texts([text], TIMEOUT_SECONDS)).values
+        images = (await model.embed_images(tokens, TIMEOUT_SECONDS)).values
+        logits = (await model.match_logits([text] * 8, list(tokens), TIMEOUT_SECONDS)).values
+        await client.close()
+
+    ids = torch.from_numpy(text)[None].long()
+    pairs = (ids.expand(8, -1), torch.ones(8, 5, dtype=torch.int64), torch.from_numpy(tokens))
+    with torch.inference_mode():
+        assert worst(texts, be.embed_texts(ids, torch.ones_like(ids))) <= TOLERANCE
+        assert worst(images, be.embed_images(pairs[2], manifest.cls_id)) <= TOLERANCE
+        assert worst(logits, ce.match_logits(*pairs)) <= TOLERANCE
+        assert worst(logits, be.match_logits(*pairs)) > 100 * TOLERANCE  # positive control
 
 
 async def test_all_at_once_is_as_one_after_another(

@@ -1,0 +1,244 @@
+"""Sep+Coop as one checkpoint: the BE embeds, the CE reads pairs, and nobody need know."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import Encoder, JointConfig
+from tandem.modeling.export import export_model
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.lowered import lowered
+from tandem.modeling.separate_checkpoint import combine
+from tandem.modeling.verification import verify_repository
+from tandem.modeling.version_export import export_version
+from tests.modeling.separate_checkpoint import save_be_and_ce
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
+
+ROW_COUNT, TEXT_LENGTH = 5, 9
+CLS_ID = 2
+
+
+@pytest.fixture(name="encoder", params=get_args(Encoder), scope="module")
+def _encoder(request: pytest.FixtureRequest) -> Encoder:
+    chosen: Encoder = request.param
+    return chosen
+
+
+@pytest.fixture(name="folders", scope="module")
+def _folders(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return save_be_and_ce(tmp_path_factory.mktemp("two"), encoder)
+
+
+@pytest.fixture(name="combined", scope="module")
+def _combined(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one") / "combined"
+    combine(*folders, folder)
+    return folder
+
+
+def pairs() -> tuple[Tensor, Tensor, Tensor]:
+    """Returns random texts, their masks and image tokens."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(4, 20, (ROW_COUNT, TEXT_LENGTH), generator=generator)
+    return ids, torch.ones_like(ids), torch.randn(ROW_COUNT, 49, 16, generator=generator).half()
+
+
+@torch.inference_mode()
+def answers(model: JointModel) -> dict[str, Tensor]:
+    """Returns what users get of a model: embeddings of both kinds, and logits."""
+    ids, mask, tokens = pairs()
+    return {
+        "texts": model.embed_texts(ids, mask),
+        "images": model.embed_images(tokens, CLS_ID),
+        "logits": model.match_logits(ids, mask, tokens),
+    }
+
+
+def differ(one: Tensor, other: Tensor) -> bool:
+    """Returns whether two answers are clearly apart."""
+    return bool((one - other).abs().max() > 1e-2)
+
+
+def test_a_side_alone_is_read_by_the_be_and_a_pair_by_the_ce(
+    folders: tuple[Path, Path], combined: Path
+) -> None:
+    """To the bit, after a checkpoint's rounding; and the two of them do differ."""
+    be, ce = (answers(load_checkpoint(folder).model) for folder in folders)
+
+    both = answers(load_checkpoint(combined).model)
+
+    for name in ("texts", "images"):
+        assert torch.equal(both[name], be[name])
+        assert differ(be[name], ce[name])
+    assert torch.equal(both["logits"], ce["logits"])
+    assert differ(be["logits"], ce["logits"])
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_an_export_gives_what_the_two_give(
+    folders: tuple[Path, Path], combined: Path, tmp_path: Path, precision: Precision
+) -> None:
+    """Every kind of input, through the saved file, in any precision."""
+    be, ce = (lowered(load_checkpoint(folder).model, precision) for folder in folders)
+    manifest = export_model(combined, tmp_path / "repository", precision)
+    encoder = torch.jit.load(str(tmp_path / "repository/joint_encoder/1/model.pt"))
+    ids, mask, tokens = pairs()
+    cls = torch.full((ROW_COUNT, 1), CLS_ID)
+    every = torch.ones(ROW_COUNT, 49, dtype=torch.int64)
+    nothing, absent = torch.zeros_like(tokens[:, :1]), torch.zeros_like(cls)
+
+    with torch.inference_mode():
+        served = {
+            "texts": encoder(ids, mask, nothing, absent)[0],
+            "images": encoder(cls, torch.ones_like(cls), tokens, every)[0],
+            "logits": encoder(ids, mask, tokens, every)[1][:, 0],
+        }
+
+    assert manifest.family == "separate"
+    tolerance = 1e-5 if precision is Precision.FP32 else 2e-3
+    for name, of_one in {**answers(be), "logits": answers(ce)["logits"]}.items():
+        torch.testing.assert_close(served[name], of_one, atol=tolerance, rtol=0.0)
+    assert differ(served["logits"], answers(be)["logits"])  # positive control
+
+
+@pytest.mark.parametrize("precision", [Precision.FP16, Precision.BF16, Precision.INT8])
+def test_fewer_bits_go_to_both_encoders(combined: Path, precision: Precision) -> None:
+    """Or one of them would cost as much as before."""
+    model = load_checkpoint(combined).model
+    whole, fewer = answers(model), answers(lowered(model, precision))
+
+    for name, of_whole in whole.items():
+        assert 0 < (fewer[name] - of_whole).abs().max() < 5e-2
+
+
+def test_verify_knows_the_checkpoint_and_another_be(
+    folders: tuple[Path, Path], combined: Path, tmp_path: Path
+) -> None:
+    """The repository gives what the combined one gives, and its fingerprint is no one else's."""
+    export_model(combined, tmp_path / "repository", Precision.FP32)
+    fingerprints = {
+        export_model(folder, tmp_path / folder.name, Precision.FP32).fingerprint
+        for folder in folders
+    }
+
+    verified: Manifest = verify_repository(tmp_path / "repository", combined)
+
+    assert verified == read_manifest(tmp_path / "repository")
+    assert len({verified.fingerprint, *fingerprints}) == 3
+    with pytest.raises(ValueError, match="would export as"):
+        verify_repository(tmp_path / "repository", folders[0])
+
+
+def test_another_ce_is_a_version_of_the_same_model(
+    folders: tuple[Path, Path], combined: Path, tmp_path: Path
+) -> None:
+    """Its embeddings are the ones that indexes hold, to the bit; its logits are the other CE's."""
+    repository = tmp_path / "repository"
+    export_model(combined, repository, Precision.FP32)
+    combine(folders[0], folders[0], tmp_path / "other")
+
+    version = export_version(tmp_path / "other", repository)
+
+    one, other = (
+        torch.jit.load(str(repository / "joint_encoder" / str(number) / "model.pt"))
+        for number in (1, version)
+    )
+    ids, mask, tokens = pairs()
+    every = torch.ones(ROW_COUNT, 49, dtype=torch.int64)
+    with torch.inference_mode():
+        text = (ids, mask, tokens[:, :1], every[:, :1] * 0)
+        assert torch.equal(one(*text)[0], other(*text)[0])
+        assert differ(one(ids, mask, tokens, every)[1], other(ids, mask, tokens, every)[1])
+
+
+def test_a_combined_checkpoint_says_what_it_was_made_of(
+    folders: tuple[Path, Path], combined: Path
+) -> None:
+    """Both runs, by role."""
+    made_of = load_checkpoint(combined).training["combined_of"]
+
+    assert list(made_of) == ["bi_encoder", "cross_encoder"]
+    for (role, made), folder in zip(made_of.items(), folders, strict=True):
+        assert made["weights_sha256"] == load_checkpoint(folder).weights_sha256, role
+        assert made["recipe"]["name"] == folder.name
+
+
+def test_training_steps_reach_the_encoder_they_are_of(combined: Path) -> None:
+    """A CE step leaves the BE alone, so that a combined model may be trained further."""
+    model = load_checkpoint(combined).model.train()
+
+    model.match_logits(*pairs()).sum().backward()
+
+    moved = {
+        name.split(".")[1] for name, weight in model.named_parameters() if weight.grad is not None
+    }
+    assert moved == {"cross_encoder"}
+
+
+class TestWhatDoesNotFit:
+    """Refused by name, and nothing is written."""
+
+    @pytest.fixture(name="two")
+    def _two(self, tmp_path: Path) -> tuple[Path, Path]:
+        return save_be_and_ce(tmp_path)
+
+    def refused(self, bi_encoder: Path, cross_encoder: Path, says: str) -> None:
+        folder = bi_encoder.parent / "made"
+        with pytest.raises(ValueError, match=says):
+            combine(bi_encoder, cross_encoder, folder)
+        assert not folder.exists()
+
+    def test_another_shape(self, two: tuple[Path, Path], tmp_path: Path) -> None:
+        """Named with both values."""
+        save_tiny_checkpoint(tmp_path / "post", encoder="post_norm")
+        self.refused(two[0], tmp_path / "post", "another encoder: pre_norm and post_norm")
+
+    def test_another_tokenizer(self, two: tuple[Path, Path], tmp_path: Path) -> None:
+        """Of as many words, or the shape would tell."""
+        tokens = json.loads((two[1] / "tokenizer.json").read_text())
+        vocabulary = tokens["model"]["vocab"]
+        last, before = sorted(vocabulary, key=vocabulary.get)[-2:]
+        vocabulary[last], vocabulary[before] = vocabulary[before], vocabulary[last]
+        (two[1] / "tokenizer.json").write_text(json.dumps(tokens))
+        self.refused(*two, "another tokenizer; train the CE with --init BE")
+
+    def test_another_backbone(self, two: tuple[Path, Path], tmp_path: Path) -> None:
+        """Which would make other image tokens."""
+        tokenizer = tiny_tokenizer()
+        model = tiny_model(7, tokenizer.get_vocab_size())
+        save_checkpoint(tmp_path / "other", model, tokenizer, {})
+        self.refused(two[0], tmp_path / "other", "another image backbone.*--init BE")
+
+    def test_a_combined_one(self, two: tuple[Path, Path], tmp_path: Path) -> None:
+        """Which of its encoders would be meant?"""
+        combine(*two, tmp_path / "one")
+        self.refused(tmp_path / "one", tmp_path / "one", "combined already")
+
+    def test_layers_apart(self, tmp_path: Path) -> None:
+        """Their image side is stored, and there would be two."""
+        for name in ("a", "b"):
+            save_tiny_checkpoint(tmp_path / name, apart_layer_count=1)
+        self.refused(tmp_path / "a", tmp_path / "b", "has_two_encoders and apart_layer_count")
+
+    def test_a_folder_that_holds_a_checkpoint(self, two: tuple[Path, Path]) -> None:
+        """It is not written over."""
+        before = (two[0] / "model.safetensors").read_bytes()
+        with pytest.raises(ValueError, match="holds a checkpoint already; name another folder"):
+            combine(*two, two[0])
+        assert (two[0] / "model.safetensors").read_bytes() == before
+
+
+def test_an_image_of_one_token_cannot_tell_a_pair() -> None:
+    """It would look like no image."""
+    config = JointConfig(vocabulary_size=10, image_size=16)
+
+    with pytest.raises(ValueError, match="two image tokens at least"):
+        replace(config, has_two_encoders=True)
