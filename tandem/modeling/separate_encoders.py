@@ -1,4 +1,4 @@
-"""BE and CE as two encoders (Sep+Coop, Geigle et al. 2022, 3.2), called as the joint one is.
+"""BE and CE as two encoders (Sep+Coop, Geigle et al. 2022, section 3), called as the joint one is.
 
 They read the same image tokens, so that an index stores one kind. Whoever serves, stores or
 measures a model need not know which kind it is.
