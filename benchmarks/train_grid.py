@@ -8,7 +8,9 @@ Then every system answers the same queries, as by `tandem evaluate`, and all are
 Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone parts them, and R@1
 by language. FOLDER/dev_recall.png shows how the runs came to know what they know.
 
-The runs see scenes alone: no recall of emoji above chance is to be expected of them.
+Scenes say no emoji's name, so what is asked of emoji is asked of Joint and Sep trained further on
+emoji. A checkpoint that was trained elsewhere is taken as trained where FOLDER/RUN-SEED has it
+beside a done.txt; its recipe must be the run's.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from tandem.evaluation.comparison import ComparedOrder, compare
 from tandem.evaluation.report import Report, Spread
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training import recipes
+from tandem.training import loss_curve, recipes
 from tandem.training.curve_plot import plot_dev_recalls
 from tandem.training.recipes import RECIPES, NamedRecipe, Recipe
 
@@ -40,8 +42,8 @@ class Training:
     """How a run is trained."""
 
     recipe: Varied
-    begins_with: str | None = None
-    """The run whose checkpoint it begins with, of the same seed."""
+    begins_with: tuple[str, ...] = ()
+    """The run whose checkpoint it begins with, of the same seed; a BE's and a CE's are combined."""
 
 
 def joint(seed: int, base: NamedRecipe) -> Recipe:
@@ -60,16 +62,26 @@ def of_fewer(recipe: Varied, divisor: int) -> Varied:
     return smaller
 
 
+def on_emoji(seed: int, base: NamedRecipe) -> Recipe:
+    """Trained further on emoji, for a fourth of the base's rounds.
+
+    Each picture of emoji is seen about seven times by the BE then, at 2,400 rounds of the base.
+    """
+    return recipes.finetune("emoji", base(seed).round_count // 4, seed)
+
+
 RUNS: Mapping[str, Training] = {
     JOINT: Training(joint),
     "bi_encoder": Training(recipes.bi_encoder),
     "cross_encoder": Training(recipes.cross_encoder),
-    "cross_encoder_after_be": Training(recipes.cross_encoder_after_be, "bi_encoder"),
+    "cross_encoder_after_be": Training(recipes.cross_encoder_after_be, ("bi_encoder",)),
     "half": Training(recipes.half),
     "random_negatives": Training(recipes.random_negatives),
     "ance": Training(recipes.ance),
     "joint_quarter": Training(of_fewer(joint, 4)),
     "joint_sixteenth": Training(of_fewer(joint, 16)),
+    "joint_on_emoji": Training(on_emoji, (JOINT,)),
+    "sep_on_emoji": Training(on_emoji, ("bi_encoder", "cross_encoder_after_be")),
 }
 
 
@@ -96,6 +108,7 @@ SYSTEMS = (
     System("Joint, a quarter of the pictures", "joint_quarter"),
     System("Joint, a sixteenth of the pictures", "joint_sixteenth"),
 )
+SYSTEMS_ON_EMOJI = (System("Joint", "joint_on_emoji"), System("Sep", "sep_on_emoji"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,8 @@ class Question:
 
     title: str
     arguments: str
+    systems: Sequence[System] = SYSTEMS
+    """Who is asked; all are held against the first."""
 
 
 QUESTIONS = {
@@ -112,10 +127,14 @@ QUESTIONS = {
     ),
     "every_pair": Question("100 scenes, every pair read", "scenes --gallery-count 100 --k 100"),
     "unseen_style": Question(
-        "emoji in an unseen style", "emoji --split test_style --gallery-count 1000 --k 20"
+        "emoji in an unseen style",
+        "emoji --split test_style --gallery-count 1000 --k 20",
+        SYSTEMS_ON_EMOJI,
     ),
     "unseen_concepts": Question(
-        "emoji of unseen concepts", "emoji --split test --gallery-count 1000 --k 20"
+        "emoji of unseen concepts",
+        "emoji --split test --gallery-count 1000 --k 20",
+        SYSTEMS_ON_EMOJI,
     ),
     "scenes_5k": Question(
         "1,000 scenes among 5,000",
@@ -143,13 +162,16 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
 
     folder, training = run_folder(work, run, seed), RUNS[run]
     recipe = replace(training.recipe(seed, RECIPES[base]), precision=precision.value)
-    init = default_checkpoint()
-    if training.begins_with:
-        init = run_folder(work, training.begins_with, seed)
+    init = _init(work, training, seed)
+    is_tuning = recipe.corpus != "scenes"
     done = folder / "done.txt"
     if done.is_file():
         made_by = load_checkpoint(folder).training["recipe"]
-        if made_by != in_its_shape(recipe, init).to_dict():
+        expected = in_its_shape(replace(recipe, begins_trained=True) if is_tuning else recipe, init)
+        if is_tuning:
+            families = made_by["pool_family_count"]
+            expected = replace(expected, begins_trained=False, pool_family_count=families)
+        if made_by != expected.to_dict():
             raise ValueError(
                 f"{folder} was made by another recipe than {recipe.name} is now: "
                 "remove it, or choose another --work"
@@ -157,9 +179,55 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
         return done.read_text()
     torch.set_num_threads(1)
     start_time = time.monotonic()
-    recall = train(recipe, folder, lambda *_: None, init=init, resume=True)
+    if is_tuning:
+        recall = _tune(recipe, init, folder)
+    else:
+        recall = str(train(recipe, folder, _unseen, init=init, resume=True))
     done.write_text(f"{run} {seed}: dev {recall}, {time.monotonic() - start_time:,.0f} s")
     return done.read_text()
+
+
+def _init(work: Path, training: Training, seed: int) -> Path:
+    """Returns the checkpoint to begin with; two are combined the first time."""
+    from tandem.modeling.checkpoint_files import WEIGHTS
+    from tandem.modeling.separate_checkpoint import combine
+
+    match [run_folder(work, run, seed) for run in training.begins_with]:
+        case []:
+            return default_checkpoint()
+        case [trained]:
+            return trained
+        case [bi_encoder, cross_encoder]:
+            combined = run_folder(work, "_and_".join(training.begins_with), seed)
+            if not (combined / WEIGHTS).exists():
+                combine(bi_encoder, cross_encoder, combined)
+            return combined
+    raise AssertionError(f"a run begins with a model or with two, not {training.begins_with}")
+
+
+def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
+    """Trains further on the recipe's corpus; returns the best dev recall.
+
+    Captions that are too long for the model are left out: it could not read them.
+    """
+    from tandem.cli.corpora import open_corpus
+    from tandem.model_io.text import TextPreprocessor
+    from tandem.modeling.checkpoint_files import CheckpointFiles
+    from tandem.training.finetune import finetune
+    from tandem.training.fitting_captions import FittingCaptions
+
+    files = CheckpointFiles.read(init)
+    captions = FittingCaptions(TextPreprocessor(files.tokenizer, files.config.max_text_tokens))
+    train_records, dev_records = (
+        captions.of(open_corpus(recipe.corpus, split, recipe.seed, None))
+        for split in ("train", "val")
+    )
+    tuned = finetune(recipe, init, train_records, dev_records, folder, _unseen, resume=True)
+    return f"{tuned.best}; before: {tuned.before}"
+
+
+def _unseen(*_: object) -> None:
+    """Takes a run's progress: of many side by side, nobody watches one."""
 
 
 def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequence[int]) -> None:
@@ -176,10 +244,14 @@ def train_all(arguments: argparse.Namespace, runs: Sequence[str], seeds: Sequenc
     begin = partial(train_run, arguments.base, Precision(arguments.precision), arguments.work)
     waiting = [(run, seed) for seed in seeds for run in runs]
     running: dict[Future[str], tuple[str, int]] = {}
-    done: set[tuple[str | None, int]] = {(None, seed) for seed in seeds}
+    done: set[tuple[str, int]] = set()
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as processes:
         while waiting or running:
-            ready = [each for each in waiting if (RUNS[each[0]].begins_with, each[1]) in done]
+            ready = [
+                (run, seed)
+                for run, seed in waiting
+                if {(before, seed) for before in RUNS[run].begins_with} <= done
+            ]
             for each in ready[: arguments.jobs - len(running)]:
                 waiting.remove(each)
                 running[processes.submit(begin, *each)] = each
@@ -253,6 +325,23 @@ def language_table(reports: Mapping[str, Sequence[Report]]) -> str:
     return "\n".join(lines)
 
 
+def _asked(question: str, runs: Sequence[str]) -> list[System]:
+    return [each for each in QUESTIONS[question].systems if each.needs() <= set(runs)]
+
+
+def _curves(work: Path, runs: Sequence[str], seeds: Sequence[int]) -> dict[str, list[Path]]:
+    """Returns the folders that have a curve: of runs on scenes, trained here."""
+    folders = {
+        run: [run_folder(work, run, seed) for seed in seeds]
+        for run in runs
+        if RUNS[run].recipe is not on_emoji
+    }
+    return {
+        run: [each for each in of_run if (each / loss_curve.FILE_NAME).is_file()]
+        for run, of_run in folders.items()
+    }
+
+
 def _time(path: Path) -> float:
     return path.stat().st_mtime
 
@@ -278,16 +367,18 @@ def main() -> None:
         if unknown := set(wanted) - set(known):
             parser.error(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     for run in runs:
-        if (init := RUNS[run].begins_with) and init not in runs:
-            parser.error(f"{run} begins with {init}: add it to --runs")
+        if missing := set(RUNS[run].begins_with) - set(runs):
+            parser.error(f"{run} begins with {', '.join(sorted(missing))}: add it to --runs")
+    for question in questions:
+        if not _asked(question, runs):
+            names = " or ".join(sorted({each.run for each in QUESTIONS[question].systems}))
+            parser.error(f"question {question} is asked of {names}: add it to --runs")
     train_all(arguments, runs, seeds)
-    folders = {run: [run_folder(arguments.work, run, seed) for seed in seeds] for run in runs}
-    plot_dev_recalls(folders, arguments.work / "dev_recall.png")
-    systems = [each for each in SYSTEMS if each.needs() <= set(runs)]
+    plot_dev_recalls(_curves(arguments.work, runs, seeds), arguments.work / "dev_recall.png")
     for question in questions:
         reports = {
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]
-            for system in systems
+            for system in _asked(question, runs)
         }
         print(
             table(QUESTIONS[question].title, compare(reports)),

@@ -1,7 +1,8 @@
 """Trains a checkpoint further, on a corpus of one's own.
 
 Tokenizer, shape, weights and the frozen image backbone are the checkpoint's; what learns is the
-joint encoder, in the rounds by which it was trained (rounds.py).
+joint encoder, in the rounds by which it was trained (rounds.py): a BE alone goes on as one, and so
+does a CE. Separate encoders learn in turn, each from its own steps.
 
 Shapes: N records, R image tokens, D width.
 """
@@ -55,7 +56,8 @@ def finetune(
 ) -> Finetuned:
     """Trains on records by the recipe, keeps the best checkpoint by dev score.
 
-    The recipe's shape is the checkpoint's, whatever it says. Dev is one record of each of the first
+    The recipe's shape, and whether it trains BE, CE or both, are the checkpoint's, whatever it
+    says. Dev is one record of each of the first
     `recipe.dev_family_count` families, so that a text has one right image. What `folder` gets, and
     what `resume` does, is as with train(). Raises RecordUnreadable, naming the record, ValueError
     for no records, fewer families than a batch takes or a checkpoint that reads no pixels, and what
@@ -103,8 +105,12 @@ def finetune(
 
 def _of_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) -> Recipe:
     config = checkpoint.model.config
+    # Both, where that is not told: a checkpoint made by other means, or two of them combined.
+    trained = checkpoint.training.get("recipe", {})
     return replace(
         recipe,
+        be_steps_per_round=recipe.be_steps_per_round if trained.get("be_steps_per_round", 1) else 0,
+        ce_steps_per_round=recipe.ce_steps_per_round if trained.get("ce_steps_per_round", 1) else 0,
         width=config.width,
         layer_count=config.layer_count,
         head_count=config.head_count,

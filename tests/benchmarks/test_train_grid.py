@@ -37,7 +37,8 @@ def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Pa
     """
     command = [
         *(sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)),
-        *("--base", "tiny", "--seeds", "1", "--runs", "joint,bi_encoder,cross_encoder_after_be"),
+        *("--base", "tiny", "--seeds", "1", "--runs"),
+        "joint,bi_encoder,cross_encoder_after_be,joint_on_emoji,sep_on_emoji",
         *("--questions", "scenes,every_pair,unseen_style,unseen_concepts"),
     ]
     first, second = (

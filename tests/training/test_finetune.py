@@ -15,12 +15,15 @@ from tandem.model_io.readable_records import RecordUnreadable
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_checkpoint import combine
+from tandem.modeling.separate_encoders import encoders_in
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.finetune import Finetuned, finetune
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
 from tandem.training.recipes import finetune as finetune_recipe
 from tests.modeling.published_folders import xlm_r_tokenizer
+from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
 
 # In fp32, for a CPU without bf16 takes five times as long to emulate it.
@@ -130,6 +133,65 @@ def test_a_checkpoint_of_any_encoder_and_image_source_goes_on(
         assert torch.equal(weight, before.model.image_backbone.state_dict()[name]), name
     weights = [each.model.joint_encoder.image_project.weight for each in (before, after)]
     assert not torch.equal(*weights)
+
+
+@pytest.mark.parametrize(
+    ("steps", "trained", "other"),
+    [
+        ({"be_steps_per_round": 1, "ce_steps_per_round": 0}, "be", "classifier.weight"),
+        ({"be_steps_per_round": 0, "ce_steps_per_round": 2}, "ce", None),
+    ],
+)
+def test_what_was_trained_alone_goes_on_alone(
+    tmp_path: Path, init: Path, steps: dict[str, int], trained: str, other: str | None
+) -> None:
+    """A BE's checkpoint trains no CE, whose head stays to the bit; a CE's trains no BE."""
+    begun = load_checkpoint(init)
+    save_checkpoint(tmp_path / "alone", begun.model, begun.tokenizer, {"recipe": steps})
+    recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
+
+    done = finetune(
+        recipe,
+        tmp_path / "alone",
+        records("train", 60),
+        records("val", 30),
+        tmp_path / "out",
+        lambda *_: None,
+    )
+
+    assert (done.best.be_r1 is None, done.best.ce_r1 is None) == (trained == "ce", trained == "be")
+    lines = [json.loads(line) for line in (tmp_path / "out" / FILE_NAME).read_text().splitlines()]
+    assert all(
+        (f"{use}_loss" in line) == (use == trained) for line in lines for use in ("be", "ce")
+    )
+    before, after = (
+        load_checkpoint(each).model.joint_encoder.state_dict() for each in (init, tmp_path / "out")
+    )
+    assert not torch.equal(before["word.weight"], after["word.weight"])
+    if other:
+        assert torch.equal(before[other], after[other])
+
+
+def test_separate_encoders_learn_each_from_its_own_steps(tmp_path: Path) -> None:
+    """Of a combined checkpoint both learn, and the BE's head, which only pairs teach, stays."""
+    texts = tuple(c.text for each in records("train", 60) for c in each.captions)
+    folders = save_be_and_ce(tmp_path, texts=texts)
+    combine(*folders, tmp_path / "both")
+    recipe = replace(RECIPE, round_count=3, dev_every_round_count=3)
+    shared = (records("train", 60), records("val", 30))
+
+    finetune(recipe, tmp_path / "both", *shared, tmp_path / "out", lambda *_: None)
+
+    after = load_checkpoint(tmp_path / "out").model
+    assert after.config.has_two_encoders
+    be, ce = (part.state_dict() for part in encoders_in(after.joint_encoder))
+    begun_be, begun_ce = (
+        load_checkpoint(each).model.joint_encoder.state_dict() for each in folders
+    )
+    assert torch.equal(be["classifier.weight"], begun_be["classifier.weight"])
+    assert not torch.equal(ce["classifier.weight"], begun_ce["classifier.weight"])
+    assert not torch.equal(be["word.weight"], begun_be["word.weight"])
+    assert not torch.equal(ce["word.weight"], begun_ce["word.weight"])
 
 
 def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
