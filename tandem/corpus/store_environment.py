@@ -59,13 +59,27 @@ class StoreEnvironment:
         self._commits = CommitTimes()
 
     def open(self) -> None:
-        """Opens it; raises StoreRefused, and what `use` raises."""
+        """Opens it; raises StoreRefused, and what `use` raises.
+
+        Where another process writes so much meanwhile that it no longer fits the map, a reader
+        opens it anew with a larger one.
+        """
         # A reader maps more by itself where the writer has gone further.
         limit = 0 if self._readonly else _raised_limit(self._path)
+        while True:
+            try:
+                return self._open(max(self._map_bytes, limit))
+            except lmdb.MapResizedError:
+                larger_bytes = 2 * (self._path / DATA_NAME).stat().st_size
+                if larger_bytes <= self._map_bytes:  # nobody wrote, so the file is at fault
+                    raise
+                self._map_bytes = larger_bytes
+
+    def _open(self, map_bytes: int) -> None:
         try:
             self._env = lmdb.open(
                 str(self._path),
-                map_size=max(self._map_bytes, limit),
+                map_size=map_bytes,
                 max_dbs=self._max_database_count,
                 max_readers=_MAX_READERS,
                 readonly=self._readonly,

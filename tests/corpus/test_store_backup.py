@@ -292,15 +292,16 @@ def test_a_second_backup_in_one_second_is_refused(path: Path, tmp_path: Path) ->
 
 
 def run(script: str, *arguments: Path) -> str:
-    """Runs Python code in a process of its own; returns what it prints."""
-    return subprocess.run(
+    """Runs Python code in a process of its own; returns what it prints. It must not fail."""
+    ended = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env=child_environment(),
-        check=True,
         capture_output=True,
         text=True,
         timeout=60,
-    ).stdout
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def child_environment() -> dict[str, str]:

@@ -6,9 +6,12 @@ import sys
 import threading
 from pathlib import Path
 
+import lmdb
+import pytest
+
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Committed, Delete, Upsert
-from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_environment import StoreEnvironment, raise_limit
 from tandem.errors import (
     StoreFull,
 )
@@ -16,6 +19,17 @@ from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES, scanned
 
 ROOT = Path(__file__).parents[2]
+WRITER = (
+    "import sys; from pathlib import Path\n"
+    "from tandem.corpus.item_store import ItemStore\n"
+    "from tandem.corpus.item_write import Upsert\n"
+    "from tests.corpus.made_items import FINGERPRINT, text_item\n"
+    "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
+    "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"
+    "store.apply([Upsert('scenes', FINGERPRINT, items)])\n"
+    "store.close()\n"
+)
+"""Stores 2,000 items: a few megabytes."""
 
 
 def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
@@ -112,22 +126,47 @@ def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
     assert reader.index_ids() == []
     before = reader.map_bytes()
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from tandem.corpus.item_store import ItemStore\n"
-        "from tandem.corpus.item_write import Upsert\n"
-        "from tests.corpus.made_items import FINGERPRINT, text_item\n"
-        "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
-        "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"
-        "store.apply([Upsert('scenes', FINGERPRINT, items)])\n"
-        "store.close()\n"
-    )
 
-    run_python(script, path)
+    run_python(WRITER, path)
 
     assert len(scanned(reader, "scenes")) == 2000
     assert reader.map_bytes() > before
     reader.close()
+
+
+def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> None:
+    """What is written between the mapping and the first transaction is no damage."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+    entry_counts = []
+
+    def use(env: lmdb.Environment) -> None:
+        if not entry_counts:
+            entry_counts.append(0)
+            run_python(WRITER, path)
+        with env.begin() as txn:
+            entry_counts.append(txn.stat(env.open_db(b"items", txn))["entries"])
+
+    reader = StoreEnvironment(
+        path, use, map_bytes=1 << 16, max_database_count=5, readonly=True, lock=True
+    )
+    reader.open()
+
+    assert entry_counts == [0, 2000]
+    reader.close()
+
+
+def test_a_map_that_nobody_outgrew_is_not_enlarged_for_ever(path: Path) -> None:
+    """Where the fault is the file's, it is told."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+
+    def use(_: lmdb.Environment) -> None:
+        raise lmdb.MapResizedError("as LMDB says it")
+
+    reader = StoreEnvironment(
+        path, use, map_bytes=1 << 16, max_database_count=5, readonly=True, lock=True
+    )
+    with pytest.raises(lmdb.MapResizedError):
+        reader.open()
 
 
 def fill(store: ItemStore) -> list[str]:
