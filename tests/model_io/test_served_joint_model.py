@@ -279,7 +279,13 @@ async def _executions_of_texts(
         asyncio.create_task(_pairs(clients[0], manifest, random, pair_count))
         for _ in range(BUSY_COUNT)
     ]
-    await asyncio.to_thread(wait_for_queue, serving.metrics_url, JOINT_ENCODER, BUSY_COUNT)
+    await asyncio.to_thread(
+        wait_for_queue,
+        serving.metrics_url,
+        JOINT_ENCODER,
+        BUSY_COUNT,
+        lambda: not all(pairs.done() for pairs in busy),
+    )
     await asyncio.gather(
         *(_text(client, manifest) for client in clients for _ in range(CALLS_AT_ONCE))
     )

@@ -2,6 +2,7 @@
 
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,11 +60,17 @@ def counted(metrics_url: str, model: str, before: Counts, inference_count: int) 
     return counts
 
 
-def wait_for_queue(metrics_url: str, model: str, request_count: int) -> None:
-    """Returns once that many requests wait for the model; fails if they never do."""
-    deadline_time = time.monotonic() + PATIENCE_SECONDS
-    while _values(metrics_url, model)["nv_inference_pending_request_count"] < request_count:
-        assert time.monotonic() < deadline_time, f"never {request_count} requests in the queue"
+def wait_for_queue(
+    metrics_url: str, model: str, request_count: int, is_asked: Callable[[], bool]
+) -> None:
+    """Returns once that many requests wait for the model, or it is asked no more.
+
+    Of a machine that is busy elsewhere so many may never be seen to wait: the model is done with
+    the first ones before the last have come.
+    """
+    while is_asked():
+        if _values(metrics_url, model)["nv_inference_pending_request_count"] >= request_count:
+            return
         time.sleep(0.005)
 
 
