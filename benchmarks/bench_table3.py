@@ -200,29 +200,36 @@ def _prepare(
     wait_settled(address, IMAGE, gallery.index_id, with_snapshot=False)
     found = [_search(client, gallery, text, K, is_reranked=False) for text in queries]
     recall = gallery.recall(found)
-    token_count = _give_tokens(gallery, queries, manifest, client, stub)
-    state = wait_settled(address, IMAGE, gallery.index_id, with_snapshot=False)
+    tokened: set[int] = set()
+    while wanted := _retrieved(gallery, queries, client) - tokened:
+        _note(f"tokens for {len(wanted):,} items")
+        _give_tokens(gallery, wanted, manifest, stub)
+        tokened |= wanted
+        # Among what is stored anew an approximate index finds a little else.
+        state = wait_settled(address, IMAGE, gallery.index_id, with_snapshot=False)
     return {
         "index_type": state["index_type"],
         "parameters": state["parameters"],
         "recall": recall,
         "fill_seconds": fill_seconds,
-        "items_with_tokens": token_count,
+        "items_with_tokens": len(tokened),
+    }
+
+
+def _retrieved(gallery: Gallery, queries: Sequence[str], client: Client) -> set[int]:
+    """Returns the numbers of all items that any query retrieves, at either depth."""
+    return {
+        int(item.item_id)
+        for text in queries
+        for depth in (K, DEEP_K)
+        for item in _search(client, gallery, text, depth, is_reranked=False).items
     }
 
 
 def _give_tokens(
-    gallery: Gallery,
-    queries: Sequence[str],
-    manifest: Manifest,
-    client: Client,
-    stub: IndexServiceStub,
-) -> int:
-    """Stores tokens of their own with all items that a query retrieves; returns how many."""
-    wanted: set[int] = set()
-    for text in queries:
-        found = _search(client, gallery, text, DEEP_K, is_reranked=False)
-        wanted |= {int(item.item_id) for item in found.items}
+    gallery: Gallery, wanted: set[int], manifest: Manifest, stub: IndexServiceStub
+) -> None:
+    """Stores the items anew, with tokens of their own."""
     items = [
         _with_tokens(_bare(number, items_ND[number - start]), number, manifest)
         for start, items_ND in gallery.blocks()
@@ -230,7 +237,6 @@ def _give_tokens(
     ]
     for start in range(0, len(items), BATCH_COUNT):
         _upsert(stub, gallery, manifest, items[start : start + BATCH_COUNT])
-    return len(items)
 
 
 def _upsert(
