@@ -15,6 +15,7 @@ beside a done.txt; its recipe must be the run's.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -188,8 +189,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
 
 
 def _init(work: Path, training: Training, seed: int) -> Path:
-    """Returns the checkpoint to begin with; two are combined the first time."""
-    from tandem.modeling.checkpoint_files import WEIGHTS
+    """Returns the checkpoint to begin with; two are combined, anew each time."""
     from tandem.modeling.separate_checkpoint import combine
 
     match [run_folder(work, run, seed) for run in training.begins_with]:
@@ -199,8 +199,8 @@ def _init(work: Path, training: Training, seed: int) -> Path:
             return trained
         case [bi_encoder, cross_encoder]:
             combined = run_folder(work, "_and_".join(training.begins_with), seed)
-            if not (combined / WEIGHTS).exists():
-                combine(bi_encoder, cross_encoder, combined)
+            shutil.rmtree(combined, ignore_errors=True)  # one of them may have been trained anew
+            combine(bi_encoder, cross_encoder, combined)
             return combined
     raise AssertionError(f"a run begins with a model or with two, not {training.begins_with}")
 
