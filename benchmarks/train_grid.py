@@ -158,6 +158,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     import torch  # here: the parent never needs it
 
     from tandem.modeling.checkpoint import load_checkpoint
+    from tandem.training.finetune import as_checkpoint
     from tandem.training.starting_model import in_its_shape
     from tandem.training.train import train
 
@@ -168,10 +169,11 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     done = folder / "done.txt"
     if done.is_file():
         made_by = load_checkpoint(folder).training["recipe"]
-        expected = in_its_shape(replace(recipe, begins_trained=True) if is_tuning else recipe, init)
         if is_tuning:
-            families = made_by["pool_family_count"]
-            expected = replace(expected, begins_trained=False, pool_family_count=families)
+            family_count = made_by["pool_family_count"]
+            expected = as_checkpoint(recipe, load_checkpoint(init), family_count)
+        else:
+            expected = in_its_shape(recipe, init)
         if made_by != expected.to_dict():
             raise ValueError(
                 f"{folder} was made by another recipe than {recipe.name} is now: "

@@ -57,11 +57,10 @@ def finetune(
     """Trains on records by the recipe, keeps the best checkpoint by dev score.
 
     The recipe's shape, and whether it trains BE, CE or both, are the checkpoint's, whatever it
-    says. Dev is one record of each of the first
-    `recipe.dev_family_count` families, so that a text has one right image. What `folder` gets, and
-    what `resume` does, is as with train(). Raises RecordUnreadable, naming the record, ValueError
-    for no records, fewer families than a batch takes or a checkpoint that reads no pixels, and what
-    train() raises.
+    says. Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
+    has one right image. What `folder` gets, and what `resume` does, is as with train(). Raises
+    RecordUnreadable, naming the record, ValueError for no records, fewer families than a batch
+    takes or a checkpoint that reads no pixels, and what train() raises.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     if isinstance(checkpoint.model.image_backbone, NoPixels):
@@ -74,7 +73,7 @@ def finetune(
     records, dev_pairs = list(train_records), list(dev_records)
     source = RecordPairs(records)
     run = Run(
-        _of_checkpoint(recipe, checkpoint, len(source.families)),
+        as_checkpoint(recipe, checkpoint, len(source.families)),
         folder,
         progress,
         state_every=state_every_step_count,
@@ -103,7 +102,8 @@ def finetune(
     return Finetuned(before, best)
 
 
-def _of_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) -> Recipe:
+def as_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) -> Recipe:
+    """Returns the recipe as it trains that checkpoint further, on so many families."""
     config = checkpoint.model.config
     # Both, where that is not told: a checkpoint made by other means, or two of them combined.
     trained = checkpoint.training.get("recipe", {})
