@@ -2,13 +2,17 @@
 
     python benchmarks/bench_memory.py [--rounds 3] [--requests 100] [--images 32]
 
-Each setting is a real Triton, started anew each round, that serves the same exported weights:
+Each setting is a real Triton, started anew each round, that serves the same weights:
 
 - joint: one encoder, asked for texts, images and pairs.
 - be: the same repository, asked for texts and images alone.
 - be_unwarmed: as be, and its config.pbtxt runs no pairs before it is ready.
-- sep: two encoders side by side, one asked for texts and images, the other for pairs; each warmed
-  for its own role alone. The image backbone serves both, as in every setting.
+- sep: BE and CE as two encoders in one model, as `tandem models combine` makes it and
+  `models add` serves it; here both have the weights of the joint one.
+- sep_two_models: two models side by side, one asked for texts and images, the other for pairs;
+  each warmed for its own role alone. What sep would take without being combined.
+
+The image backbone serves all, in every setting.
 
 Memory is that of the server and its stubs: the proportional set size (PSS), in which what several
 processes share counts once. Libraries that processes outside read too count for less, so the
@@ -38,6 +42,7 @@ from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.separate_checkpoint import combine
 
 TIMEOUT_SECONDS = 60.0
 PAIRS_OF_A_REQUEST = 20  # what a search reranks
@@ -55,6 +60,7 @@ class Setting:
     name: str
     prepare: Callable[[Path], None]
     pair_model: str | None
+    is_combined: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,8 @@ SETTINGS = (
     Setting("joint", as_it_is, JOINT_ENCODER),
     Setting("be", as_it_is, None),
     Setting("be_unwarmed", without_pairs, None),
-    Setting("sep", two_encoders, CROSS_ENCODER),
+    Setting("sep", as_it_is, JOINT_ENCODER, is_combined=True),
+    Setting("sep_two_models", two_encoders, CROSS_ENCODER),
 )
 
 
@@ -122,13 +129,15 @@ def run(round_count: int, request_count: int, image_count: int) -> dict[str, obj
     """Returns the whole result; the settings take turns."""
     rounds: dict[str, list[Round]] = {setting.name: [] for setting in SETTINGS}
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
-        repository = Path(folder) / "model_repository"
-        manifest = export_if_stale(default_checkpoint(), repository)
+        joint, combined = Path(folder) / "joint_repository", Path(folder) / "combined_repository"
+        manifest = export_if_stale(default_checkpoint(), joint)
+        combine(default_checkpoint(), default_checkpoint(), Path(folder) / "combined")
+        export_if_stale(Path(folder) / "combined", combined)
         for _ in range(round_count):
             for setting in SETTINGS:
                 served = Path(folder) / "served"
                 shutil.rmtree(served, ignore_errors=True)
-                shutil.copytree(repository, served)
+                shutil.copytree(combined if setting.is_combined else joint, served)
                 setting.prepare(served)
                 rounds[setting.name].append(
                     measure(setting, served, manifest, request_count, image_count)
@@ -147,6 +156,8 @@ def run(round_count: int, request_count: int, image_count: int) -> dict[str, obj
         "joint_to_be_unwarmed": figures["joint"]["after_pss_mib"]
         / figures["be_unwarmed"]["after_pss_mib"],
         "sep_to_be_unwarmed": figures["sep"]["after_pss_mib"]
+        / figures["be_unwarmed"]["after_pss_mib"],
+        "sep_two_models_to_be_unwarmed": figures["sep_two_models"]["after_pss_mib"]
         / figures["be_unwarmed"]["after_pss_mib"],
         "after_pss_mib_of_rounds": {
             name: [round(each.after.pss_mib) for each in of_setting]

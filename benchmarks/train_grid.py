@@ -9,8 +9,8 @@ Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone 
 by language. FOLDER/dev_recall.png shows how the runs came to know what they know.
 
 Scenes say no emoji's name, so what is asked of emoji is asked of Joint and Sep trained further on
-emoji. A checkpoint that was trained elsewhere is taken as trained where FOLDER/RUN-SEED has it
-beside a done.txt; its recipe must be the run's.
+emoji, image backbone and all. A checkpoint that was trained elsewhere is taken as trained where
+FOLDER/RUN-SEED has it beside a done.txt; its recipe must be the run's.
 """
 
 import argparse
@@ -64,11 +64,12 @@ def of_fewer(recipe: Varied, divisor: int) -> Varied:
 
 
 def on_emoji(seed: int, base: NamedRecipe) -> Recipe:
-    """Trained further on emoji, for an eighth of the base's rounds.
+    """Trained further on emoji, for an eighth of the base's rounds; its image backbone first.
 
-    Of 2,400 rounds that are 300: the BE sees each picture three or four times.
+    Of 2,400 rounds that are 300, after 1,200 steps of the backbone together with the BE.
     """
-    return recipes.finetune("emoji", max(1, base(seed).round_count // 8), seed)
+    round_count = base(seed).round_count
+    return recipes.finetune("emoji", max(1, round_count // 8), seed, max(1, round_count // 2))
 
 
 RUNS: Mapping[str, Training] = {

@@ -62,6 +62,14 @@ def train(
     rounds: Annotated[
         int | None, typer.Option(help=f"of {FINETUNE} or apart; unset is the recipe's")
     ] = None,
+    backbone_steps: Annotated[
+        int | None,
+        typer.Option(
+            help=f"in which the image backbone learns the corpus, before {FINETUNE}'s rounds; "
+            "else it stays as it is",
+            min=0,
+        ),
+    ] = None,
     apart_layers: Annotated[
         int | None, typer.Option(help="lower layers that apart takes apart", min=0)
     ] = None,
@@ -94,6 +102,7 @@ def train(
             "corpus": corpus,
             "init": init,
             "rounds": rounds,
+            "backbone-steps": backbone_steps,
             "apart-layers": apart_layers,
             "count": count,
             "on-error": on_error,
@@ -156,7 +165,8 @@ def train(
     train_records, dev_records = (
         readable_records(each, check, on_error or OnError.STOP, skipped) for each in fitting
     )
-    chosen = finetune(corpus, _FINETUNE_ROUND_COUNT if rounds is None else rounds, seed)
+    round_count = _FINETUNE_ROUND_COUNT if rounds is None else rounds
+    chosen = finetune(corpus, round_count, seed, backbone_steps or 0)
     chosen = _in_precision(chosen, precision)
     with torchrun_processes(place) as processes, TrainingBar(out) as bar:
         if processes.is_first:

@@ -1,18 +1,20 @@
 """Trains a checkpoint further, on a corpus of one's own.
 
-Tokenizer, shape, weights and the frozen image backbone are the checkpoint's; what learns is the
-joint encoder, in the rounds by which it was trained (rounds.py): a BE alone goes on as one, and so
-does a CE. Separate encoders learn in turn, each from its own steps.
+Tokenizer, shape and weights are the checkpoint's; what learns is the joint encoder, in the rounds
+by which it was trained (rounds.py): a BE alone goes on as one, and so does a CE. Separate encoders
+learn in turn, each from its own steps. The image backbone is frozen, but for the steps before the
+rounds that a recipe may give it (image_backbone_tuning.py).
 
 Shapes: N records, R image tokens, D width.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from tandem.corpus.records import Record
 from tandem.model_io.readable_records import ModelCheck
@@ -22,6 +24,7 @@ from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.image_tokens import NoPixels
 from tandem.training.batches import tokenize
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.image_backbone_tuning import BACKBONE_STAGE, check_tunable, tune_image_backbone
 from tandem.training.image_tokens import image_tokens
 from tandem.training.pair_pool import PairPool
 from tandem.training.processes import ALONE, Processes
@@ -60,7 +63,8 @@ def finetune(
     says. Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
     has one right image. What `folder` gets, and what `resume` does, is as with train(). Raises
     RecordUnreadable, naming the record, ValueError for no records, fewer families than a batch
-    takes or a checkpoint that reads no pixels, and what train() raises.
+    takes, a checkpoint that reads no pixels or a backbone that cannot learn, and what train()
+    raises.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     if isinstance(checkpoint.model.image_backbone, NoPixels):
@@ -81,22 +85,34 @@ def finetune(
         device=device,
         processes=processes,
     )
+    if recipe.backbone_step_count:
+        check_tunable(checkpoint.model, run)
     torch.manual_seed(recipe.seed)
     model = checkpoint.model.to(device)
     model.image_backbone.requires_grad_(False)
     check = ModelCheck(config.image_size, TextPreprocessor(tokenizer, config.max_text_tokens))
 
-    tokens_NRD = image_tokens(model.image_backbone, records, check.pixels, run, "image tokens")
+    dev_kept, dev_captions = _dev_pairs(dev_pairs, recipe)
+    dev_texts = tokenize(tokenizer, dev_captions, config.max_text_tokens)
+    cls_id = special_tokens(tokenizer).cls_id
+
+    def tokens_of(some: Sequence[Record], stage: str) -> Tensor:
+        return image_tokens(model.image_backbone, some, check.pixels, run, stage)
+
+    def dev_set() -> tuple[DevSet, DevRecall]:
+        dev = DevSet(dev_texts, tokens_of(dev_kept, "dev tokens"))
+        with run.compute.autocast():
+            return dev, dev_recall(model, run.compute.put(dev), cls_id, run.recipe)
+
+    dev, before = dev_set()
+    begun_with = before
+    if recipe.backbone_step_count:
+        run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
+        tune_image_backbone(model, source, records, check.pixels, tokenizer, run)
+        dev, begun_with = dev_set()
+    tokens_NRD = tokens_of(records, "image tokens")
     pool = PairPool(source, tokens_NRD, tokenizer, config.max_text_tokens)
-    dev_records_kept, dev_captions = _dev_pairs(dev_pairs, recipe)
-    dev_tokens_NRD = image_tokens(
-        model.image_backbone, dev_records_kept, check.pixels, run, "dev tokens"
-    )
-    dev = DevSet(tokenize(tokenizer, dev_captions, config.max_text_tokens), dev_tokens_NRD)
-    with run.compute.autocast():
-        cls_id = special_tokens(tokenizer).cls_id
-        before = dev_recall(model, run.compute.put(dev), cls_id, run.recipe)
-    run.progress("encoder", 0, recipe.round_count, f"dev {before}")
+    run.progress("encoder", 0, recipe.round_count, f"dev {begun_with}")
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{before} before, {best} after {run.seconds():,.0f} s")
     return Finetuned(before, best)

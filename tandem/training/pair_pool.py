@@ -42,6 +42,26 @@ class PairSource(Protocol):
         ...
 
 
+def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
+    """Returns the numbers of as many families, all different.
+
+    Raises ValueError where there are fewer.
+    """
+    there = len(source.families)
+    if there < count:
+        raise ValueError(
+            f"a batch takes {count} families and the corpus has {there}; "
+            "give more pictures or smaller batches"
+        )
+    return rng.sample(range(there), count)
+
+
+def draw_member(source: PairSource, family: int, rng: random.Random) -> int:
+    """Returns the number of one of a family's pictures."""
+    members = source.families[family]
+    return members[rng.randrange(len(members))]
+
+
 class PairPool:
     """A source's pictures with their image tokens, float16 [N, R, D], from which rounds are drawn.
 
@@ -71,8 +91,8 @@ class PairPool:
 
     def match_batch(self, rng: random.Random, size: int) -> MatchBatch:
         """Returns one caption and one image of each of `size` families, matching row by row."""
-        drawn = self._draw_families(rng, size)
-        numbers = [self._one_of(family, rng) for family in drawn]
+        drawn = draw_families(self._source, rng, size)
+        numbers = [draw_member(self._source, family, rng) for family in drawn]
         groups_B = torch.tensor(drawn)
         return MatchBatch(self._texts(numbers, rng), self._tokens_NRD[numbers], groups_B)
 
@@ -97,7 +117,7 @@ class PairPool:
             raise ValueError(f"family_count is {family_count}; mismatches need at least 2 families")
         if sibling_negative_share and not self._source.siblings_mismatch:
             raise ValueError("siblings share captions here, so sibling_negative_share must be 0")
-        drawn = self._draw_families(rng, family_count)
+        drawn = draw_families(self._source, rng, family_count)
         own = [number for family in drawn for number in self._members(family, rng)]
         text_numbers, image_numbers = list(own), list(own)
         for number in own:
@@ -116,8 +136,8 @@ class PairPool:
     ) -> TripletBatch:
         """Returns pairs of `size` families, each with that many mined wrong texts and images."""
         text_numbers, image_numbers = [], []
-        for family in self._draw_families(rng, size):
-            number = self._one_of(family, rng)
+        for family in draw_families(self._source, rng, size):
+            number = draw_member(self._source, family, rng)
             wrong_texts = mined.texts_of_image.draw(number, negative_count, rng)
             wrong_images = mined.images_of_text.draw(number, negative_count, rng)
             text_numbers += [number, *wrong_texts]
@@ -140,23 +160,10 @@ class PairPool:
         captions = [self._source.captions(number) for number in range(len(self))]
         return torch.tensor(caption_groups(captions, joined))
 
-    def _draw_families(self, rng: random.Random, count: int) -> list[int]:
-        there = len(self._source.families)
-        if there < count:
-            raise ValueError(
-                f"a batch takes {count} families and the corpus has {there}; "
-                "give more pictures or smaller batches"
-            )
-        return rng.sample(range(there), count)
-
-    def _one_of(self, family: int, rng: random.Random) -> int:
-        members = self._source.families[family]
-        return members[rng.randrange(len(members))]
-
     def _members(self, family: int, rng: random.Random) -> Sequence[int]:
         if self._source.siblings_mismatch:
             return self._source.families[family]
-        return [self._one_of(family, rng)]
+        return [draw_member(self._source, family, rng)]
 
     def _other(
         self, number: int, drawn: Sequence[int], rng: random.Random, sibling_share: float

@@ -21,9 +21,10 @@ class Recipe:
     head_count: int
     vocabulary_size: int
     backbone_step_count: int
-    """Steps of labelling drawings, before the encoder is trained."""
+    """Steps in which the image backbone learns, before the rounds: by labelling drawings, or from a
+    corpus of one's own, together with the BE (image_backbone_tuning.py)."""
     backbone_batch_size: int
-    """Scenes a step."""
+    """Pictures a step."""
     backbone_learning_rate: float
     pool_family_count: int
     """Families whose image tokens are computed once and trained on."""
@@ -352,7 +353,7 @@ def tiny(seed: int = 1) -> Recipe:
     )
 
 
-def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
+def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: int = 0) -> Recipe:
     """A checkpoint trained further on a corpus; its shape is the checkpoint's.
 
     In-batch softmax throughout: on emoji, which are far from scenes, the batch-hard triplet neared
@@ -364,7 +365,8 @@ def finetune(corpus: str, round_count: int, seed: int = 1) -> Recipe:
         default(seed),
         name="finetune",
         corpus=corpus,
-        backbone_step_count=0,
+        backbone_step_count=backbone_step_count,
+        backbone_learning_rate=1e-3,
         round_count=round_count,
         ce_family_count=64,
         softmax_round_count=round_count,

@@ -27,6 +27,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["huge"], "no recipe 'huge'"),
         (["finetune"], "finetune needs --corpus"),
         (["tiny", "--corpus", "emoji"], "--corpus would be ignored"),
+        (["tiny", "--backbone-steps", "3"], "--backbone-steps would be ignored"),
         (["tiny", "--rounds", "3", "--count", "4"], "--rounds, --count would be ignored"),
         (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
         (["tiny", "--on-error", "skip"], "--on-error would be ignored"),
@@ -59,7 +60,7 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
         *("--device", "cpu", "--folder", str(tmp_path / "out"), "--drop-long-captions"),
-        *("--precision", "fp32"),
+        *("--precision", "fp32", "--backbone-steps", "2"),
     )
 
     assert (status, error) == (0, "")
@@ -70,6 +71,7 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     training = json.loads((folder / "training.json").read_text())
     assert training["recipe"]["corpus"] == str(corpus)
     assert training["recipe"]["round_count"] == 2
+    assert training["recipe"]["backbone_step_count"] == 2
     assert training["recipe"]["precision"] == "fp32"
     assert len((folder / "loss_curve.jsonl").read_text().splitlines()) == 2
 

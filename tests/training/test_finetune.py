@@ -3,13 +3,11 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
-from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -17,49 +15,20 @@ from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.finetune import Finetuned, finetune
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
-from tandem.training.recipes import finetune as finetune_recipe
 from tests.modeling.published_folders import xlm_r_tokenizer
 from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
-
-# In fp32, for a CPU without bf16 takes five times as long to emulate it.
-RECIPE = replace(
-    finetune_recipe("emoji", round_count=12),
-    precision="fp32",
-    be_batch_size=8,
-    ce_family_count=8,
-    ce_steps_per_round=1,
-    dev_family_count=10,
-    dev_every_round_count=4,
-)
-
-
-class Stopped(Exception):
-    """Raised in the middle of a run."""
-
-
-def records(split: str, count: int) -> list[Record]:
-    """Returns the first emoji of a split, with their names alone: keywords can be too long."""
-    found = islice(emoji_records(split), count)  # type: ignore[arg-type]
-    return [
-        replace(each, captions=tuple(c for c in each.captions if c.caption_id.endswith("-name")))
-        for each in found
-    ]
+from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained
 
 
 @pytest.fixture(name="init", scope="module")
 def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained checkpoint that knows the words."""
     folder = tmp_path_factory.mktemp("init")
-    everything = records("train", 100) + records("val", 60)
-    texts = [caption.text for each in everything for caption in each.captions]
-    tokenizer = train_tokenizer(texts, 800)
-    model = tiny_model(vocabulary_size=tokenizer.get_vocab_size())
-    save_checkpoint(folder, model, tokenizer, {})
+    save_untrained(folder)
     return folder
 
 
