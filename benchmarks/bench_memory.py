@@ -1,6 +1,6 @@
 """What memory one model in both roles costs, beside its BE role alone and beside two models.
 
-    python benchmarks/bench_memory.py [--rounds 3] [--requests 100] [--images 32]
+    python benchmarks/bench_memory.py [--rounds 3] [--requests 100]
 
 Each setting is a real Triton, started anew each round, that serves the same weights:
 
@@ -17,8 +17,8 @@ The image backbone serves all, in every setting.
 Memory is that of the server and its stubs: the proportional set size (PSS), in which what several
 processes share counts once. Libraries that processes outside read too count for less, so the
 anonymous part, which nobody shares, stands beside it. Read when ready, and after the requests. The
-stubs keep what their largest batch took (TritonServer sets the allocator so), so `--images` counts:
-32 is a batch of the SDK's ingest.
+stubs keep what their largest batch took (TritonServer sets the allocator so), so each request is as
+large as a batch may be, as under load.
 """
 
 import argparse
@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.cli.stack import Ports
+from tandem.model_io.config_pbtxt import image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, config_file
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonServer
@@ -45,7 +46,6 @@ from tandem.modeling.fresh_export import export_if_stale
 from tandem.modeling.separate_checkpoint import combine
 
 TIMEOUT_SECONDS = 60.0
-PAIRS_OF_A_REQUEST = 20  # what a search reranks
 # As many as each model has instances, so that each of them works.
 CLIENT_COUNT = 2
 CROSS_ENCODER = "cross_encoder"
@@ -125,7 +125,7 @@ SETTINGS = (
 )
 
 
-def run(round_count: int, request_count: int, image_count: int) -> dict[str, object]:
+def run(round_count: int, request_count: int) -> dict[str, object]:
     """Returns the whole result; the settings take turns."""
     rounds: dict[str, list[Round]] = {setting.name: [] for setting in SETTINGS}
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
@@ -139,15 +139,14 @@ def run(round_count: int, request_count: int, image_count: int) -> dict[str, obj
                 shutil.rmtree(served, ignore_errors=True)
                 shutil.copytree(combined if setting.is_combined else joint, served)
                 setting.prepare(served)
-                rounds[setting.name].append(
-                    measure(setting, served, manifest, request_count, image_count)
-                )
+                rounds[setting.name].append(measure(setting, served, manifest, request_count))
     figures = {name: _medians(each) for name, each in rounds.items()}
     return {
         "benchmark": "memory",
         "rounds": round_count,
         "requests_of_each_kind": request_count,
-        "images_of_a_request": image_count,
+        "images_of_a_request": image_batch_size(manifest),
+        "pairs_of_a_request": pair_batch_size(manifest),
         "cores": os.cpu_count(),
         "model": manifest.fingerprint[:12],
         "precision": manifest.precision,
@@ -166,9 +165,7 @@ def run(round_count: int, request_count: int, image_count: int) -> dict[str, obj
     }
 
 
-def measure(
-    setting: Setting, served: Path, manifest: Manifest, request_count: int, image_count: int
-) -> Round:
+def measure(setting: Setting, served: Path, manifest: Manifest, request_count: int) -> Round:
     """Starts a server, reads its memory, asks, and reads it again."""
     ports = Ports.free(shard_count=1)
     server = TritonServer(
@@ -181,7 +178,7 @@ def measure(
     try:
         ready = memory_of_group(server.pid)
         address = f"127.0.0.1:{ports.triton}"
-        asyncio.run(ask(address, manifest, setting.pair_model, request_count, image_count))
+        asyncio.run(ask(address, manifest, setting.pair_model, request_count))
         return Round(ready, memory_of_group(server.pid))
     finally:
         server.stop()
@@ -210,13 +207,12 @@ def _kib(field: str, rollup: str) -> int:
     return int(match[1])
 
 
-async def ask(
-    address: str, manifest: Manifest, pair_model: str | None, request_count: int, image_count: int
-) -> None:
-    """Asks for as many of each kind: a text; images through both parts; a search's pairs."""
+async def ask(address: str, manifest: Manifest, pair_model: str | None, request_count: int) -> None:
+    """Asks for as many of each kind: a text; images through both parts; pairs."""
     clients = [TritonClient(address) for _ in range(CLIENT_COUNT)]
     rng = np.random.default_rng(1)
     size, rows = manifest.image_size, manifest.image_token_count
+    image_count, row_count = image_batch_size(manifest), pair_batch_size(manifest)
     embedding = OutputSpec("OUTPUT__0", np.float32, (manifest.embedding_dim,))
     logit = OutputSpec("OUTPUT__1", np.float32, (1,))
     tokens = OutputSpec("OUTPUT__0", np.float16, (rows, manifest.token_width))
@@ -245,9 +241,9 @@ async def ask(
             await infer(client, JOINT_ENCODER, inputs(1, text_length, 1), embedding)
             pixels = rng.integers(0, 256, (image_count, size, size, 3), dtype=np.uint8)
             await infer(client, IMAGE_BACKBONE, {"pixels": pixels}, tokens)
-            await infer(client, JOINT_ENCODER, inputs(image_count, 1, rows), embedding)
+            await infer(client, JOINT_ENCODER, inputs(row_count, 1, rows), embedding)
             if pair_model is not None:
-                pairs = inputs(PAIRS_OF_A_REQUEST, text_length, rows)
+                pairs = inputs(row_count, text_length, rows)
                 await infer(client, pair_model, pairs, logit)
 
     await asyncio.gather(*map(ask_one_after_another, clients))
@@ -285,9 +281,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="memory of Triton: both roles, one, two models")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=100, help="of each kind, a round")
-    parser.add_argument("--images", type=int, default=32, help="of a request")
     arguments = parser.parse_args()
-    result = run(arguments.rounds, arguments.requests, arguments.images)
+    result = run(arguments.rounds, arguments.requests)
     print(json.dumps(result))
     print(table(result))
 
