@@ -1,4 +1,4 @@
-"""Whether benchmarks are run in small: a minute and a half that `make test` does without."""
+"""Whether benchmarks are run in small: a quarter of an hour that `make test` does without."""
 
 import os
 
