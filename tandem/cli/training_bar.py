@@ -71,7 +71,7 @@ class TrainingBar:
         if note.startswith("dev "):
             self._dev = note
             elapsed_seconds = seconds - self._start_seconds
-            self._bar.console.print(f"{elapsed_seconds:8.0f} s  step {step:,}: {note}")
+            self._bar.console.print(f"{elapsed_seconds:8.0f} s  {stage} step {step:,}: {note}")
             shown = note
         else:
             shown = ", ".join(filter(None, [note, self._dev]))

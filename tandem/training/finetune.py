@@ -114,7 +114,7 @@ def finetune(
     pool = PairPool(source, tokens_NRD, tokenizer, config.max_text_tokens)
     run.progress("encoder", 0, recipe.round_count, f"dev {begun_with}")
     best = train_rounds(model, pool, dev, tokenizer, run)
-    run.end(f"{before} before, {best} after {run.seconds():,.0f} s")
+    run.end(f"{run.seconds():,.0f} s")
     return Finetuned(before, best)
 
 

@@ -43,4 +43,6 @@ def image_tokens(
         return tokens_BRD
 
     chunk_count = -(-len(pictures) // _CHUNK_SIZE)
-    return torch.cat(run.processes.shared(chunk_count, tokens_of_chunk))
+    tokens_NRD = torch.cat(run.processes.shared(chunk_count, tokens_of_chunk))
+    run.progress(stage, len(pictures), len(pictures), "")
+    return tokens_NRD

@@ -37,7 +37,7 @@ def test_the_last_dev_recall_stays_in_sight() -> None:
         bar.show("encoder", 30, 40, "BE loss 0.200")
 
     text = shown.getvalue()
-    assert "108 s  step 20: dev BE R@1 57.4" in text
+    assert "108 s  encoder step 20: dev BE R@1 57.4" in text
     last_line = text.splitlines()[-2]  # behind it the cursor is shown again
     for part in ("30/40", "1.25/s, 0:00:08 left", "BE loss 0.200, dev BE R@1 57.4"):
         assert part in last_line

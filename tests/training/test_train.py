@@ -118,6 +118,8 @@ def test_progress_tells_every_stage_to_its_end(trained: Callable[..., Run]) -> N
     stages = list(dict.fromkeys(stage for stage, *_ in steps))
     assert stages == ["backbone", "image tokens", "dev tokens", "encoder", "done"]
     assert all(0 <= step <= step_count for _, step, step_count, _ in steps)
+    last = {stage: (step, step_count) for stage, step, step_count, _ in steps}
+    assert all(step == step_count for step, step_count in last.values()), last
 
 
 def test_training_moves_the_encoder_and_the_backbone(
