@@ -24,9 +24,10 @@ pytestmark = [
 DELAY_SECONDS = 0.2
 SEARCH_PAUSE_SECONDS = 0.005
 MAX_BASELINE_SECONDS = 10.0
-# The promise is 1.2 times; beside other tests, over few seconds, a few late searches are noise.
+# The promise is 1.2 times. Over few seconds one search that the machine kept waiting is the 99th
+# percentile, so the quick run only tells that none waited for a sync: half of a sync's delay.
 MAX_SLOWDOWN = 1.2
-MAX_QUICK_SLOWDOWN = 3.0
+MAX_QUICK_P99_SECONDS = DELAY_SECONDS / 2
 # LMDB syncs its pages, then the page that makes them valid.
 SYNCS_PER_COMMIT = 2
 
@@ -82,8 +83,8 @@ async def test_slow_syncs_slow_no_search(tmp_path: Path, rng: random.Random) -> 
     # All writers share each commit, and a commit waits for two syncs.
     slow.check_floor(1 / (SYNCS_PER_COMMIT * DELAY_SECONDS + 0.3))
     baseline.check_floor()
-    slowdown = MAX_SLOWDOWN if is_full() else MAX_QUICK_SLOWDOWN
-    assert max(slow_p99, hung_p99) <= slowdown * baseline_p99
+    p99_limit = MAX_SLOWDOWN * baseline_p99 if is_full() else MAX_QUICK_P99_SECONDS
+    assert max(slow_p99, hung_p99) <= p99_limit
 
 
 def test_control_an_early_acknowledgement_is_seen() -> None:
