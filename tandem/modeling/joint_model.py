@@ -17,7 +17,7 @@ from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
-from tandem.modeling.separate_encoders import SeparateEncoders
+from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 
 
 class JointEncoder(nn.Module):
@@ -79,19 +79,34 @@ class JointEncoder(nn.Module):
         image = through(self.layers[:apart_count], self.embedding_norm(image), image_mask)
         return as_stored(image, apart_count, is_training=self.training)
 
+    def hidden_states(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> Tensor:
+        """Returns what embedding and logit are read from, [B, L, D]; the text's come first."""
+        text_BTD = self.text_side(input_ids, text_mask)
+        return self._joined_states(
+            text_BTD, text_mask, self.image_side(image_tokens, image_mask), image_mask
+        )
+
     def joined(
         self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns what forward does, of both sides as their methods gave them."""
-        hidden_BLD = torch.cat([text_BTD, image_BRD.to(text_BTD.dtype)], dim=1)
+        hidden_BLD = self._joined_states(text_BTD, text_mask, image_BRD, image_mask).float()
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
-        hidden_BLD = through(self.layers[self.apart_layer_count :], hidden_BLD, mask_BL)
-        hidden_BLD = self.final_norm(hidden_BLD).float()
         mean_BD = mean_of_counted(hidden_BLD, mask_BL)
         read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
         pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
+
+    def _joined_states(
+        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
+    ) -> Tensor:
+        hidden_BLD = torch.cat([text_BTD, image_BRD.to(text_BTD.dtype)], dim=1)
+        mask_BL = torch.cat([text_mask, image_mask], dim=1)
+        hidden_BLD = through(self.layers[self.apart_layer_count :], hidden_BLD, mask_BL)
+        return self.final_norm(hidden_BLD)
 
 
 class JointModel(nn.Module):
@@ -133,6 +148,21 @@ class JointModel(nn.Module):
         """Returns the cross-encoder's logits, float32 [B]; without a mask, all tokens count."""
         mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
         return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, mask_BR)[1][:, 0]
+
+    def word_logits(
+        self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor, at_BT: Tensor
+    ) -> Tensor:
+        """Returns which words the text may have at the places where `at_BT` is true, [M, V].
+
+        Text and image are read together, by the CE's encoder if there are two. A word scores as its
+        embedding's product with what was read at the place, row after row. Only training asks.
+        """
+        encoder = encoders_in(self.joint_encoder)[-1]
+        assert isinstance(encoder, (JointEncoder, PretrainedEncoder)), "two of them at most"
+        hidden_BLD = encoder.hidden_states(
+            input_ids_BT, text_mask_BT, tokens_BRD, _all_count(tokens_BRD)
+        )
+        return hidden_BLD[:, : input_ids_BT.shape[1]][at_BT] @ encoder.word.weight.T
 
     def _no_image(self, input_ids_BT: Tensor) -> tuple[Tensor, Tensor]:
         batch, device = len(input_ids_BT), input_ids_BT.device

@@ -59,6 +59,19 @@ class TripletBatch:
     tokens: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class MaskedBatch:
+    """Texts with some words masked, beside their own images.
+
+    `is_masked` bool [B, T] says where; `words` int64 [B, T] are the ids that the texts had.
+    """
+
+    texts: TextBatch
+    tokens: Tensor
+    is_masked: Tensor
+    words: Tensor
+
+
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -> TextBatch:
     """Returns the texts padded to the longest of them, with the tokenizer's own padding.
 

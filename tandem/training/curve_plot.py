@@ -12,7 +12,7 @@ from tandem.training.loss_curve import read_curve
 
 PLOT_NAME: Final = "loss_curve.png"
 
-_LOSSES: Final = {"be_loss": "BE", "ce_loss": "CE", "ance_loss": "ANCE"}
+_LOSSES: Final = {"be_loss": "BE", "ce_loss": "CE", "ance_loss": "ANCE", "mlm_loss": "MLM"}
 _RECALLS: Final = {"be_r10": "BE R@10", "be_r1": "BE R@1", "ce_r1": "BE + CE R@1"}
 # Rounds that a point is the mean of: single rounds hide the line in their noise.
 _WINDOW: Final = 10

@@ -33,7 +33,7 @@ class CurvePoint:
 
     round_number: int
     losses: Mapping[str, float]
-    """By what was trained: "be", "ce"."""
+    """By what was trained: "be", "mlm", "ce", "ance"."""
     learning_rate: float
     seconds: float
     recall: DevRecall | None

@@ -71,6 +71,14 @@ def pair_classification_loss(match_logits_B: Tensor, matches_B: Tensor) -> Tenso
     return F.binary_cross_entropy_with_logits(match_logits_B, matches_B.to(match_logits_B.dtype))
 
 
+def masked_word_loss(word_logits_MV: Tensor, words_M: Tensor, masked_count: float) -> Tensor:
+    """Returns the cross-entropy of masked words, a scalar: their sum over `masked_count`.
+
+    That is M, or where several processes have each a part of the batch, the mean of their M.
+    """
+    return F.cross_entropy(word_logits_MV.float(), words_M, reduction="sum") / masked_count
+
+
 def labelling_loss(class_logits_BRC: Tensor, classes_BR: Tensor) -> Tensor:
     """Returns the cross-entropy of each image token's drawing, a scalar.
 

@@ -6,16 +6,20 @@ Shapes: B rows, R image tokens, D width.
 import random
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
+from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import Batch, TextBatch
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
+    masked_word_loss,
     pair_classification_loss,
     sampled_triplet_loss,
 )
+from tandem.training.masked_words import mask_id, masked
 from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.pair_pool import PairPool
 from tandem.training.run import Run
@@ -27,16 +31,23 @@ class Objectives:
     """One method a use of the model; each call draws anew from the one generator of batches."""
 
     def __init__(
-        self, model: JointModel, pool: PairPool, rng: random.Random, cls_id: int, run: Run
+        self, model: JointModel, pool: PairPool, rng: random.Random, tokenizer: Tokenizer, run: Run
     ) -> None:
-        self._model, self._pool, self._rng, self._cls_id = model, pool, rng, cls_id
+        self._model, self._pool, self._rng = model, pool, rng
+        self._special, self._mask_id = special_tokens(tokenizer), mask_id(tokenizer)
         self._recipe, self._compute, self._processes = run.recipe, run.compute, run.processes
         self.mined: MinedNegatives | None = None
         """What ance_loss draws from and ce_loss may; None before the first mining."""
 
     def loss(self, use: str, round_number: int) -> Tensor:
         """Returns a micro-batch's loss of one use, named as in Recipe.uses_in_order."""
-        return {"be": self.be_loss, "ce": self.ce_loss, "ance": self.ance_loss}[use](round_number)
+        losses = {
+            "be": self.be_loss,
+            "mlm": self.mlm_loss,
+            "ce": self.ce_loss,
+            "ance": self.ance_loss,
+        }
+        return losses[use](round_number)
 
     def be_loss(self, round_number: int) -> Tensor:
         """Returns the loss of embedding pairs; softmax in the first rounds, then triplet."""
@@ -67,6 +78,20 @@ class Objectives:
         with self._compute.autocast():
             logits_B = self._model.match_logits(pairs.texts.ids, pairs.texts.mask, pairs.tokens)
         return pair_classification_loss(logits_B, pairs.matches)
+
+    def mlm_loss(self, round_number: int) -> Tensor:
+        """Returns the loss of telling masked words from the rest of their text and its image."""
+        recipe = self._recipe
+        drawn = self._pool.match_batch(self._rng, recipe.mlm_batch_size)
+        whole = masked(drawn, recipe.mlm_masked_share, self._mask_id, self._special, self._rng)
+        # Every process knows the whole batch, and so what the mean is over.
+        masked_count = int(whole.is_masked.sum()) / self._processes.count
+        batch = self._taken(whole)
+        with self._compute.autocast():
+            logits_MV = self._model.word_logits(
+                batch.texts.ids, batch.texts.mask, batch.tokens, batch.is_masked
+            )
+        return masked_word_loss(logits_MV, batch.words[batch.is_masked], masked_count)
 
     def ance_loss(self, round_number: int) -> Tensor:
         """Returns the loss of embedding pairs among mined negatives."""
@@ -116,5 +141,5 @@ class Objectives:
         with self._compute.autocast():
             return (
                 self._model.embed_texts(texts.ids, texts.mask),
-                self._model.embed_images(tokens_BRD, self._cls_id),
+                self._model.embed_images(tokens_BRD, self._special.cls_id),
             )

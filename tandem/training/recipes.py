@@ -80,6 +80,13 @@ class Recipe:
     ance_negative_count: int = 7
     """Mined texts and as many mined images for each pair."""
 
+    mlm_steps_per_round: int = 0
+    """Steps of telling masked words from the rest of the text and its image (masked_words.py)."""
+    mlm_batch_size: int = 64
+    """Pairs a step, each of another family."""
+    mlm_masked_share: float = 0.5
+    """Of a text's tokens, how many are masked, on average."""
+
     corpus: str = "scenes"
     """Its name or path."""
     init_weights_sha256: str = ""
@@ -125,13 +132,14 @@ class Recipe:
         return round_number % self.dev_every_round_count == 0 or round_number == self.round_count
 
     def uses_in_order(self, *, is_mined: bool) -> tuple[str, ...]:
-        """Returns what each step of a round trains: "be", "ce" or "ance".
+        """Returns what each step of a round trains: "be", "mlm", "ce" or "ance".
 
         The ANCE step comes between the CE's, as in Geigle et al.: BE, CE, ANCE, CE.
         """
         be, ce = ("be",) * self.be_steps_per_round, ("ce",) * self.ce_steps_per_round
+        mlm = ("mlm",) * self.mlm_steps_per_round
         ance = ("ance",) * self.ance_steps_per_round if is_mined else ()
-        return be + ce[:1] + ance + ce[1:]
+        return be + mlm + ce[:1] + ance + ce[1:]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""

@@ -45,7 +45,7 @@ def train_rounds(
     schedule = warm_up_then_linear(optimiser, recipe.round_count)
     rng = random.Random(f"rounds/{recipe.seed}")
     cls_id = special_tokens(tokenizer).cls_id
-    objectives = Objectives(model, pool, rng, cls_id, run)
+    objectives = Objectives(model, pool, rng, tokenizer, run)
     groups_N = pool.groups() if recipe.mined_refresh_round_count else None
     best: DevRecall | None = None
     modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}

@@ -62,6 +62,7 @@ class Run:
             recipe.be_batch_size if recipe.trains_be else 0,
             2 * recipe.ce_family_count if recipe.trains_ce else 0,
             recipe.ance_batch_size if recipe.ance_steps_per_round else 0,
+            recipe.mlm_batch_size if recipe.mlm_steps_per_round else 0,
         )
         for size in sizes:
             if size % processes.count:

@@ -3,6 +3,7 @@
 Shapes: B rows, T text tokens, R image tokens, D width.
 """
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from tandem.modeling.config import Encoder
 from tandem.modeling.joint_model import JointEncoder, JointModel
+from tandem.modeling.separate_encoders import SeparateEncoders
 from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
 from tests.modeling.tiny_checkpoint import tiny_model
 
@@ -171,6 +173,41 @@ def test_the_logit_is_that_of_a_match_less_that_of_none(model: JointModel) -> No
     [logits_B2] = logits
     assert_allclose(match_logits_B, logits_B2[:, 1] - logits_B2[:, 0], **CLOSE)
     assert_allclose(match_logits_B.sigmoid(), logits_B2.softmax(-1)[:, 1], **CLOSE)
+
+
+@torch.inference_mode()
+def test_words_are_scored_where_they_are_asked_for(model: JointModel) -> None:
+    """By what was read there beside the image, whatever pads the text; row after row."""
+    ids, tokens = texts(3, 7), image_tokens(3)
+    mask = torch.ones_like(ids)
+    at = torch.zeros(3, 7, dtype=torch.bool)
+    at[0, 4] = at[2, 1] = at[2, 6] = True
+    longer = torch.cat([ids, texts(3, 5, seed=9)], dim=1)
+    nowhere = torch.zeros(3, 5, dtype=torch.int64)
+
+    logits_MV = model.word_logits(ids, mask, tokens, at)
+
+    states = model.joint_encoder.hidden_states(ids, mask, tokens, torch.ones(3, R))
+    words_VD = model.joint_encoder.word.weight
+    expected = [words_VD @ states[row, place] for row, place in ((0, 4), (2, 1), (2, 6))]
+    assert_allclose(logits_MV, torch.stack(expected), **CLOSE)
+    padded = torch.cat([mask, nowhere], 1), tokens, torch.cat([at, nowhere.bool()], 1)
+    assert_allclose(model.word_logits(longer, *padded), logits_MV, **CLOSE)
+    of_others = model.word_logits(ids, mask, tokens.roll(1, 0), at)
+    assert (of_others - logits_MV).abs().max() > 1e-3
+
+
+def test_the_cross_encoder_of_two_scores_words() -> None:
+    """It is the one that reads pairs; the BE of a combined checkpoint has no part in it."""
+    model = JointModel(replace(tiny_model().config, has_two_encoders=True))
+    ids = texts(2, 5)
+    at = torch.ones_like(ids).bool()
+
+    model.word_logits(ids, torch.ones_like(ids), image_tokens(2), at).sum().backward()
+
+    assert isinstance(model.joint_encoder, SeparateEncoders)
+    assert _with_gradient(model.joint_encoder.cross_encoder)
+    assert not _with_gradient(model.joint_encoder.bi_encoder)
 
 
 def test_the_two_objectives_reach_every_weight_of_the_encoder(model: JointModel) -> None:

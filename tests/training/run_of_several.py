@@ -15,7 +15,7 @@ from tandem.training.recipes import tiny
 from tandem.training.train import train
 
 # Softmax in rounds 1 and 2, the batch-hard triplet after them; float32, so that only the order of
-# additions differs. Two micro-batches a step, and mined negatives for both uses.
+# additions differs. Two micro-batches a step, masked words, and mined negatives for both uses.
 RECIPE = replace(
     tiny(1),
     precision="fp32",
@@ -31,6 +31,8 @@ RECIPE = replace(
     ance_steps_per_round=1,
     ance_batch_size=4,
     ance_negative_count=3,
+    mlm_steps_per_round=1,
+    mlm_batch_size=8,
 )
 # What is replaced where, so that something is left out.
 LEFT_OUT: dict[str, tuple[type, str, Callable[..., object]]] = {

@@ -17,6 +17,7 @@ from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
     labelling_loss,
+    masked_word_loss,
     pair_classification_loss,
     sampled_triplet_loss,
 )
@@ -272,3 +273,31 @@ def _every_negative(distance_BB: Tensor, margin: float = 0.3) -> Tensor:
     by_text = F.relu(positive_B[:, None] - distance_BB + margin) * apart_BB
     by_image = F.relu(positive_B[None, :] - distance_BB + margin) * apart_BB
     return (by_text + by_image).sum() / len(distance_BB)
+
+
+def test_the_masked_word_loss_by_hand() -> None:
+    """Scores ln 3 against 0 and 0 give the first of three words 3 / 5; even ones a third each.
+
+    Words 0 and 2: (ln 5/3 + ln 3) / 2.
+    """
+    logits_MV = torch.tensor([[math.log(3.0), 0.0, 0.0], [0.0, 0.0, 0.0]])
+
+    loss = masked_word_loss(logits_MV, torch.tensor([0, 2]), 2)
+
+    assert loss.item() == pytest.approx((math.log(5 / 3) + math.log(3)) / 2)
+
+
+def test_parts_of_a_batch_make_the_masked_word_loss_of_the_whole() -> None:
+    """Over the mean of their counts; each over its own count would weigh a word by its part."""
+    generator = torch.Generator().manual_seed(0)
+    logits_MV = torch.randn(4, 6, generator=generator)
+    words_M = torch.tensor([3, 0, 5, 1])
+    whole = masked_word_loss(logits_MV, words_M, 4)
+
+    def mean_of_parts(counts: tuple[float, float]) -> float:
+        first = masked_word_loss(logits_MV[:1], words_M[:1], counts[0])
+        second = masked_word_loss(logits_MV[1:], words_M[1:], counts[1])
+        return (first + second).item() / 2
+
+    assert mean_of_parts((2, 2)) == pytest.approx(whole.item())
+    assert mean_of_parts((1, 3)) != pytest.approx(whole.item(), rel=1e-2)

@@ -71,12 +71,12 @@ def _alone(tmp_path_factory: pytest.TempPathFactory) -> Curve:
 
 
 def test_two_processes_follow_the_curve_of_one(tmp_path: Path, alone: Curve) -> None:
-    """All five rounds, BE by softmax and by triplet, CE, and ANCE after the first mining."""
+    """All five rounds, BE by softmax and by triplet, MLM, CE, and ANCE after the first mining."""
     told = train_by_two(tmp_path)
 
     together = losses(tmp_path / "rank-0")
     assert len(together) == 5
-    assert together[-1].keys() == {"be_loss", "ce_loss", "ance_loss"}
+    assert together[-1].keys() == {"be_loss", "mlm_loss", "ce_loss", "ance_loss"}
     assert difference(together, alone) <= TOLERANCE
     # Positive control of the tolerance: one round later the losses are others.
     assert difference(together[:2], alone[1:3]) > 10 * TOLERANCE

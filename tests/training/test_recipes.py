@@ -83,6 +83,8 @@ def test_a_round_goes_be_ce_ance_ce() -> None:
     assert recipe.uses_in_order(is_mined=True) == ("be", "ce", "ance", "ce")
     assert recipe.uses_in_order(is_mined=False) == ("be", "ce", "ce")
     assert recipe_named("default", 1).uses_in_order(is_mined=False) == ("be", "ce", "ce")
+    words = replace(recipe, mlm_steps_per_round=1)
+    assert words.uses_in_order(is_mined=True) == ("be", "mlm", "ce", "ance", "ce")
     assert recipe_named("bi_encoder", 1).uses_in_order(is_mined=False) == ("be",)
     assert recipe_named("cross_encoder", 1).uses_in_order(is_mined=False) == ("ce", "ce")
 

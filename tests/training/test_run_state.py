@@ -39,6 +39,8 @@ MINING = replace(
     ance_steps_per_round=1,
     ance_batch_size=4,
     ance_negative_count=3,
+    mlm_steps_per_round=1,
+    mlm_batch_size=8,
 )
 
 
