@@ -177,6 +177,7 @@ def default(seed: int = 1) -> Recipe:
         gradient_clip_norm=1.0,
         dev_family_count=125,
         dev_every_round_count=150,
+        mlm_steps_per_round=3,
     )
 
 
@@ -195,6 +196,7 @@ def apart(seed: int = 1) -> Recipe:
         softmax_round_count=100,
         random_negative_round_count=0,
         learning_rate=3e-4,
+        mlm_steps_per_round=0,
     )
 
 
@@ -224,7 +226,10 @@ def compact(seed: int = 1) -> Recipe:
 
 
 def bi_encoder(seed: int = 1, base: NamedRecipe = default) -> Recipe:
-    """The BE alone, for Sep+Coop: as much of its own training as the joint model gives it."""
+    """The BE alone, for Sep+Coop: as much of its own training as the joint model gives it.
+
+    With the masked words, as both of the paper's models begin with an encoder that learned by them.
+    """
     return replace(_variant("bi_encoder", base(seed)), ce_steps_per_round=0)
 
 
@@ -285,6 +290,11 @@ def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     )
 
 
+def no_masked_words(seed: int = 1, base: NamedRecipe = default) -> Recipe:
+    """Joint by BE and CE steps alone: what the masked words are worth."""
+    return replace(_variant("no_masked_words", base(seed)), mlm_steps_per_round=0)
+
+
 def random_negatives(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint, whose CE never sees a sibling as its mismatch: what harder negatives are worth."""
     return replace(_variant("random_negatives", base(seed)), sibling_negative_share=0.0)
@@ -309,6 +319,7 @@ def small(seed: int = 1) -> Recipe:
         learning_rate=1e-3,
         dev_family_count=50,
         dev_every_round_count=50,
+        mlm_steps_per_round=0,
     )
 
 
@@ -357,6 +368,7 @@ def tiny(seed: int = 1) -> Recipe:
         random_negative_round_count=2,
         dev_family_count=4,
         dev_every_round_count=4,
+        mlm_steps_per_round=0,
         precision="fp32",
     )
 
@@ -383,6 +395,7 @@ def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: 
         learning_rate=3e-4,
         dev_family_count=100,
         dev_every_round_count=20,
+        mlm_steps_per_round=0,
     )
 
 
@@ -404,6 +417,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
         half,
         minilm,
         half_minilm,
+        no_masked_words,
         random_negatives,
         small,
         tiny,

@@ -76,17 +76,18 @@ def test_another_base_is_varied_alike() -> None:
         half(5, small)
 
 
-def test_a_round_goes_be_ce_ance_ce() -> None:
-    """As in the paper; before the first mining, and by default, without ANCE."""
-    recipe = recipe_named("ance", 1)
+def test_a_round_goes_be_words_ce_ance_ce() -> None:
+    """The paper's order, with the masked words before the CE; no ANCE before the first mining."""
+    words = ("mlm",) * 3
 
-    assert recipe.uses_in_order(is_mined=True) == ("be", "ce", "ance", "ce")
-    assert recipe.uses_in_order(is_mined=False) == ("be", "ce", "ce")
-    assert recipe_named("default", 1).uses_in_order(is_mined=False) == ("be", "ce", "ce")
-    words = replace(recipe, mlm_steps_per_round=1)
-    assert words.uses_in_order(is_mined=True) == ("be", "mlm", "ce", "ance", "ce")
-    assert recipe_named("bi_encoder", 1).uses_in_order(is_mined=False) == ("be",)
-    assert recipe_named("cross_encoder", 1).uses_in_order(is_mined=False) == ("ce", "ce")
+    recipe = recipe_named("ance", 1)
+    assert recipe.uses_in_order(is_mined=True) == ("be", *words, "ce", "ance", "ce")
+    assert recipe.uses_in_order(is_mined=False) == ("be", *words, "ce", "ce")
+    assert recipe_named("default", 1).uses_in_order(is_mined=False) == ("be", *words, "ce", "ce")
+    plain = recipe_named("no_masked_words", 1)
+    assert plain.uses_in_order(is_mined=False) == ("be", "ce", "ce")
+    assert recipe_named("bi_encoder", 1).uses_in_order(is_mined=False) == ("be", *words)
+    assert recipe_named("cross_encoder", 1).uses_in_order(is_mined=False) == (*words, "ce", "ce")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,8 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         ValueError,
         match="no recipe 'huge'; there are ance, apart, bi_encoder, compact, cross_encoder, "
-        "cross_encoder_after_be, default, half, half_minilm, minilm, random_negatives, small, ",
+        "cross_encoder_after_be, default, half, half_minilm, minilm, no_masked_words, "
+        "random_negatives, small, ",
     ):
         recipe_named("huge", seed=1)
 
