@@ -26,7 +26,7 @@ from tandem.training.batches import tokenize
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.image_backbone_tuning import BACKBONE_STAGE, check_tunable, tune_image_backbone
 from tandem.training.image_tokens import image_tokens
-from tandem.training.pair_pool import PairPool
+from tandem.training.pair_pool import PairPool, check_family_count
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.record_pairs import RecordPairs
@@ -85,6 +85,8 @@ def finetune(
         device=device,
         processes=processes,
     )
+    tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
+    check_family_count(source, max(run.recipe.batch_family_count, tuned_batch_size))
     if recipe.backbone_step_count:
         check_tunable(checkpoint.model, run)
     torch.manual_seed(recipe.seed)

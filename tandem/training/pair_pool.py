@@ -42,18 +42,23 @@ class PairSource(Protocol):
         ...
 
 
-def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
-    """Returns the numbers of as many families, all different.
-
-    Raises ValueError where there are fewer.
-    """
+def check_family_count(source: PairSource, count: int) -> None:
+    """Raises ValueError where a source has fewer families than a batch takes."""
     there = len(source.families)
     if there < count:
         raise ValueError(
             f"a batch takes {count} families and the corpus has {there}; "
             "give more pictures or smaller batches"
         )
-    return rng.sample(range(there), count)
+
+
+def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
+    """Returns the numbers of as many families, all different.
+
+    Raises ValueError where there are fewer.
+    """
+    check_family_count(source, count)
+    return rng.sample(range(len(source.families)), count)
 
 
 def draw_member(source: PairSource, family: int, rng: random.Random) -> int:

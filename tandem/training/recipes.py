@@ -141,6 +141,17 @@ class Recipe:
         ance = ("ance",) * self.ance_steps_per_round if is_mined else ()
         return be + mlm + ce[:1] + ance + ce[1:]
 
+    @property
+    def batch_family_count(self) -> int:
+        """The most families that a step of a round draws from."""
+        by_use = {
+            "be": self.be_batch_size,
+            "mlm": self.mlm_batch_size,
+            "ce": self.ce_family_count,
+            "ance": self.ance_batch_size,
+        }
+        return max(by_use[use] for use in self.uses_in_order(is_mined=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""
         return asdict(self)

@@ -231,10 +231,29 @@ def test_it_learns_what_it_is_shown(tmp_path: Path, tune: Tune) -> None:
     assert last_loss("learns", 3e-3) < 0.75 * last_loss("stays", 0.0)
 
 
-def test_too_few_records_are_refused(tmp_path: Path, tune: Tune) -> None:
-    """Saying how many a batch takes and how many there are."""
-    with pytest.raises(ValueError, match="takes 8 families and the corpus has"):
-        tune(tmp_path, train_records=records("train", 5))
+@pytest.mark.parametrize(
+    ("recipe", "taken"),
+    [
+        (RECIPE, 8),
+        (replace(RECIPE, mlm_steps_per_round=1, mlm_batch_size=9), 9),
+        (replace(RECIPE, backbone_step_count=1, backbone_batch_size=10), 10),
+    ],
+)
+def test_too_few_records_are_refused(
+    tmp_path: Path, tune: Tune, recipe: Recipe, taken: int
+) -> None:
+    """Saying how many a batch takes and how many there are, before a picture is read."""
+    told: list[str] = []
+
+    with pytest.raises(ValueError, match=f"takes {taken} families and the corpus has"):
+        tune(
+            tmp_path,
+            recipe,
+            train_records=records("train", 5),
+            progress=lambda stage, *_: told.append(stage),
+        )
+
+    assert told == []
 
 
 def test_no_dev_records_are_refused(tmp_path: Path, init: Path) -> None:
