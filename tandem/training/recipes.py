@@ -291,8 +291,9 @@ def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
 def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint, with mined negatives for BE and CE in the later rounds (arXiv v1, appendix A.3).
 
-    The paper saw no gain. The share, the batch and the negatives are its own; when mining begins
-    and how often are ours, as we begin from random weights. Not trained by us so far.
+    The paper saw no gain; without masked words we did (decision 35). The share, the batch and the
+    negatives are its own; when mining begins and how often are ours, as we begin from random
+    weights.
     """
     plain = base(seed)
     return replace(
