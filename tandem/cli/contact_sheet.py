@@ -18,6 +18,7 @@ _GAP = 8
 _QUERY_WIDTH = 250
 _LABEL_HEIGHT = 18
 _HEADER_HEIGHT = 34
+_SMALLEST_FONT = 9
 _TEXT = "#1c2733"
 _MUTED = "#66727f"
 _RIGHT = "#1a9850"
@@ -73,7 +74,8 @@ def _draw_query(sheet: Image.Image, draw: ImageDraw.ImageDraw, row: SheetRow, to
         draw.text((_GAP + _TILE + _GAP, top + 4), row.note, fill=_MUTED, font=_font(13))
         return
     draw.text((_GAP, top + 4), row.note, fill=_MUTED, font=_font(13))
-    _draw_wrapped(draw, row.query, (_GAP, top + 24), _QUERY_WIDTH - 2 * _GAP, 16)
+    box = (_GAP, top + 24, _QUERY_WIDTH - _GAP, top + _TILE + _LABEL_HEIGHT)
+    _draw_wrapped(draw, row.query, box, 16)
 
 
 def _draw_item(
@@ -88,22 +90,41 @@ def _draw_item(
         sheet.paste(_picture(item.content.image_bytes), corner)
     elif isinstance(item.content, TextContent):
         draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
-        _draw_wrapped(draw, item.content.text, (left + 5, top + 5), _TILE - 10, 12)
+        inside = (left + 5, top + 5, left + _TILE - 5, top + _TILE - 5)
+        _draw_wrapped(draw, item.content.text, inside, 12)
     box = (left, top, left + _TILE - 1, top + _TILE - 1)
     draw.rectangle(box, outline=_RIGHT if is_answer else _EDGE, width=4 if is_answer else 1)
 
 
 def _draw_wrapped(
-    draw: ImageDraw.ImageDraw, text: str, corner: tuple[int, int], width: int, size: int
+    draw: ImageDraw.ImageDraw, text: str, box: tuple[int, int, int, int], size: int
 ) -> None:
+    """Writes within (left, top, right, bottom): smaller where it is long, cut where too long."""
+    left, top, right, bottom = box
+    for font in map(_font, range(size, _SMALLEST_FONT - 1, -1)):
+        lines = _lines(draw, text, right - left, font)
+        ascent, descent = font.getmetrics()
+        line_height = ascent + descent
+        fitting = (bottom - top) // line_height
+        if len(lines) <= fitting:
+            break
+    else:
+        lines = [*lines[: fitting - 1], f"{lines[fitting - 1]} …"]
+    for number, line in enumerate(lines):
+        draw.text((left, top + number * line_height), line, fill=_TEXT, font=font)
+
+
+def _lines(
+    draw: ImageDraw.ImageDraw, text: str, width: int, font: ImageFont.FreeTypeFont
+) -> list[str]:
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and draw.textlength(longer, font=_font(size)) <= width:
+        if lines and draw.textlength(longer, font=font) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
-    draw.multiline_text(corner, "\n".join(lines), fill=_TEXT, font=_font(size), spacing=3)
+    return lines
 
 
 def _picture(image_bytes: bytes) -> Image.Image:

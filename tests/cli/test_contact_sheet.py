@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
@@ -51,3 +52,21 @@ def test_texts_are_shown_too(tmp_path: Path) -> None:
 
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.width > 1_000
+
+
+@pytest.mark.parametrize("word_count", [20, 400])
+def test_a_long_text_stays_in_its_place(tmp_path: Path, word_count: int) -> None:
+    """Under it is the score, and nothing else, as under a short one; so the rows stay apart."""
+    [record, *_] = scene_records("test", seed=1, count=4)
+
+    def below(text: str) -> bytes:
+        """The strip of scores between two rows, from the texts on."""
+        items = [found(f"text-{n}", TextContent(text), n, n) for n in (1, 2)]
+        rows = [SheetRow(record.image.read(), "picture", "none", items)] * 2
+        write_contact_sheet(rows, tmp_path / "sheet.png")
+        with Image.open(tmp_path / "sheet.png") as sheet:
+            tile_bottom = 34 + 112
+            return sheet.crop((258, tile_bottom, sheet.width, tile_bottom + 26)).tobytes()
+
+    assert below("haut " * word_count) == below("two dogs")
+    assert len(set(below("two dogs"))) > 2, "no scores there"
