@@ -20,7 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -286,6 +292,24 @@ def measured(work: Path, question: str, system: System, seed: int) -> Report:
     return Report.read(report)
 
 
+def measure_all(
+    arguments: argparse.Namespace,
+    runs: Sequence[str],
+    questions: Sequence[str],
+    seeds: Sequence[int],
+) -> None:
+    """Measures what is not measured yet, so many at a time, a process of one thread each."""
+    with ThreadPoolExecutor(arguments.jobs) as threads:
+        reports = [
+            threads.submit(measured, arguments.work, question, system, seed)
+            for question in questions
+            for seed in seeds
+            for system in _asked(question, runs)
+        ]
+        for report in reports:
+            report.result()
+
+
 def table(title: str, rows: Iterator[ComparedOrder]) -> str:
     """Returns R@1 of every system, direction and order, as Markdown."""
     lines = [
@@ -380,6 +404,7 @@ def main() -> None:
             parser.error(f"question {question} is asked of {names}: add it to --runs")
     train_all(arguments, runs, seeds)
     plot_dev_recalls(_curves(arguments.work, runs, seeds), arguments.work / "dev_recall.png")
+    measure_all(arguments, runs, questions, seeds)
     for question in questions:
         reports = {
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]

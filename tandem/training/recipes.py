@@ -215,21 +215,21 @@ def apart(seed: int = 1) -> Recipe:
 
 
 def compact(seed: int = 1) -> Recipe:
-    """A fraction of the default's arithmetic: for experiments of many runs on two CPU cores.
+    """A fifth of the default's arithmetic: for experiments of many runs on two CPU cores.
 
-    Half as wide, three quarters of the rounds, a third of the families, and the shipped model's
-    image backbone, so that runs differ in what they are to compare and none pays for its own. The
-    CE's pairs come as twice as many steps of half as many, which was 3 to 7 points better for it
-    (benchmarks/results/train_grid_first_2026-11-22.md).
+    Two thirds as wide, three eighths of the rounds, a third of the families, and the shipped
+    model's image backbone, so that runs differ in what they are to compare and none pays for its
+    own. The CE's pairs come as twice as many steps of half as many, which was 3 to 7 points better
+    for it (benchmarks/results/train_grid_first_2026-11-22.md).
     """
     return replace(
         default(seed),
         name="compact",
-        width=96,
+        width=128,
         pool_family_count=4_000,
         begins_with_backbone=True,
         backbone_step_count=0,
-        round_count=1_800,
+        round_count=900,
         ce_steps_per_round=4,
         ce_family_count=8,
         softmax_round_count=300,

@@ -65,8 +65,8 @@ def test_another_base_is_varied_alike() -> None:
 
     assert bi_encoder(5, compact) == replace(base, name="compact_bi_encoder", ce_steps_per_round=0)
     assert half(5, compact) == replace(base, name="compact_half", layer_count=2)
-    mining = [number for number in range(1, 1_801) if ance(5, compact).mines_before(number)]
-    assert mining == [751, 1_126, 1_501]
+    mining = [number for number in range(1, 901) if ance(5, compact).mines_before(number)]
+    assert mining == [376, 563, 750]
     alone, begun = cross_encoder(5, compact), cross_encoder_after_be(5, compact)
     assert begun.name == "compact_cross_encoder_after_be"
     assert replace(begun, begins_trained=False, name=alone.name) == replace(
