@@ -1,6 +1,6 @@
 """What a step is computed from: tensors that belong together.
 
-Shapes: B rows, K negatives a pair, T text tokens, R image tokens, D width.
+Shapes: B rows, P of them, K negatives a pair, T text tokens, R image tokens, D width.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +28,14 @@ class TextBatch:
 
     ids: Tensor
     mask: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPart:
+    """Rows of a batch whose texts are about as long: int64 [P], and those texts."""
+
+    rows: Tensor
+    texts: TextBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,22 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -
         )
     padded, mask = pad_texts(encoded, longest, special_tokens(tokenizer).pad_id)
     return TextBatch(torch.from_numpy(padded), torch.from_numpy(mask))
+
+
+def by_length(texts: TextBatch, count: int) -> list[LengthPart]:
+    """Returns the rows from the shortest text to the longest, in `count` even parts or fewer.
+
+    Each is padded to the longest of its own texts, so that short ones cost less; what a row gives
+    does not hang on its padding.
+    """
+    lengths_B = texts.mask.sum(1)
+    parts = []
+    for rows_P in lengths_B.argsort(stable=True).tensor_split(min(count, len(lengths_B))):
+        length = int(lengths_B[rows_P[-1]])
+        parts.append(
+            LengthPart(rows_P, TextBatch(texts.ids[rows_P, :length], texts.mask[rows_P, :length]))
+        )
+    return parts
 
 
 def with_tensors(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:

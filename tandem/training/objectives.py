@@ -4,6 +4,7 @@ Shapes: B rows, R image tokens, D width.
 """
 
 import random
+from collections.abc import Sequence
 
 import torch
 from tokenizers import Tokenizer
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import Batch, TextBatch
+from tandem.training.batches import Batch, LengthPart, TextBatch, by_length
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
@@ -25,6 +26,9 @@ from tandem.training.pair_pool import PairPool
 from tandem.training.run import Run
 
 _MINING_BATCH_SIZE = 256
+# A batch's texts have 11 tokens in the mean and its longest 24. In halves by length a step takes a
+# seventh less time than whole; in four parts, whose products are smaller, a tenth.
+_LENGTH_PART_COUNT = 2
 
 
 class Objectives:
@@ -75,9 +79,17 @@ class Objectives:
                 recipe.mined_negative_share,
             )
         )
+        parts = by_length(pairs.texts, _LENGTH_PART_COUNT)
         with self._compute.autocast():
-            logits_B = self._model.match_logits(pairs.texts.ids, pairs.texts.mask, pairs.tokens)
-        return pair_classification_loss(logits_B, pairs.matches)
+            logits_B = torch.cat(
+                [
+                    self._model.match_logits(
+                        part.texts.ids, part.texts.mask, pairs.tokens[part.rows]
+                    )
+                    for part in parts
+                ]
+            )
+        return pair_classification_loss(logits_B, pairs.matches[_rows(parts)])
 
     def mlm_loss(self, round_number: int) -> Tensor:
         """Returns the loss of telling masked words from the rest of their text and its image."""
@@ -87,11 +99,16 @@ class Objectives:
         # Every process knows the whole batch, and so what the mean is over.
         masked_count = int(whole.is_masked.sum()) / self._processes.count
         batch = self._taken(whole)
+        logits, words = [], []
         with self._compute.autocast():
-            logits_MV = self._model.word_logits(
-                batch.texts.ids, batch.texts.mask, batch.tokens, batch.is_masked
-            )
-        return masked_word_loss(logits_MV, batch.words[batch.is_masked], masked_count)
+            for part in by_length(batch.texts, _LENGTH_PART_COUNT):
+                ids_PT = part.texts.ids
+                at_PT = batch.is_masked[part.rows, : ids_PT.shape[1]]
+                logits.append(
+                    self._model.word_logits(ids_PT, part.texts.mask, batch.tokens[part.rows], at_PT)
+                )
+                words.append(batch.words[part.rows, : ids_PT.shape[1]][at_PT])
+        return masked_word_loss(torch.cat(logits), torch.cat(words), masked_count)
 
     def ance_loss(self, round_number: int) -> Tensor:
         """Returns the loss of embedding pairs among mined negatives."""
@@ -138,8 +155,17 @@ class Objectives:
         return self._compute.put(self._processes.part(batch))
 
     def _embeddings(self, texts: TextBatch, tokens_BRD: Tensor) -> tuple[Tensor, Tensor]:
+        parts = by_length(texts, _LENGTH_PART_COUNT)
         with self._compute.autocast():
+            texts_BD = torch.cat(
+                [self._model.embed_texts(part.texts.ids, part.texts.mask) for part in parts]
+            )
             return (
-                self._model.embed_texts(texts.ids, texts.mask),
+                texts_BD[_rows(parts).argsort()],
                 self._model.embed_images(tokens_BRD, self._special.cls_id),
             )
+
+
+def _rows(parts: Sequence[LengthPart]) -> Tensor:
+    """Returns which row of the batch each row of the parts is, one part behind the other."""
+    return torch.cat([part.rows for part in parts])

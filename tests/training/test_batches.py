@@ -1,0 +1,36 @@
+"""Texts about as long go through the model together, each row once."""
+
+import torch
+
+from tandem.training.batches import TextBatch, by_length
+
+
+def texts_of(lengths: list[int]) -> TextBatch:
+    """Returns texts that say their row's number from 1 on, padded with zeros to the longest."""
+    longest = max(lengths)
+    ids = [[row + 1] * length + [0] * (longest - length) for row, length in enumerate(lengths)]
+    mask = [[1] * length + [0] * (longest - length) for length in lengths]
+    return TextBatch(torch.tensor(ids), torch.tensor(mask))
+
+
+def test_halves_by_length_are_padded_to_their_own_longest() -> None:
+    """Five texts: the three shortest, of which the longest has 3 tokens, then the other two."""
+    short, long = by_length(texts_of([3, 1, 2, 5, 4]), 2)
+
+    assert short.rows.tolist() == [1, 2, 0]
+    assert short.texts.ids.tolist() == [[2, 0, 0], [3, 3, 0], [1, 1, 1]]
+    assert short.texts.mask.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert long.rows.tolist() == [4, 3]
+    assert long.texts.ids.tolist() == [[5, 5, 5, 5, 0], [4, 4, 4, 4, 4]]
+
+
+def test_rows_of_one_length_stay_in_order() -> None:
+    """So that a seed gives the same weights again."""
+    parts = by_length(texts_of([2] * 7), 2)
+
+    assert [part.rows.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6]]
+
+
+def test_there_are_no_more_parts_than_rows() -> None:
+    """A part without rows would have no longest text."""
+    assert [part.rows.tolist() for part in by_length(texts_of([2, 1]), 4)] == [[1], [0]]
