@@ -5,8 +5,9 @@
 Each part is a process of its own, run `--repeats` times:
 
 - backbone: labelling pictures, 64 a step.
-- be: bi-encoder steps of 64 pairs, by the recipe `bi_encoder`.
-- ce: cross-encoder steps of 128 pairs, by the recipe `cross_encoder`.
+- be: bi-encoder steps of 64 pairs, by the recipe `bi_encoder` without its masked words.
+- ce: cross-encoder steps of 128 pairs, by the recipe `cross_encoder` without its masked words.
+- round: whole rounds of `default`, its steps of masked words too; a row is a pair of any step.
 - export: the shipped checkpoint into a model repository, in this CPU's best precision.
 
 Model and batches have the default recipe's sizes, on a pool of 128 families. What a step costs does
@@ -32,23 +33,23 @@ from pathlib import Path
 
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import Recipe, bi_encoder, cross_encoder
+from tandem.training.recipes import Recipe, bi_encoder, cross_encoder, default
 
 INTERVAL_STEP_COUNT = 10
 POOL_FAMILY_COUNT = 128
 FAMILY_SIZE = 4
-PARTS = ("backbone", "be", "ce", "export")
+PARTS = ("backbone", "be", "ce", "round", "export")
 NEVER = 1_000_000
 
 
 def recipe_of(part: str, interval_count: int) -> Recipe:
     """Returns a recipe in which this part alone takes long, at the default sizes."""
     step_count = INTERVAL_STEP_COUNT * (interval_count + 1)
-    recipe = replace(
-        cross_encoder() if part == "ce" else bi_encoder(),
-        pool_family_count=POOL_FAMILY_COUNT,
-        dev_family_count=2,
-    )
+    if part == "round":
+        recipe = default()
+    else:
+        recipe = replace(cross_encoder() if part == "ce" else bi_encoder(), mlm_steps_per_round=0)
+    recipe = replace(recipe, pool_family_count=POOL_FAMILY_COUNT, dev_family_count=2)
     if part == "backbone":
         return replace(
             recipe, backbone_step_count=step_count, round_count=1, dev_every_round_count=1
@@ -66,10 +67,12 @@ def rows_of_a_step(part: str, recipe: Recipe) -> int:
     """Returns how many pictures (backbone) or pairs one reported step trains on."""
     if part == "backbone":
         return recipe.backbone_batch_size
-    if part == "be":
-        return recipe.be_steps_per_round * recipe.be_batch_size
-    # Each scene of a family gives a match and a mismatch.
-    return recipe.ce_steps_per_round * recipe.ce_family_count * FAMILY_SIZE * 2
+    return (
+        recipe.be_steps_per_round * recipe.be_batch_size
+        + recipe.mlm_steps_per_round * recipe.mlm_batch_size
+        # Each scene of a family gives a match and a mismatch.
+        + recipe.ce_steps_per_round * recipe.ce_family_count * FAMILY_SIZE * 2
+    )
 
 
 def train_part(part: str, interval_count: int) -> dict[str, float]:
@@ -161,7 +164,7 @@ def table(result: dict[str, object]) -> str:
         "| part | by the clock | by CPU time | peak resident MiB |",
         "| --- | ---: | ---: | ---: |",
     ]
-    units = {"backbone": "pictures", "be": "pairs", "ce": "pairs"}
+    units = {"backbone": "pictures", "be": "pairs", "ce": "pairs", "round": "pairs"}
     for part, each in parts.items():
         if part == "export":
             cells = f"{each['seconds']:.1f} s | {each['cpu_seconds']:.1f} s"
