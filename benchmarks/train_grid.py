@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -32,8 +32,9 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tandem.evaluation.comparison import ComparedOrder, compare
-from tandem.evaluation.report import Report, Spread
+from grid_tables import language_table, recall_table, seed_table
+
+from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import loss_curve, recipes
@@ -155,8 +156,6 @@ QUESTIONS = {
         "scenes --gallery-count 1000 --distractors scenes:val:99000 --k 20",
     ),
 }
-LANGUAGE_ORDER = "BE + CE 20"
-"""What is shown by language, where a question has it."""
 
 
 def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) -> str:
@@ -310,50 +309,6 @@ def measure_all(
             report.result()
 
 
-def table(title: str, rows: Iterator[ComparedOrder]) -> str:
-    """Returns R@1 of every system, direction and order, as Markdown."""
-    lines = [
-        f"## {title}",
-        "",
-        "| direction | order by | system | R@1 | difference | p |",
-        "| --- | --- | --- | ---: | ---: | ---: |",
-    ]
-    for each in rows:
-        against = ("", "")
-        if each.system != SYSTEMS[0].name:
-            against = (f"{each.difference:+.1f}", f"{each.p_value:.2g}")
-        lines.append(
-            f"| {each.direction} | {each.order_by} | {each.system} | {each.recall_at_1} "
-            f"| {against[0]} | {against[1]} |"
-        )
-    return "\n".join(lines)
-
-
-def language_table(reports: Mapping[str, Sequence[Report]]) -> str:
-    """Returns R@1 by language, over the seeds, as Markdown; nothing where k is another."""
-    first = next(iter(reports.values()))[0]
-    if LANGUAGE_ORDER not in first.orders():
-        return ""
-    languages = sorted({each for of_one in first.languages.values() for each in of_one})
-    lines = [
-        f"R@1 of {LANGUAGE_ORDER} by language:",
-        "",
-        f"| direction | system | {' | '.join(languages)} |",
-        f"| --- | --- | {' | '.join(['---:'] * len(languages))} |",
-    ]
-    for direction in first.languages:
-        for name, of_system in reports.items():
-            cells = []
-            for language in languages:
-                recalls = (
-                    report.of_language(report.ranking(direction, LANGUAGE_ORDER), language)
-                    for report in of_system
-                )
-                cells.append(str(Spread(tuple(each.recalls[0].percent for each in recalls))))
-            lines.append(f"| {direction} | {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def _asked(question: str, runs: Sequence[str]) -> list[System]:
     return [each for each in QUESTIONS[question].systems if each.needs() <= set(runs)]
 
@@ -410,12 +365,8 @@ def main() -> None:
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]
             for system in _asked(question, runs)
         }
-        print(
-            table(QUESTIONS[question].title, compare(reports)),
-            language_table(reports),
-            sep="\n\n",
-            end="\n\n",
-        )
+        tables = (recall_table(reports), seed_table(reports, seeds), language_table(reports))
+        print(f"## {QUESTIONS[question].title}", *filter(None, tables), sep="\n\n", end="\n\n")
 
 
 if __name__ == "__main__":

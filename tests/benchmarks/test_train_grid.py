@@ -53,9 +53,12 @@ def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Pa
     assert first.stdout.count("## ") == 4
     assert first.stdout.count("by language:") == 3
     assert (tmp_path / "dev_recall.png").is_file()
+    head = "| order by | text→image: Joint | Sep | p | image→text: Joint | Sep | p |"
+    assert first.stdout.count(head) == 4
     for order in ("BE", "BE + CE 20", "norm_add 0.5"):
-        assert f"| text→image | {order} | Joint |" in first.stdout
-        assert f"| text→image | {order} | Sep |" in first.stdout
+        assert f"\n| {order} | " in first.stdout
+    for of_a_seed in ("Joint 1", "Sep 1"):
+        assert first.stdout.count(f"\n| {of_a_seed} | ") == 3
     assert second.stdout == first.stdout
     assert "unseen_style: Sep" in first.stderr
     assert "unseen_style" not in second.stderr
