@@ -46,7 +46,8 @@ def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     status, output = run("--checkpoint", str(checkpoint), "--k", "8", "--k", "2")
 
     assert status == 0, output
-    assert [output.count(each) for each in ("text→image", "BE + CE 2 ", "BE + CE 8 ")] == [2, 2, 2]
+    shown, _, _ = output.partition("best expected R@1")
+    assert [shown.count(each) for each in ("text→image", "BE + CE 2 ", "BE + CE 8 ")] == [2, 2, 2]
     assert output.index("BE + CE 2 ") < output.index("BE + CE 8 ")
 
 
@@ -131,6 +132,9 @@ def test_a_report_is_a_file_a_page_and_a_plot(checkpoint: Path, tmp_path: Path) 
     assert report.orders()[:2] == ["BE", "BE + CE 4"]
     assert {"add 0.1", "norm_add 0.9"} <= set(report.orders())
     assert report.about["fusion"] == "over pools of 4"
+    best = "best expected R@1: text→image 100.0, image→text 100.0"
+    assert best in output
+    assert f"- {best}" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert len(report.ranking("text→image", "BE").ranks) == 16  # two captions each of eight
     assert len(report.ranking("image→text", "BE").ranks) == 8
     assert "recall_against_time.png" in (tmp_path / "report.md").read_text(encoding="utf-8")
@@ -164,6 +168,7 @@ def test_distractors_push_answers_down(checkpoint: Path, tmp_path: Path) -> None
     assert status == 0, output
     alone, among = (Report.read(tmp_path / name / "report.json") for name in ("alone", "among"))
     assert among.about["title"].endswith("12 distractors, fp32")
+    assert alone.about["best expected R@1"] == "text→image 100.0, image→text 100.0"
     before, after = (each.ranking("text→image", "BE").ranks for each in (alone, among))
     assert all(a >= b for a, b in zip(after, before, strict=True))
     assert sum(after) > sum(before)

@@ -98,6 +98,27 @@ def test_what_shares_a_caption_matches_and_is_no_answer() -> None:
         assert gallery.answers(target) == [{0}, {1}, {2}]
 
 
+def test_the_best_there_is_finds_an_answer_as_often_as_chance_among_its_matches() -> None:
+    """Of pictures that say the same, one of three is the answer; of two answers, either will do."""
+    said = [["two dogs", "a pair"], ["a cat"], ["two dogs"], ["Two dogs"]]
+    records = [
+        replace(
+            _record(name, name),
+            captions=tuple(Caption(f"{name}-{text}", text, "en") for text in texts),
+        )
+        for name, texts in zip("abcd", said, strict=True)
+    ]
+
+    alone = make_gallery(records[:2], ["en"], captions_per_picture=2)
+    among = make_gallery(records[:2], ["en"], captions_per_picture=2, distractors=records[2:])
+
+    assert [alone.best_recall_at_1(target) for target in Modality] == [100, 100]
+    # "two dogs" is true of three pictures, "a pair" of one, "a cat" of one.
+    assert among.best_recall_at_1(Modality.IMAGE) == pytest.approx(100 * (1 / 3 + 1 + 1) / 3)
+    # The dogs' two captions are both answers; two distractors say what one of them says.
+    assert among.best_recall_at_1(Modality.TEXT) == pytest.approx(100 * (2 / 4 + 1) / 2)
+
+
 def test_distractors_are_searched_and_never_ask() -> None:
     """Behind the records, so that the answers' numbers are the same with and without."""
     records, others = [_record("a", "a"), _record("b", "b")], [_record("c", "c")]
