@@ -2,7 +2,8 @@
 
 import torch
 
-from tandem.training.batches import TextBatch, by_length
+from tandem.training.batches import TextBatch, by_length, tokenize
+from tandem.training.caption_tokenizer import train_tokenizer
 
 
 def texts_of(lengths: list[int]) -> TextBatch:
@@ -13,15 +14,24 @@ def texts_of(lengths: list[int]) -> TextBatch:
     return TextBatch(torch.tensor(ids), torch.tensor(mask))
 
 
-def test_halves_by_length_are_padded_to_their_own_longest() -> None:
-    """Five texts: the three shortest, of which the longest has 3 tokens, then the other two."""
+def test_halves_by_length_are_padded_to_about_their_own_longest() -> None:
+    """Five texts: the three shortest at four tokens, the next multiple of it, then the others."""
     short, long = by_length(texts_of([3, 1, 2, 5, 4]), 2)
 
     assert short.rows.tolist() == [1, 2, 0]
-    assert short.texts.ids.tolist() == [[2, 0, 0], [3, 3, 0], [1, 1, 1]]
-    assert short.texts.mask.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert short.texts.ids.tolist() == [[2, 0, 0, 0], [3, 3, 0, 0], [1, 1, 1, 0]]
+    assert short.texts.mask.tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
     assert long.rows.tolist() == [4, 3]
     assert long.texts.ids.tolist() == [[5, 5, 5, 5, 0], [4, 4, 4, 4, 4]]
+
+
+def test_texts_come_in_few_lengths() -> None:
+    """Every length is a shape of its own, for which kernels are made."""
+    tokenizer = train_tokenizer(["dog " * 30], 50)
+    batches = [tokenize(tokenizer, ["dog " * count], 31) for count in range(1, 30)]
+
+    assert {batch.ids.shape[1] for batch in batches} == {4, 8, 12, 16, 20, 24, 28, 31}
+    assert [int(batch.mask.sum()) for batch in batches] == list(range(3, 32))
 
 
 def test_rows_of_one_length_stay_in_order() -> None:

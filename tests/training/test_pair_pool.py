@@ -87,16 +87,20 @@ def ce_batches(pool: Pool, sibling_share: float, count: int = 40) -> list[PairBa
 
 
 def test_texts_are_padded_with_what_is_masked(pool: Pool) -> None:
-    """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them."""
+    """The mask is 1 on a text's own ids, [CLS] and [SEP] included, and 0 behind them.
+
+    Up to the next multiple of four, since every length is a shape of its own.
+    """
     texts = ["two dogs", "on the left two dogs, on the right one umbrella"]
 
     batch = tokenize(pool.tokenizer, texts, 64)
 
     own = [pool.tokenizer.encode(text).ids for text in texts]
     assert batch.ids.dtype == batch.mask.dtype == torch.int64
-    assert batch.ids.shape == batch.mask.shape == (2, len(own[1]))
+    length = -(-len(own[1]) // 4) * 4
+    assert batch.ids.shape == batch.mask.shape == (2, length)
     for ids, mask, expected in zip(batch.ids, batch.mask, own, strict=True):
-        padding = [0] * (len(own[1]) - len(expected))
+        padding = [0] * (length - len(expected))
         assert ids.tolist() == expected + padding
         assert mask.tolist() == [1] * len(expected) + padding
 
