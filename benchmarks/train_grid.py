@@ -59,6 +59,14 @@ def joint(seed: int, base: NamedRecipe) -> Recipe:
     return base(seed)
 
 
+def joint_longer(seed: int, base: NamedRecipe) -> Recipe:
+    """The base in as many steps as Sep's two runs are together, which both mask words."""
+    whole = base(seed)
+    be, ce, mlm = whole.be_steps_per_round, whole.ce_steps_per_round, whole.mlm_steps_per_round
+    round_count = whole.round_count * (be + ce + 2 * mlm) // (be + ce + mlm)
+    return replace(whole, name=f"{whole.name}_longer", round_count=round_count)
+
+
 def of_fewer(recipe: Varied, divisor: int) -> Varied:
     """Returns the same run over the first families of its pool: what fewer pictures teach."""
 
@@ -81,6 +89,7 @@ def on_emoji(seed: int, base: NamedRecipe) -> Recipe:
 
 RUNS: Mapping[str, Training] = {
     JOINT: Training(joint),
+    "joint_longer": Training(joint_longer),
     "bi_encoder": Training(recipes.bi_encoder),
     "cross_encoder": Training(recipes.cross_encoder),
     "cross_encoder_after_be": Training(recipes.cross_encoder_after_be, ("bi_encoder",)),
@@ -111,6 +120,7 @@ class System:
 SYSTEMS = (
     System("Joint", JOINT),
     System("Sep", "cross_encoder_after_be", "bi_encoder"),
+    System("Joint, in as many steps as Sep", "joint_longer"),
     System("Sep, CE from random weights", "cross_encoder", "bi_encoder"),
     System("Joint, half the layers", "half"),
     System("Joint, no masked words", "no_masked_words"),
