@@ -111,7 +111,7 @@ class Gallery:
         the more of that.
         """
         answered = zip(self.answers(target), self.matches(target), strict=True)
-        shares = [len(answers) / len(answers | matches) for answers, matches in answered]
+        shares = [len(answers) / len(matches) for answers, matches in answered]
         return 100 * sum(shares) / len(shares)
 
     def only(self, record_ids: Container[str]) -> "Gallery":
