@@ -52,7 +52,7 @@ def offline_report(
         rankings += scored.rankings(sorted(pool_sizes))
         if fusion_pool_size:
             rankings += scored.fused_rankings(fusion_pool_size)
-        seconds[name] = asdict(pools.seconds) | {"per_pair": pools.seconds.per_pair}
+        seconds[name] = asdict(pools.seconds) | {"all_pair_count": pools.similarity.size}
     languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
     return Report(about, languages, tuple(rankings), seconds)
 

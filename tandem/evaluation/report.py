@@ -5,7 +5,7 @@ Ranks are kept query by query, so that two reports of the same queries can be co
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -171,7 +171,7 @@ def joined(reports: Sequence[Report]) -> Report:
             each.order_by,
             each.k,
             tuple(rank for report in reports for rank in report.rankings[number].ranks),
-            each.query_seconds,
+            _mean(report.rankings[number].query_seconds for report in reports),
         )
         for number, each in enumerate(first.rankings)
     )
@@ -184,3 +184,9 @@ def joined(reports: Sequence[Report]) -> Report:
         for name, parts in first.seconds.items()
     }
     return Report(first.about, languages, rankings, seconds)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Returns that of the measured ones; None where none was."""
+    measured = [value for value in values if value is not None]
+    return statistics.fmean(measured) if measured else None

@@ -80,12 +80,15 @@ def test_a_file_that_is_no_report_is_named(tmp_path: Path, content: str) -> None
 
 def test_folds_are_one_report_of_all_their_queries() -> None:
     """Of folds of one size, the mean of recalls is the recall of all queries."""
-    folds = [report(), report((1, 7, 1, 1))]
+    slower = report((1, 7, 1, 1))
+    slow_rankings = tuple(replace(each, query_seconds=0.1) for each in slower.rankings)
+    folds = [report(), replace(slower, rankings=slow_rankings)]
 
     whole = joined(folds)
 
     of_folds = [fold.ranking(TEXT, CE).recalls[1].percent for fold in folds]
     assert whole.ranking(TEXT, CE).recalls[1].percent == sum(of_folds) / 2 == 87.5
+    assert whole.ranking(TEXT, CE).query_seconds == pytest.approx(0.08)
     assert whole.seconds[TEXT] == {"match": 3.0, "pair_count": 160}
     assert len(whole.languages[IMAGE]) == 8
 

@@ -1,0 +1,83 @@
+"""What a whole evaluation takes, by the protocol of Table 4 of Geigle et al. (2022).
+
+Both directions of a gallery, its encoding included, by the bi-encoder, with pools of k read, and
+with every pair read. The paper's own times are of other pictures, and of a V100.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tandem.evaluation.report import BE, Report
+
+EVERY_PAIR = "CE, all pairs"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTime:
+    """One order's, over both directions."""
+
+    order_by: str
+    pair_count: int
+    """Pairs that the cross-encoder reads."""
+    seconds: float
+    is_extrapolated: bool
+    """More pairs than were read, each at the mean cost of those that were."""
+
+    def __str__(self) -> str:
+        """Returns such as "12.3 min" or "1.6 h, extrapolated"."""
+        return duration(self.seconds) + (", extrapolated" if self.is_extrapolated else "")
+
+
+def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
+    """Yields the bi-encoder's time, that of each k, and that of all pairs.
+
+    Nothing where the report does not tell encoding and matching apart, as one of a server.
+    """
+    if not all("all_pair_count" in parts for parts in report.seconds.values()):
+        return
+    for order_by in report.orders():
+        if order_by.startswith(BE):
+            yield _time(report, order_by, _pair_counts(report, order_by))
+    every_pair = {name: int(parts["all_pair_count"]) for name, parts in report.seconds.items()}
+    yield _time(report, EVERY_PAIR, every_pair)
+
+
+def pair_seconds(parts: Mapping[str, float]) -> float:
+    """Returns the mean cost of a pair, of a direction's parts."""
+    return parts["match"] / parts["pair_count"]
+
+
+def duration(seconds: float) -> str:
+    """Returns it in the unit that the paper's table would take: seconds, minutes, hours, years."""
+    unit, name = 365 * 86_400, "years"
+    for limit_seconds, smaller, smaller_name in (
+        (60, 1, "s"),
+        (3_600, 60, "min"),
+        (100 * 86_400, 3_600, "h"),
+    ):
+        if seconds < limit_seconds:
+            unit, name = smaller, smaller_name
+            break
+    value = seconds / unit
+    return f"{value:,.1f} {name}" if value >= 1 else f"{value:.2g} {name}"
+
+
+def _pair_counts(report: Report, order_by: str) -> dict[str, int]:
+    """Returns the pairs read by direction: k for each query, or all items where they are fewer."""
+    counts = {}
+    for name, parts in report.seconds.items():
+        query_count = len(report.languages[name])
+        item_count = int(parts["all_pair_count"]) // query_count
+        counts[name] = query_count * min(report.ranking(name, order_by).k, item_count)
+    return counts
+
+
+def _time(report: Report, order_by: str, pair_counts: Mapping[str, int]) -> EvaluationTime:
+    # One encoding serves both directions, and each direction's parts tell it.
+    seconds = max(parts["encode"] for parts in report.seconds.values())
+    for name, parts in report.seconds.items():
+        seconds += parts["retrieve"] + pair_counts[name] * pair_seconds(parts)
+    is_extrapolated = any(
+        pair_counts[name] > parts["pair_count"] for name, parts in report.seconds.items()
+    )
+    return EvaluationTime(order_by, sum(pair_counts.values()), seconds, is_extrapolated)
