@@ -44,8 +44,8 @@ def ingest(
     on_error: Annotated[
         OnError,
         typer.Option(
-            help="a picture that cannot be read from disk: stop at it, or skip its record and "
-            "count it; what the server refuses is told item by item either way"
+            help="a picture or captions that cannot be read from disk: stop there, or skip the "
+            "record and count it; what the server refuses is told item by item either way"
         ),
     ] = OnError.STOP,
     captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,

@@ -1,11 +1,11 @@
-"""Captions in text files: one a line, UTF-8."""
+"""Captions in text files, one a line, UTF-8; and in the fields of a row or a JSON object."""
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.plain_file import open_plain_file
@@ -15,6 +15,8 @@ from tandem.corpus.records import Caption
 MAX_LINE_BYTES: Final = 2**20
 # Of the captions of one picture.
 MAX_TEXT_BYTES: Final = 2**20
+CAPTION_FIELDS: Final = ("captions", "caption")
+LANGUAGE_FIELD: Final = "language"
 
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
@@ -48,6 +50,27 @@ def caption_lines(text_bytes: bytes, place: str) -> list[str]:
         for number, line in enumerate(text_bytes.split(b"\n"), start=1)
     ]
     return [line for line in lines if line.strip()]
+
+
+def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
+    """Returns the texts in the first of CAPTION_FIELDS that has any, a text alone or a list.
+
+    Raises CorpusMalformed for what is no text.
+    """
+    told = (fields.get(name) for name in CAPTION_FIELDS)
+    found: Any = next((value for value in told if value not in (None, [])), [])
+    texts = found if isinstance(found, list) else [found]
+    if not all(isinstance(text, str) for text in texts):
+        raise CorpusMalformed(f"{place} has a caption that is no text; correct it")
+    return texts
+
+
+def language_field(fields: Mapping[str, Any], place: str) -> str | None:
+    """Returns the captions' language, if it is told; raises CorpusMalformed for what is no text."""
+    language = fields.get(LANGUAGE_FIELD)
+    if language is not None and not isinstance(language, str):
+        raise CorpusMalformed(f"{place} has a {LANGUAGE_FIELD} that is no text; correct it")
+    return language
 
 
 def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tuple[Caption, ...]:

@@ -4,7 +4,7 @@
                                  "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
 
 What the layout has no place for goes into keys of our own, which other readers pass over:
-`record_id` and `family` of an image, `caption_id` and `language` of a sentence.
+`record_id`, `family` and `attributes` of an image, `caption_id` and `language` of a sentence.
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from tandem.attributes import Attributes, check_attributes
 from tandem.corpus.errors import (
     CorpusError,
     CorpusExists,
@@ -22,6 +23,7 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.image_sources import ImageFile, image_file
 from tandem.corpus.records import Caption, Record
+from tandem.errors import AttributeInvalid
 
 DATASET_FILE = "dataset.json"
 IMAGES_FOLDER = "images"
@@ -38,13 +40,17 @@ def read_karpathy(
 ) -> Iterator[Record]:
     """Yields the records of a split in the file's order, captions in the order of `sentids`.
 
+    A record's id is its picture's file name without the suffix, a caption's the record's and its
+    sentid: "36979#4". The sentid alone may be another picture's name, as it is in Flickr30k.
+
     `captions_per_image` keeps the first so many captions of an image; five is what published
     COCO figures use, where some images have six or seven. COCO's `restval` images are training
     data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
 
     The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
-    that no image is in, SplitUnknown. An entry is checked when its record is due, and whether its
-    picture is there when that is read: a record is no worse for the one before it.
+    that no image is in, SplitUnknown. An entry is checked when its record is due, which raises
+    CorpusMalformed also for an id that another record or caption has. Whether its picture is there
+    shows when that is read: a record is no worse for the one before it.
     """
     if captions_per_image is not None and captions_per_image < 1:
         raise CorpusError(
@@ -64,7 +70,8 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
 
     read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
     last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
-    CorpusError for a second record of the same id or for bytes that are no JPEG, PNG or WebP.
+    CorpusError for an id that two records or captions have, for captions that could not be read,
+    or for bytes that are no JPEG, PNG or WebP.
     """
     json_path = folder / DATASET_FILE
     if json_path.exists():
@@ -76,11 +83,14 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
     seen: set[str] = set()
     next_sentid = 0
     for imgid, record in enumerate(records):
-        if record.record_id in seen:
-            raise CorpusError(
-                f"two records are called {record.record_id!r}; give each its own record_id"
-            )
-        seen.add(record.record_id)
+        if record.captions_fault:
+            raise CorpusError(f"{record.record_id!r} is not whole: {record.captions_fault}")
+        for item_id in _item_ids(record):
+            if item_id in seen:
+                raise CorpusError(
+                    f"two records or captions are called {item_id!r}; give each an id of its own"
+                )
+            seen.add(item_id)
         image_bytes = record.image.read()
         # Numbered, because a record_id may be longer than a file name or hold a slash.
         filename = f"{imgid:06d}{_extension(image_bytes, record.record_id)}"
@@ -116,13 +126,49 @@ def _records(
     for place, image in images:
         source = _image_file(image, image_root, place)
         record_id = str(image.get("record_id", source.path.stem))
-        if record_id in seen:
+        captions = tuple(_captions(image, record_id, place)[:limit])
+        family = str(image.get("family", record_id))
+        record = Record(record_id, captions, split, family, source, _attributes(image, place))
+        for item_id in _item_ids(record):
+            if item_id in seen:
+                raise CorpusMalformed(
+                    f"{place} has a second {item_id!r}; remove one, or give it a record_id or "
+                    "caption_id"
+                )
+            seen.add(item_id)
+        yield record
+
+
+def _item_ids(record: Record) -> Iterator[str]:
+    yield record.record_id
+    yield from (caption.caption_id for caption in record.captions)
+
+
+def _attributes(image: dict[str, Any], place: str) -> Attributes:
+    if "attributes" not in image:
+        return {}
+    written: dict[str, Any] = _field(image, "attributes", dict, place)
+    # JSON has lists where attributes have tuples.
+    attributes = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
+    }
+    _check(attributes, place)
+    return attributes
+
+
+def _check(attributes: Attributes, place: str) -> None:
+    for name, value in attributes.items():
+        parts = value if isinstance(value, tuple) else ()
+        if not isinstance(value, str | int | float | tuple) or not all(
+            isinstance(part, str) for part in parts
+        ):
             raise CorpusMalformed(
-                f"{place} is a second {record_id!r}; remove one or give it a record_id"
+                f"{place}: the attribute {name!r} is no text, number, flag or list of texts"
             )
-        seen.add(record_id)
-        captions = tuple(_captions(image, place)[:limit])
-        yield Record(record_id, captions, split, str(image.get("family", record_id)), source)
+    try:
+        check_attributes(attributes)
+    except AttributeInvalid as error:
+        raise CorpusMalformed(f"{place}: {error.message}") from error
 
 
 def _image_file(image: dict[str, Any], image_root: Path, place: str) -> ImageFile:
@@ -131,7 +177,7 @@ def _image_file(image: dict[str, Any], image_root: Path, place: str) -> ImageFil
     return image_file(image_root, str(named), place)
 
 
-def _captions(image: dict[str, Any], place: str) -> list[Caption]:
+def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption]:
     sentences: list[dict[str, Any]] = _field(image, "sentences", list, place)
     by_sentid = {
         _field(sentence, "sentid", int, f"{place}.sentences[{number}]"): sentence
@@ -143,12 +189,15 @@ def _captions(image: dict[str, Any], place: str) -> list[Caption]:
         raise CorpusMalformed(
             f"{place}: sentids and sentences name different captions; fetch the file again"
         )
-    return [_caption(by_sentid[sentid], f"{place}, sentence {sentid}") for sentid in sentids]
+    return [
+        _caption(by_sentid[sentid], f"{record_id}#{sentid}", f"{place}, sentence {sentid}")
+        for sentid in sentids
+    ]
 
 
-def _caption(sentence: dict[str, Any], place: str) -> Caption:
+def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
     text: str = _field(sentence, "raw", str, place)
-    caption_id = str(sentence.get("caption_id", sentence["sentid"]))
+    caption_id = str(sentence.get("caption_id", default_id))
     return Caption(caption_id, text, str(sentence.get("language", "en")))
 
 
@@ -162,6 +211,7 @@ def _field(owner: object, name: str, kind: type[T], place: str) -> T:
 
 
 def _image(record: Record, imgid: int, filename: str, first_sentid: int) -> dict[str, Any]:
+    _check(record.attributes, repr(record.record_id))
     sentids = range(first_sentid, first_sentid + len(record.captions))
     return {
         "filename": filename,
@@ -169,6 +219,7 @@ def _image(record: Record, imgid: int, filename: str, first_sentid: int) -> dict
         "split": record.split,
         "record_id": record.record_id,
         "family": record.family,
+        "attributes": dict(record.attributes),
         "sentids": list(sentids),
         "sentences": [
             {

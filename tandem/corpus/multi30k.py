@@ -46,13 +46,11 @@ def read_multi30k(
     Whether a picture is there shows when it is read.
     """
     files = _caption_files(folder, variant)
-    lists = {name: _list_of(folder, name) for name in files}
-    known = [name for name, path in lists.items() if path]
-    if not known:
+    if not files:
         raise CorpusFileMissing(_what_to_give(folder))
-    picture_list = lists.get(split)
-    if picture_list is None:
-        raise SplitUnknown(place=folder, split=split, known=known)
+    picture_list = _list_of(folder, split)
+    if split not in files or picture_list is None:
+        raise SplitUnknown(place=folder, split=split, known=files)
     names = _picture_names(picture_list)
     texts = {
         language: [_lines(path, len(names), picture_list) for path in paths]
@@ -80,7 +78,10 @@ def _records(
 
 
 def _caption_files(folder: Path, variant: Variant | None) -> dict[str, dict[str, list[Path]]]:
-    """Returns the caption files of one variant by split and language, numbered ones in order."""
+    """Returns the caption files of one variant by split and language, numbered ones in order.
+
+    Splits without a picture list are left out: the files may be any, such as README.md or fetch.sh.
+    """
     if not folder.is_dir():
         raise CorpusFileMissing(f"no folder {folder}; give the folder of the caption files")
     found: dict[Variant, dict[str, dict[str, dict[str, Path]]]] = {
@@ -88,7 +89,8 @@ def _caption_files(folder: Path, variant: Variant | None) -> dict[str, dict[str,
     }
     for name in _CAPTION_FOLDERS:
         for path in sorted((folder / name).glob("*")):
-            if (match := _CAPTIONS.fullmatch(path.name)) and path.is_file():
+            match = _CAPTIONS.fullmatch(path.name)
+            if match and path.is_file() and _list_of(folder, match["split"]):
                 number = match["number"] or ""
                 files = found["task2" if number else "task1"][match["split"]][match["language"]]
                 # Where a file lies there unpacked and packed, the first is the unpacked one.

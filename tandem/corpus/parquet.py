@@ -1,7 +1,7 @@
 """Parquet files with a picture and its captions in each row.
 
     image                bytes, or the struct {bytes, path} that Hugging Face's datasets write
-    caption or captions  a text or a list of texts
+    captions or caption  a text or a list of texts; of a row's two the first that has any
     id                   optional: a text or a number, unlike every other row's
     split                optional: a text; otherwise the file's name says it, as told in `shards`
     language             optional: a text
@@ -15,7 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from tandem.corpus.caption_text import numbered_captions
+from tandem.corpus.caption_text import (
+    CAPTION_FIELDS,
+    LANGUAGE_FIELD,
+    caption_field,
+    language_field,
+    numbered_captions,
+)
 from tandem.corpus.errors import (
     CorpusMalformed,
     ExtraMissing,
@@ -24,7 +30,7 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.image_sources import check_size, image_file
-from tandem.corpus.records import Record
+from tandem.corpus.records import Caption, Record
 from tandem.corpus.shards import ShardFile, shards_by_split
 
 try:
@@ -35,11 +41,13 @@ except ImportError as error:
 
 # A row group is the least that can be read: one picture costs all of its group's.
 MAX_GROUP_BYTES: Final = 2 * 2**30
+# Cells that are equal lie in a file once, by a few bytes each, and are unpacked one by one: what a
+# group takes shows only on the way. Texts are small and unpacked so many rows at a time.
+_TEXT_ROWS: Final = 64
 
 _SUFFIX: Final = ".parquet"
 _IMAGE: Final = "image"
-_CAPTIONS: Final = ("caption", "captions")
-_ID, _SPLIT, _LANGUAGE = "id", "split", "language"
+_ID, _SPLIT = "id", "split"
 _BYTES: Final = (
     pa.types.is_binary,
     pa.types.is_large_binary,
@@ -62,6 +70,7 @@ class ParquetImage:
     row: int
     """In the group."""
     place: str
+    max_group_bytes: int
 
     def __str__(self) -> str:
         return self.place
@@ -70,11 +79,14 @@ class ParquetImage:
         """Returns the picture's bytes, or those of the file beside the corpus that the row names.
 
         Raises PictureMissing for an empty cell, PictureFileMissing where a file is not there, and
-        PictureTooLarge as files do.
+        PictureTooLarge as files do. Raises CorpusMalformed where the group's pictures have over
+        `max_group_bytes`.
         """
         try:
             stat = self.file.stat()
-            cells = _image_cells(self.file, self.group, stat.st_mtime_ns, stat.st_size)
+            cells = _image_cells(
+                self.file, self.group, self.max_group_bytes, stat.st_mtime_ns, stat.st_size
+            )
             cell = cells[self.row].as_py()
         except (*_BROKEN, IndexError) as error:
             raise PictureFileMissing(f"{self} cannot be read: {error}") from error
@@ -96,8 +108,10 @@ def read_parquet(
     file's name and row number from 0. Rows are read group by group, pictures when asked for.
 
     Raises at the call CorpusFileMissing, SplitUnknown, and CorpusMalformed for a file that is no
-    parquet, lacks a column, or has a row group over `max_group_bytes`, unpacked. Raises
-    CorpusMalformed where a row is due whose cells are of another kind or whose id is not its own.
+    parquet, lacks a column, or has a row group over `max_group_bytes`, decompressed. A picture's
+    `read` raises it for a group that only turns out so. Raises CorpusMalformed where a row is due
+    whose id is of another kind or not its own. A caption or language of another kind is its
+    record's `captions_fault`.
     """
     shards = shards_by_split(path, _SUFFIX)
     splits: dict[str, list[ShardFile]] = {}
@@ -107,7 +121,7 @@ def read_parquet(
                 splits.setdefault(each, []).append(shard)
     if split not in splits:
         raise SplitUnknown(place=path, split=split, known=splits)
-    return _records(splits[split], split, language)
+    return _records(splits[split], split, language, max_group_bytes)
 
 
 def _splits_in(file: Path, max_group_bytes: int) -> set[str]:
@@ -119,19 +133,24 @@ def _splits_in(file: Path, max_group_bytes: int) -> set[str]:
             _check_groups(file, parquet.metadata, max_group_bytes)
             if _SPLIT not in names:
                 return set()
-            column = parquet.read(columns=[_SPLIT]).column(0).unique().to_pylist()
+            splits: set[str] = set()
+            for batch in parquet.iter_batches(columns=[_SPLIT], batch_size=_TEXT_ROWS):
+                column = batch.column(0).to_pylist()
+                if not all(isinstance(each, str) for each in column):
+                    raise CorpusMalformed(
+                        f"{file} has rows whose {_SPLIT} is no text; fill the column"
+                    )
+                splits.update(column)
     except _BROKEN as error:
         raise _no_parquet(file, error) from error
-    if not all(isinstance(each, str) for each in column):
-        raise CorpusMalformed(f"{file} has rows whose {_SPLIT} is no text; fill the column")
-    return set(column)
+    return splits
 
 
 def _check_columns(file: Path, schema: pa.Schema) -> None:
     there = ", ".join(schema.names)
-    if _IMAGE not in schema.names or not set(_CAPTIONS) & set(schema.names):
+    if _IMAGE not in schema.names or not set(CAPTION_FIELDS) & set(schema.names):
         raise CorpusMalformed(
-            f"{file} needs the columns {_IMAGE} and {' or '.join(_CAPTIONS)}; it has: {there}"
+            f"{file} needs the columns {_IMAGE} and {' or '.join(CAPTION_FIELDS)}; it has: {there}"
         )
     kind = schema.field(_IMAGE).type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -146,16 +165,15 @@ def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -
     for group in range(metadata.num_row_groups):
         group_bytes = metadata.row_group(group).total_byte_size
         if not 0 <= group_bytes <= max_group_bytes:
-            raise CorpusMalformed(
-                f"{file}: row group {group} has {group_bytes:,} bytes, the limit is "
-                f"{max_group_bytes:,}; write the file again with fewer rows a group"
-            )
+            raise _group_too_large(file, group, f"{group_bytes:,}", max_group_bytes)
 
 
-def _records(shards: list[ShardFile], split: str, language: str) -> Iterator[Record]:
+def _records(
+    shards: list[ShardFile], split: str, language: str, max_group_bytes: int
+) -> Iterator[Record]:
     seen: set[str] = set()
     for shard in shards:
-        for number, source, row in _rows(shard.path, split):
+        for number, source, row in _rows(shard.path, split, max_group_bytes):
             place = str(source)
             record_id = _record_id(row, place, default=f"{shard.name}/{number}")
             if record_id in seen:
@@ -163,30 +181,35 @@ def _records(shards: list[ShardFile], split: str, language: str) -> Iterator[Rec
                     f"{place} is a second {record_id!r}; give it an id of its own"
                 )
             seen.add(record_id)
-            its_language = row.get(_LANGUAGE)
-            texts = _texts(row)
-            if not all(isinstance(each, str) for each in [*texts, its_language or ""]):
-                raise CorpusMalformed(
-                    f"{place} has a caption or {_LANGUAGE} that is no text; correct it"
-                )
-            captions = numbered_captions(record_id, texts, its_language or language)
-            yield Record(record_id, captions, split, record_id, source)
+            captions: tuple[Caption, ...] = ()
+            fault = None
+            try:
+                its_language = language_field(row, place) or language
+                captions = numbered_captions(record_id, caption_field(row, place), its_language)
+            except CorpusMalformed as error:
+                fault = str(error)
+            yield Record(record_id, captions, split, record_id, source, captions_fault=fault)
 
 
-def _rows(file: Path, split: str) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
+def _rows(
+    file: Path, split: str, max_group_bytes: int
+) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
     """Yields the number, picture, and other cells by column, of each row of the split."""
     try:
         with pq.ParquetFile(file) as parquet:
-            wanted = {*_CAPTIONS, _ID, _SPLIT, _LANGUAGE}
+            wanted = {*CAPTION_FIELDS, _ID, _SPLIT, LANGUAGE_FIELD}
             columns = [name for name in parquet.schema_arrow.names if name in wanted]
             first_row = 0
             for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group, columns=columns).to_pylist()
+                batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
+                rows = (row for batch in batches for row in batch.to_pylist())
+                number = -1
                 for number, row in enumerate(rows):
                     if row.get(_SPLIT, split) == split:
                         place = f"{file}: row {first_row + number}"
-                        yield first_row + number, ParquetImage(file, group, number, place), row
-                first_row += len(rows)
+                        source = ParquetImage(file, group, number, place, max_group_bytes)
+                        yield first_row + number, source, row
+                first_row += number + 1
     except _BROKEN as error:
         raise _no_parquet(file, error) from error
 
@@ -199,16 +222,27 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
     return str(row[_ID])
 
 
-def _texts(row: dict[str, Any]) -> list[Any]:
-    cell = next(row[name] for name in _CAPTIONS if name in row)
-    return cell if isinstance(cell, list) else [] if cell is None else [cell]
-
-
 @lru_cache(maxsize=2)
-def _image_cells(file: Path, group: int, _mtime_ns: int, _size_bytes: int) -> pa.ChunkedArray:
+def _image_cells(
+    file: Path, group: int, max_group_bytes: int, _mtime_ns: int, _size_bytes: int
+) -> list[pa.Scalar]:
     """Returns a group's pictures; time and size are there to tell a file from its successor."""
+    cells: list[pa.Scalar] = []
+    total_bytes = 0
     with pq.ParquetFile(file) as parquet:
-        return parquet.read_row_group(group, columns=[_IMAGE]).column(0)
+        for batch in parquet.iter_batches(1, row_groups=[group], columns=[_IMAGE]):
+            total_bytes += batch.nbytes
+            if total_bytes > max_group_bytes:
+                raise _group_too_large(file, group, f"over {max_group_bytes:,}", max_group_bytes)
+            cells.append(batch.column(0)[0])
+    return cells
+
+
+def _group_too_large(file: Path, group: int, got: str, max_group_bytes: int) -> CorpusMalformed:
+    return CorpusMalformed(
+        f"{file}: row group {group} has {got} bytes, the limit is {max_group_bytes:,}; write the "
+        "file again with fewer rows a group"
+    )
 
 
 def _no_parquet(file: Path, error: Exception) -> CorpusMalformed:

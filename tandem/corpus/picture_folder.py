@@ -7,17 +7,17 @@ A picture is .jpg, .jpeg, .png or .webp; its text file has one caption a line. O
 passed over, but for a text file without a picture: that is a record whose picture is missing.
 """
 
-import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from tandem.corpus.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, ImageFile, NoImage
-from tandem.corpus.plain_file import open_plain_file
-from tandem.corpus.records import ImageSource, Record
+from tandem.corpus.plain_file import list_folder, open_plain_file
+from tandem.corpus.records import Caption, ImageSource, Record
 
 WHOLE_SPLIT: Final = "all"
 """Of the pictures that lie in the folder itself."""
@@ -31,19 +31,37 @@ def read_picture_folder(folder: Path, split: str, language: str = "en") -> Itera
     A record's id is its picture's path from `folder` without the suffix: "train/cat". A picture
     without a text file, or with an empty one, is a record without captions.
 
-    The folder is listed at the call, which raises CorpusFileMissing, or SplitUnknown for a split
-    without a picture. Raises CorpusMalformed where a record is due whose text file is not UTF-8,
-    or that has two pictures. Whether a picture is there shows when it is read.
+    The split is listed at the call, which raises CorpusFileMissing where a folder is not there or
+    cannot be listed, SplitUnknown for a split without a picture, and CorpusMalformed for "all"
+    where pictures lie in the folder itself and in a subfolder of that name. Raises CorpusMalformed
+    where a record is due that has two pictures. A text file that cannot be read, or is not UTF-8,
+    is its record's `captions_fault`. Whether a picture is there shows when it is read.
     """
     if not folder.is_dir():
         raise CorpusFileMissing(f"no folder {folder}; give the folder that the pictures lie in")
-    splits = {WHOLE_SPLIT: _grouped(_files(folder))} | {
-        child.name: _grouped(_files_below(child)) for child in _folders(folder)
-    }
-    known = [name for name, stems in splits.items() if any(map(_pictures, stems.values()))]
-    if split not in known:
-        raise SplitUnknown(place=folder, split=split, known=known)
-    return _records(folder, splits[split], split, language)
+    files, folders = list_folder(folder)
+    places = [_grouped(_files_below(child)) for child in folders if child.name == split]
+    if split == WHOLE_SPLIT:
+        places.append(_grouped(files))
+    places = [stems for stems in places if _has_picture(stems)]
+    if not places:
+        raise SplitUnknown(place=folder, split=split, known=_splits(files, folders))
+    if len(places) > 1:
+        raise CorpusMalformed(
+            f"{folder} has pictures in itself and in its subfolder {WHOLE_SPLIT!r}, which are two "
+            "splits of one name; rename the subfolder"
+        )
+    return _records(folder, places[0], split, language)
+
+
+def _splits(files: list[Path], folders: list[Path]) -> Iterator[str]:
+    """Yields those that have a picture."""
+    if _has_picture(_grouped(files)):
+        yield WHOLE_SPLIT
+    for child in folders:
+        with suppress(CorpusFileMissing):
+            if _has_picture(_grouped(_files_below(child))):
+                yield child.name
 
 
 def _records(
@@ -53,14 +71,19 @@ def _records(
         record_id = _record_id(stem, folder)
         text = _only([path for path in paths if not _is_picture(path)], record_id, folder)
         picture = _only(_pictures(paths), record_id, folder)
-        lines = caption_lines(_head(text), str(text)) if text else []
-        captions = numbered_captions(record_id, lines, language)
+        captions: tuple[Caption, ...] = ()
+        fault = None
+        try:
+            lines = caption_lines(_head(text), str(text)) if text else []
+            captions = numbered_captions(record_id, lines, language)
+        except (CorpusFileMissing, CorpusMalformed) as error:
+            fault = str(error)
         image: ImageSource = NoImage(
             str(text), f"no picture beside it ({', '.join(PICTURE_SUFFIXES)})"
         )
         if picture:
             image = ImageFile(picture, f"{folder}: {record_id}")
-        yield Record(record_id, captions, split, record_id, image)
+        yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
 
 
 def _only(paths: list[Path], record_id: str, folder: Path) -> Path | None:
@@ -90,13 +113,17 @@ def _head(path: Path) -> bytes:
             raise CorpusMalformed(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _grouped(paths: Iterator[Path]) -> dict[Path, list[Path]]:
+def _grouped(paths: Iterable[Path]) -> dict[Path, list[Path]]:
     """Returns the files by their paths without suffixes."""
     stems = defaultdict(list)
     for path in paths:
         if path.suffix.lower() == _TEXT_SUFFIX or _is_picture(path):
             stems[path.with_suffix("")].append(path)
     return {stem: sorted(found) for stem, found in stems.items()}
+
+
+def _has_picture(stems: dict[Path, list[Path]]) -> bool:
+    return any(map(_pictures, stems.values()))
 
 
 def _pictures(paths: list[Path]) -> list[Path]:
@@ -107,23 +134,10 @@ def _is_picture(path: Path) -> bool:
     return path.suffix.lower() in PICTURE_SUFFIXES
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        # Not pipes and devices, and not hidden files: macOS leaves a "._cat.jpg" beside each.
-        yield from (
-            Path(entry) for entry in entries if entry.is_file() and not entry.name.startswith(".")
-        )
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [
-        child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
-    ]
-
-
 def _files_below(folder: Path) -> Iterator[Path]:
-    yield from _files(folder)
-    for child in _folders(folder):
+    files, folders = list_folder(folder)
+    yield from files
+    for child in folders:
         # A link may lead back up, and the walk would never end.
         if not child.is_symlink():
             yield from _files_below(child)

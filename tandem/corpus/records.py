@@ -19,7 +19,8 @@ class Caption:
     """One sentence about one picture."""
 
     caption_id: str
-    """Unlike every other caption's in the corpus, even where two captions say the same."""
+    """Unlike every other caption's in the corpus, even where two captions say the same, and unlike
+    every record's: pictures and captions are items of one index."""
     text: str
     language: str
     """ISO 639-1, e.g. "en"."""
@@ -39,3 +40,6 @@ class Record:
     image: ImageSource
     attributes: Attributes = field(default_factory=dict)
     """What the corpus knows of the picture beside, for filters."""
+    captions_fault: str | None = None
+    """Why its captions cannot be read, where they cannot; then it has none. It is told here and not
+    raised by the corpus's reader, so that the records behind it still come."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.plain_file import list_folder
 
 WHOLE_SPLIT: Final = "all"
 """Of files whose names are numbers alone."""
@@ -32,29 +33,27 @@ def shards_by_split(path: Path, suffix: str) -> dict[str, list[ShardFile]]:
     """Returns each split's files by the order of their names.
 
     `path` is one file, or a folder of files and of folders with files. Raises CorpusFileMissing
-    where there is none.
+    where there is none, or a folder cannot be listed.
     """
     splits = defaultdict(list)
     if path.is_file():
         splits[_split_of(path.stem)].append(ShardFile(path, path.stem))
     elif path.is_dir():
-        for file in _files(path, suffix):
+        files, folders = list_folder(path)
+        for file in _of_kind(files, suffix):
             splits[_split_of(file.stem)].append(ShardFile(file, file.stem))
-        for folder in path.iterdir():
-            if folder.is_dir():
-                for file in _files(folder, suffix):
-                    splits[folder.name].append(ShardFile(file, f"{folder.name}/{file.stem}"))
+        for folder in folders:
+            # One that cannot be listed is not passed over: a parquet file in it may have rows of
+            # any split.
+            for file in _of_kind(list_folder(folder)[0], suffix):
+                splits[folder.name].append(ShardFile(file, f"{folder.name}/{file.stem}"))
     if not splits:
         raise CorpusFileMissing(f"no {suffix} file at {path}; give one, or the folder they lie in")
     return dict(splits)
 
 
-def _files(folder: Path, suffix: str) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix == suffix and path.is_file() and not path.name.startswith(".")
-    )
+def _of_kind(files: list[Path], suffix: str) -> list[Path]:
+    return sorted(path for path in files if path.suffix == suffix)
 
 
 def _split_of(stem: str) -> str:

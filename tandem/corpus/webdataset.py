@@ -2,10 +2,11 @@
 
     cats/0001.jpg    the picture: .jpg, .jpeg, .png or .webp
     cats/0001.txt    captions, one a line
-    cats/0001.json   {"caption": "…"} or {"captions": ["…", "…"]}, "language": "de"
+    cats/0001.json   {"captions": ["…", "…"]} or {"caption": "…"}, "language": "de"
 
-The name ends at the first dot. Captions are taken from .txt where there is one; other files are
-passed over. Which archive is of which split is told in `shards`.
+The name ends at the first dot. Captions are taken from .txt where there is one, else from the first
+of the .json's two fields that has any; other files are passed over. Which archive is of which split
+is told in `shards`.
 """
 
 import json
@@ -17,7 +18,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
-from tandem.corpus.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
+from tandem.corpus.caption_text import (
+    MAX_TEXT_BYTES,
+    caption_field,
+    caption_lines,
+    language_field,
+    numbered_captions,
+)
 from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
@@ -26,7 +33,7 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, NoImage, check_size
 from tandem.corpus.plain_file import open_plain_file
-from tandem.corpus.records import ImageSource, Record
+from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.corpus.shards import ShardFile, shards_by_split
 from tandem.corpus.tar_members import TarMember, tar_members
 
@@ -71,7 +78,8 @@ def read_webdataset(path: Path, split: str, language: str = "en") -> Iterator[Re
 
     Raises at the call CorpusFileMissing and SplitUnknown. An archive is gone through when its
     first record is due, which raises as tar_members does, and CorpusMalformed for two files of one
-    kind and name, and for captions that cannot be read. Pictures are read when asked for.
+    kind and name. Captions that are no UTF-8, no JSON or no texts are their record's
+    `captions_fault`. Pictures are read when asked for.
     """
     shards = shards_by_split(path, _SUFFIX)
     if split not in shards:
@@ -84,10 +92,15 @@ def _records(shard: ShardFile, split: str, language: str) -> Iterator[Record]:
     with open_plain_file(shard.path) as file:
         for key, members in samples.items():
             record_id = f"{shard.name}/{key}"
-            texts, its_language = _texts(file, shard.path, members)
-            captions = numbered_captions(record_id, texts, its_language or language)
+            captions: tuple[Caption, ...] = ()
+            fault = None
+            try:
+                texts, its_language = _texts(file, shard.path, members)
+                captions = numbered_captions(record_id, texts, its_language or language)
+            except CorpusMalformed as error:
+                fault = str(error)
             image = _image(shard.path, key, members)
-            yield Record(record_id, captions, split, record_id, image)
+            yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
 
 
 def _samples(archive: Path) -> dict[str, dict[str, TarMember]]:
@@ -117,31 +130,28 @@ def _texts(
     file: BufferedReader, archive: Path, members: Mapping[str, TarMember]
 ) -> tuple[list[str], str | None]:
     """Returns the captions and their language, if it is told."""
+    text, json_file = members.get(".txt file"), members.get(".json file")
     fields: dict[str, Any] = {}
-    if member := members.get(".json file"):
-        fields = _json(_text_bytes(file, archive, member), f"{archive}: {member.name}")
-    found = fields.get("captions", fields.get("caption"))
-    texts = found if isinstance(found, list) else [] if found is None else [found]
-    language = fields.get("language")
-    if not all(isinstance(text, str) for text in [*texts, "" if language is None else language]):
-        raise CorpusMalformed(
-            f"{archive}: {members['.json file'].name} has a caption or language that is no text; "
-            "correct it"
-        )
-    if member := members.get(".txt file"):
-        place = f"{archive}: {member.name}"
-        texts = caption_lines(_text_bytes(file, archive, member), place)
-    return texts, language
+    place = str(archive)
+    if json_file:
+        place = f"{archive}: {json_file.name}"
+        told = _json(_text_bytes(file, archive, json_file), place)
+        if isinstance(told, dict):
+            fields = told
+        elif not text:
+            raise CorpusMalformed(f"{place} is no JSON object; pack the archive anew")
+    language = language_field(fields, place)
+    if text:
+        text_bytes = _text_bytes(file, archive, text)
+        return caption_lines(text_bytes, f"{archive}: {text.name}"), language
+    return caption_field(fields, place), language
 
 
-def _json(text_bytes: bytes, place: str) -> dict[str, Any]:
+def _json(text_bytes: bytes, place: str) -> object:
     try:
-        fields = json.loads(text_bytes)
+        return json.loads(text_bytes)
     except (ValueError, RecursionError) as error:
         raise CorpusMalformed(f"{place} is not JSON ({error}); pack the archive anew") from error
-    if not isinstance(fields, dict):
-        raise CorpusMalformed(f"{place} is no JSON object; pack the archive anew")
-    return fields
 
 
 def _text_bytes(file: BufferedReader, archive: Path, member: TarMember) -> bytes:

@@ -34,7 +34,8 @@ class RecordFault(StrEnum):
     PICTURE_UNREADABLE = "picture not readable"
     CAPTION_EMPTY = "caption empty"
     CAPTION_TOO_LONG = "caption too long"
-    CAPTION_UNREADABLE = "caption not UTF-8"
+    CAPTION_UNREADABLE = "caption not readable"
+    REGIONS_MISSING = "no regions"
 
 
 _PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
@@ -123,8 +124,10 @@ class ModelCheck:
 def check_picture_there(record: Record) -> None:
     """Raises RecordUnreadable unless the picture's bytes can be had, whatever they are.
 
-    For work that sends records to a server, which judges pictures and captions itself.
+    And where the captions could not be had. For work that sends records to a server, which judges
+    pictures and captions itself.
     """
+    _check_captions_there(record)
     _image_bytes(record)
 
 
@@ -150,6 +153,7 @@ def readable_records(
 
 def check_captions(record: Record, texts: TextPreprocessor) -> None:
     """Raises RecordUnreadable unless there is a caption and all of them fit."""
+    _check_captions_there(record)
     if not record.captions:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
     for caption in record.captions:
@@ -159,6 +163,11 @@ def check_captions(record: Record, texts: TextPreprocessor) -> None:
             fault = _CAPTION_FAULTS[type(error)]
             why = f"caption {caption.caption_id!r}: {error}"
             raise RecordUnreadable(record, fault, why) from error
+
+
+def _check_captions_there(record: Record) -> None:
+    if record.captions_fault is not None:
+        raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, record.captions_fault)
 
 
 def _image_bytes(record: Record) -> bytes:

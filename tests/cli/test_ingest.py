@@ -35,6 +35,13 @@ def complete(pets: str) -> str:
     return pets
 
 
+@pytest.fixture
+def no_text(complete: str) -> str:
+    """The same with captions of the damaged picture that are not UTF-8."""
+    Path(complete.removeprefix("folder:"), "c.txt").write_bytes(b"\xff")
+    return complete
+
+
 async def damaged_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
     response = await all_stored(request)
     for item, result in zip(request.items, response.results, strict=True):
@@ -101,6 +108,18 @@ async def test_skipping_goes_on_and_counts(pets: str) -> None:
     assert "6 items stored, 0 refused" in told
     assert "skipped records: 1 (no picture 1)" in told
     assert "'b' (" in told
+
+
+async def test_captions_that_are_no_text_are_skipped_with_their_picture(no_text: str) -> None:
+    """Unless told, the ingest stops there by the file's name."""
+    result, _ = await run(no_text)
+    assert result.exit_code == 1
+    assert "c.txt: line 1 is not UTF-8" in str(result.exception)
+
+    result, sent = await run(no_text, "--on-error", "skip")
+    assert result.exit_code == 0, result.output
+    assert sent == ["a", "a#en-0", "d[red]", "d[red]#en-0"]
+    assert "skipped records: 1 (caption not readable 1)" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

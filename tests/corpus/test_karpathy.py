@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.karpathy import read_karpathy, write_karpathy
-from tandem.corpus.records import Record
+from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
 
 Document = dict[str, Any]
@@ -67,8 +68,8 @@ def record_ids(json_path: Path, split: str, restval_in_train: bool = True) -> li
     return [record.record_id for record in records]
 
 
-def caption_ids(record: Record) -> list[int]:
-    return [int(caption.caption_id) for caption in record.captions]
+def caption_ids(record: Record) -> list[str]:
+    return [caption.caption_id for caption in record.captions]
 
 
 def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
@@ -76,7 +77,7 @@ def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
     (record,) = read_karpathy(coco, coco.parent, "test")
 
     assert (record.record_id, record.family, record.split) == ("v2", "v2", "test")
-    assert caption_ids(record) == [31, 25, 27, 26, 29, 28, 30]
+    assert caption_ids(record) == ["v2#31", "v2#25", "v2#27", "v2#26", "v2#29", "v2#28", "v2#30"]
     assert record.captions[0].text == "caption 31"
     assert record.captions[0].language == "en"
     assert record.image.read() == b"pixels of v2.jpg"
@@ -93,11 +94,33 @@ def test_a_flickr30k_entry_has_no_filepath(tmp_path: Path) -> None:
     assert record.image.read() == b"pixels"
 
 
+def test_a_caption_has_no_pictures_name(tmp_path: Path) -> None:
+    """Flickr30k has a 36979.jpg, and captions up to the number 155,069: all are items."""
+    images = [
+        an_image(0, "test", "36979.jpg", [0, 1]),
+        an_image(7395, "test", "65567.jpg", [36979, 36980]),
+    ]
+
+    first, second = read_karpathy(written({"images": images}, tmp_path), tmp_path, "test")
+
+    assert [first.record_id, *caption_ids(first)] == ["36979", "36979#0", "36979#1"]
+    assert [second.record_id, *caption_ids(second)] == ["65567", "65567#36979", "65567#36980"]
+
+
+def test_sentids_may_begin_anew_with_each_image(tmp_path: Path) -> None:
+    """Captions are told apart all the same."""
+    images = [an_image(n, "test", f"{n}.jpg", [0, 1]) for n in range(2)]
+
+    first, second = read_karpathy(written({"images": images}, tmp_path), tmp_path, "test")
+
+    assert caption_ids(first) + caption_ids(second) == ["0#0", "0#1", "1#0", "1#1"]
+
+
 def test_the_first_captions_in_sentids_order_can_be_kept(coco: Path) -> None:
     """Five of seven, as published COCO figures use."""
     (record,) = read_karpathy(coco, coco.parent, "test", captions_per_image=5)
 
-    assert caption_ids(record) == [31, 25, 27, 26, 29]
+    assert caption_ids(record) == ["v2#31", "v2#25", "v2#27", "v2#26", "v2#29"]
 
 
 def test_restval_is_training_data_unless_told_otherwise(coco: Path) -> None:
@@ -217,19 +240,57 @@ def test_two_images_of_one_name_are_refused(coco: Path) -> None:
     document["images"].append(document["images"][0])
     written(document, coco.parent)
 
-    with pytest.raises(CorpusMalformed, match=r"images\[4\] is a second 't1'"):
+    with pytest.raises(CorpusMalformed, match=r"images\[4\] has a second 't1'"):
+        list(read_karpathy(coco, coco.parent, "train"))
+
+
+@pytest.mark.parametrize("caption_id", ["t1", "t1#11"])
+def test_a_caption_of_anothers_name_is_refused(coco: Path, caption_id: str) -> None:
+    """A picture's or another caption's: in an index the later would be in the first one's place."""
+    document = json.loads(coco.read_text())
+    document["images"][1]["sentences"][0]["caption_id"] = caption_id
+    written(document, coco.parent)
+
+    with pytest.raises(CorpusMalformed, match=rf"images\[1\] has a second '{caption_id}'"):
+        list(read_karpathy(coco, coco.parent, "train"))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        (["noto"], "has no dict 'attributes'"),
+        ({"style": None}, "the attribute 'style' is no text, number, flag or list of texts"),
+        ({"style": ["noto", 1]}, "the attribute 'style' is no text"),
+        ({"style": {"of": "noto"}}, "the attribute 'style' is no text"),
+        ({"a style": "noto"}, "the attributes are not valid: 'a style' is no name"),
+    ],
+)
+def test_attributes_that_no_item_can_have_are_refused(
+    coco: Path, attributes: object, says: str
+) -> None:
+    """Here, and not by the server one by one."""
+    document = json.loads(coco.read_text())
+    document["images"][0]["attributes"] = attributes
+    written(document, coco.parent)
+
+    with pytest.raises(CorpusMalformed, match=rf"images\[0\].*{says}"):
         list(read_karpathy(coco, coco.parent, "train"))
 
 
 def assert_same(read: Record, original: Record) -> None:
     assert read.image.read() == original.image.read()
     assert read == Record(
-        original.record_id, original.captions, original.split, original.family, read.image
+        original.record_id,
+        original.captions,
+        original.split,
+        original.family,
+        read.image,
+        original.attributes,
     )
 
 
 def test_a_written_corpus_reads_back_as_the_same_records(tmp_path: Path) -> None:
-    """PNG scenes and WebP drawings, four languages, several splits in one file."""
+    """PNG scenes and WebP drawings, four languages, attributes, several splits in one file."""
     originals = {
         "train": list(islice(emoji_records("train"), 5)),
         "test": list(scene_records("test", seed=1, count=4)),
@@ -277,8 +338,28 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
     """They could not be read back; and what is there without dataset.json is not a corpus."""
     record = next(emoji_records("test"))
 
-    with pytest.raises(CorpusError, match="two records are called"):
+    with pytest.raises(CorpusError, match="two records or captions are called"):
         write_karpathy([record, record], tmp_path)
+
+    assert not (tmp_path / "dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"captions_fault": "cat.txt is not UTF-8"}, "is not whole: cat.txt is not UTF-8"),
+        ({"attributes": {"a style": "noto"}}, "'a style' is no name"),
+        ({"captions": (Caption("x", "a", "en"), Caption("x", "b", "en"))}, "are called 'x'"),
+    ],
+)
+def test_what_would_not_read_back_is_not_written(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
+    """By the record's name."""
+    record = replace(next(emoji_records("test")), **more)
+
+    with pytest.raises(CorpusError, match=says):
+        write_karpathy([record], tmp_path)
 
     assert not (tmp_path / "dataset.json").exists()
 

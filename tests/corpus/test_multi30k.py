@@ -132,6 +132,16 @@ def test_a_folder_of_both_variants_is_read_by_the_variants_name(task1: Path) -> 
     assert [c.text for c in read(task1, "train", "task2")[1].captions] == ["1 of 10", "2 of 10"]
 
 
+@pytest.mark.parametrize("name", ["README.md", "fetch.sh", "tokenize.py", "raw/notes.md"])
+def test_other_files_beside_the_captions_are_passed_over(task2: Path, name: str) -> None:
+    """Of two-letter endings only a split's are languages: with a picture list of the same name."""
+    lines(task2 / name, "Multi30k, as published")
+
+    assert len(read(task2, "val")) == 2
+    with pytest.raises(SplitUnknown, match=r"its splits are: val$"):
+        read(task2, "train")
+
+
 def test_the_folder_above_the_variants_is_told_from_them(task2: Path, tmp_path: Path) -> None:
     """The error says what to give."""
     with pytest.raises(CorpusFileMissing, match=r"holds the variants task2; give one: .*/task2$"):

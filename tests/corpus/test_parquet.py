@@ -197,14 +197,52 @@ def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("kind", "encoded"),
+    [
+        (pa.binary(), {}),
+        (HUGGING_FACE, {}),
+        (pa.binary(), {"use_dictionary": False, "column_encoding": {"image": "DELTA_BYTE_ARRAY"}}),
+    ],
+)
+def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
+    tmp_path: Path, kind: pa.DataType, encoded: dict[str, Any]
+) -> None:
+    """60 rows of one picture lie in a file once: what is read of them stays under the limit."""
+    picture = random.Random(1).randbytes(900_000)
+    cells = [{"bytes": picture, "path": None} if kind == HUGGING_FACE else picture] * 60
+    path = tmp_path / "train.parquet"
+    pq.write_table(
+        pa.table({"image": pa.array(cells, kind), "caption": ["x"] * 60}), path, **encoded
+    )
+    assert path.stat().st_size < 10**6
+
+    refused = next(read_parquet(path, "train", max_group_bytes=2 * 10**6))
+    # A pool that no other test uses counts what this one takes.
+    before, own = pa.default_memory_pool(), pa.system_memory_pool()
+    assert before.backend_name != own.backend_name
+    pa.set_memory_pool(own)
+    try:
+        with pytest.raises(
+            CorpusMalformed, match=r"row group 0 has over 2,000,000 bytes, the limit"
+        ):
+            refused.image.read()
+    finally:
+        pa.set_memory_pool(before)
+
+    assert 0 < own.max_memory() < 6 * 10**6
+    assert next(read_parquet(path, "train", max_group_bytes=6 * 10**7)).image.read() == picture
+
+
+@pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"image": [b""], "text": ["x"]}, r"caption or captions; it has: image, text"),
+        ({"image": [b""], "text": ["x"]}, r"captions or caption; it has: image, text"),
         ({"picture": [b""], "caption": ["x"]}, r"needs the columns image .*has: picture, caption"),
         ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
         ({"image": [{"path": "1.jpg"}], "caption": ["x"]}, "the column image is struct"),
         ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is no text"),
         ({"image": [b""], "caption": ["x"], "split": [1]}, "rows whose split is no text"),
+        ({"image": [b""], "caption": ["x"], "split": [["a"]]}, "rows whose split is no text"),
     ],
 )
 def test_another_table_is_refused_at_the_call(
@@ -223,9 +261,6 @@ def test_another_table_is_refused_at_the_call(
         ({"id": ["x", "y", "x"]}, "row 2 is a second 'x'"),
         ({"id": ["x", "y", None]}, "row 2 has the id None"),
         ({"id": [1.0, 2.0, 3.0]}, "row 0 has the id 1.0"),
-        ({"caption": [1, 2, 3]}, "row 0 has a caption or language that is no text"),
-        ({"caption": [["a"], ["b"], ["c", None]]}, "row 2 has a caption or language"),
-        ({"language": [1, 2, 3]}, "row 0 has a caption or language that is no text"),
     ],
 )
 def test_a_bad_row_is_refused_by_its_number(
@@ -236,6 +271,53 @@ def test_a_bad_row_is_refused_by_its_number(
 
     with pytest.raises(CorpusMalformed, match=rf"train\.parquet: {says}"):
         list(records)
+
+
+@pytest.mark.parametrize(
+    ("more", "row", "says"),
+    [
+        ({"caption": [1, 2, 3]}, 0, "row 0 has a caption that is no text"),
+        ({"caption": [["a"], ["b", None], ["c"]]}, 1, "row 1 has a caption that is no text"),
+        ({"language": [1, 2, 3]}, 2, "row 2 has a language that is no text"),
+    ],
+)
+def test_captions_that_are_no_text_are_told_with_their_record(
+    tmp_path: Path, more: dict[str, Any], row: int, says: str
+) -> None:
+    """The rows after it come through."""
+    path = pets(tmp_path / "train.parquet", **more)
+
+    records = read(path)
+
+    assert len(records) == 3
+    assert records[row].captions == ()
+    assert records[row].captions_fault == f"{path}: {says}; correct it"
+
+
+def test_captions_are_those_of_the_first_column_that_has_any(tmp_path: Path) -> None:
+    """As in a WebDataset: a row may have its captions in either of two columns."""
+    path = write(
+        tmp_path / "train.parquet",
+        image=[b"0", b"1", b"2", b"3"],
+        caption=["c", "c", "c", None],
+        captions=pa.array([["a", "b"], None, [], None], pa.list_(pa.string())),
+    )
+
+    said = [[each.text for each in record.captions] for record in read(path)]
+
+    assert said == [["a", "b"], ["c"], ["c"], []]
+
+
+def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
+    """300 rows in groups of 130, which are read 64 rows at a time."""
+    images = [b"%d" % number for number in range(300)]
+    splits = ["train", "val"] * 150
+    path = write(tmp_path / "a.parquet", 130, image=images, caption=["x"] * 300, split=splits)
+
+    records = read(path, "val")
+
+    assert [each.record_id for each in records] == [f"a/{row}" for row in range(1, 300, 2)]
+    assert [each.image.read() for each in records] == images[1::2]
 
 
 def test_what_is_no_parquet_is_refused_at_the_call(tmp_path: Path) -> None:

@@ -42,6 +42,18 @@ def test_a_folder_is_a_split(tmp_path: Path) -> None:
     assert names(tmp_path) == {"train": ["train/000", "train/val-1"]}
 
 
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    """But for the one in a disk's root. A link to itself cannot be followed even by root."""
+    for folder in ("train", "val", "lost+found"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "0.tar").touch()
+    assert names(tmp_path) == {"train": ["train/0"], "val": ["val/0"]}
+
+    (tmp_path / "val" / "loop.tar").symlink_to(tmp_path / "val" / "loop.tar")
+    with pytest.raises(CorpusFileMissing, match=r"val/loop\.tar cannot be listed: Too many levels"):
+        shards_by_split(tmp_path, ".tar")
+
+
 def test_one_file_is_given_by_its_own_path(tmp_path: Path) -> None:
     """Its name says the split."""
     (tmp_path / "test-7.tar").touch()

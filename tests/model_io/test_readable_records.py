@@ -70,6 +70,11 @@ BAD = {
         r"'x#0': the text has 50,000 bytes",
     ),
     "15 words": (a_record("dogs " * 15), F.CAPTION_TOO_LONG, "has 17 tokens, the limit is 16"),
+    "captions of no text": (
+        replace(a_record(), captions_fault="x.txt: line 1 is not UTF-8"),
+        F.CAPTION_UNREADABLE,
+        "x.txt: line 1 is not UTF-8",
+    ),
     "half a character": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "surrogates not allowed"),
     "no picture": (
         replace(GOOD, image=NoImage("a.txt", "no picture beside it")),
@@ -134,16 +139,16 @@ def test_bad_records_are_skipped_and_counted_by_what_is_wrong(check: ModelCheck)
     assert dict(report.counts) == {
         F.CAPTION_EMPTY: 3,
         F.CAPTION_TOO_LONG: 2,
-        F.CAPTION_UNREADABLE: 1,
+        F.CAPTION_UNREADABLE: 2,
         F.PICTURE_MISSING: 1,
         F.FILE_MISSING: 1,
         F.PICTURE_UNREADABLE: 5,
     }
     first, *named, last = report.lines()
-    assert first.startswith("skipped records: 13 (picture not readable 5, caption empty 3, ")
+    assert first.startswith("skipped records: 14 (picture not readable 5, caption empty 3, ")
     assert len(named) == 10
     assert named[0] == "  'x' (in memory): caption empty: it has none; write one"
-    assert last == "  and 3 more"
+    assert last == "  and 4 more"
 
 
 def test_a_report_of_nothing_has_no_lines(check: ModelCheck) -> None:
@@ -164,11 +169,11 @@ def test_a_caption_is_taken_to_the_last_token(check: ModelCheck) -> None:
 
 
 def test_the_picture_alone_is_checked_where_a_server_judges(tmp_path: Path) -> None:
-    """That its bytes can be had: those and the captions may be whatever they are."""
+    """That its bytes and captions can be had: these may be whatever they are."""
     judged_there = [
         record
         for record, fault, _ in BAD.values()
-        if fault not in (F.PICTURE_MISSING, F.FILE_MISSING)
+        if fault not in (F.PICTURE_MISSING, F.FILE_MISSING) and not record.captions_fault
     ]
     (tmp_path / "large.jpg").touch()
     with (tmp_path / "large.jpg").open("wb") as file:
@@ -180,7 +185,12 @@ def test_the_picture_alone_is_checked_where_a_server_judges(tmp_path: Path) -> N
     read = list(readable_records(records, check_picture_there, OnError.SKIP, report))
 
     assert read == judged_there
-    assert dict(report.counts) == {F.PICTURE_MISSING: 1, F.FILE_MISSING: 1, F.PICTURE_UNREADABLE: 1}
+    assert dict(report.counts) == {
+        F.CAPTION_UNREADABLE: 1,
+        F.PICTURE_MISSING: 1,
+        F.FILE_MISSING: 1,
+        F.PICTURE_UNREADABLE: 1,
+    }
 
 
 def test_records_are_checked_as_they_are_asked_for(check: ModelCheck) -> None:
@@ -199,12 +209,31 @@ def test_records_are_checked_as_they_are_asked_for(check: ModelCheck) -> None:
 
 def test_a_corpus_that_is_broken_itself_stops_either_way(check: ModelCheck, tmp_path: Path) -> None:
     """It is no record's fault, and nothing after it could be trusted."""
-    (tmp_path / "a.jpg").write_bytes(PICTURE)
-    (tmp_path / "a.txt").write_bytes(b"\xff")
+    for name in ("a.jpg", "a.png"):
+        (tmp_path / name).write_bytes(PICTURE)
     records = read_picture_folder(tmp_path, "all")
 
-    with pytest.raises(CorpusMalformed, match="not UTF-8"):
+    with pytest.raises(CorpusMalformed, match="are both 'a'"):
         list(readable_records(records, check, OnError.SKIP, SkippedRecords()))
+
+
+def test_a_folder_goes_on_past_a_caption_file_that_is_no_text(
+    check: ModelCheck, tmp_path: Path
+) -> None:
+    """The report says which line of which file; a list of all records can be made before."""
+    for name, text in (("a", b"\xff"), ("b", SENTENCE.encode())):
+        (tmp_path / f"{name}.png").write_bytes(PICTURE)
+        (tmp_path / f"{name}.txt").write_bytes(text)
+    records = list(read_picture_folder(tmp_path, "all"))
+    report = SkippedRecords()
+
+    read = readable_records(records, check, OnError.SKIP, report)
+
+    assert [record.record_id for record in read] == ["b"]
+    assert report.first == [
+        f"'a' ({tmp_path}/a.png): caption not readable: {tmp_path}/a.txt: line 1 is not UTF-8 "
+        "(invalid start byte); save it as UTF-8"
+    ]
 
 
 def test_a_karpathy_corpus_goes_on_past_a_missing_picture(
