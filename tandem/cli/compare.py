@@ -23,7 +23,9 @@ def compare(
     Several reports of a system are its seeds: their mean and deviation are shown. p is how likely
     chance alone parts a system from the first (McNemar, exact, all seeds' queries).
     """
-    reports = dict(_system(each) for each in systems)
+    reports: dict[str, list[Report]] = {}
+    for name, of_seeds in map(_system, systems):
+        reports.setdefault(name, []).extend(of_seeds)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("direction", "order by", "system"):
         table.add_column(heading)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.served_measure import ServedMeasure
-from tandem.corpus.records import Record
+from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import Report, joined
@@ -30,6 +31,8 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import (
     OnError,
     RecordCheck,
+    RecordFault,
+    RecordUnreadable,
     SkippedRecords,
     readable_records,
 )
@@ -111,12 +114,13 @@ def evaluate(
         measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
-    galleries = [
-        _readable(gallery, measure.check, on_error, skipped)
-        for gallery in _galleries(
-            records, language, captions, fold_count, list(_distractors(distractors, seed))
-        )
-    ]
+    others = list(_distractors(distractors, seed))
+    galleries = _readable(
+        _galleries(records, language, captions, fold_count, others),
+        measure.check,
+        on_error,
+        skipped,
+    )
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
@@ -156,15 +160,36 @@ def _galleries(
 
 
 def _readable(
-    gallery: Gallery, check: RecordCheck, on_error: OnError, skipped: SkippedRecords
-) -> Gallery:
-    """Returns the gallery less the records that cannot be read, by the captions it takes."""
-    taken = (replace(record, captions=captions) for record, captions in gallery.chosen)
-    readable = {each.record_id for each in readable_records(taken, check, on_error, skipped)}
-    rest = gallery.only(readable)
-    if not rest.asking_count:
-        raise ValueError(f"no record is left to ask with; {'; '.join(skipped.lines())}")
-    return rest
+    galleries: Iterable[Gallery], check: RecordCheck, on_error: OnError, skipped: SkippedRecords
+) -> list[Gallery]:
+    """Returns each gallery less the records that cannot be read, by the captions it takes.
+
+    A distractor is in every gallery, and is read and counted once.
+    """
+    verdicts: dict[tuple[int, tuple[Caption, ...]], bool] = {}
+    readable = []
+    for gallery in galleries:
+        kept = set()
+        for number, (record, captions) in enumerate(gallery.chosen):
+            key = (id(record), captions)
+            if key not in verdicts:
+                taken = [replace(record, captions=captions)]
+                whole_check = partial(_check_asking, check) if gallery.asks(number) else check
+                verdicts[key] = any(readable_records(taken, whole_check, on_error, skipped))
+            if verdicts[key]:
+                kept.add(number)
+        rest = gallery.only(kept)
+        if not rest.asking_count:
+            raise ValueError(f"no record is left to ask with; {'; '.join(skipped.lines())}")
+        readable.append(rest)
+    return readable
+
+
+def _check_asking(check: RecordCheck, record: Record) -> None:
+    """Raises RecordUnreadable for what cannot be taken, or has no caption to ask with."""
+    check(record)
+    if not record.captions:
+        raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
 
 
 def _distractors(name: str | None, seed: int) -> Iterator[Record]:
@@ -175,14 +200,17 @@ def _distractors(name: str | None, seed: int) -> Iterator[Record]:
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
-    # Another seed than the gallery's: scenes that are in neither twice.
+    # Another seed than the gallery's: of scenes, others than those that ask.
     return open_corpus(corpus, split, seed + 1, int(count))
 
 
 def _best(galleries: Sequence[Gallery]) -> str:
-    """Returns what reading without a fault would come to, each way; of all folds, the mean."""
+    """Returns what reading without a fault would come to, each way; of folds, over all queries."""
     means = {
-        direction: fmean(gallery.best_recall_at_1(target) for gallery in galleries)
+        direction: fmean(
+            (gallery.best_recall_at_1(target) for gallery in galleries),
+            (len(gallery.languages(target)) for gallery in galleries),
+        )
         for direction, target in DIRECTIONS.items()
     }
     return ", ".join(f"{direction} {mean:.1f}" for direction, mean in means.items())

@@ -2,15 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tandem.cli.console import query_progress
+from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import ModelCheck, RecordCheck
+from tandem.model_io.readable_records import (
+    ModelCheck,
+    RecordCheck,
+    RecordFault,
+    RecordUnreadable,
+    check_captions,
+)
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.lowered import lowered
@@ -43,10 +51,12 @@ class OfflineMeasure:
 
     @property
     def check(self) -> RecordCheck:
-        """What a record must pass to be encoded."""
+        """What a record must pass to be encoded; its picture, where no regions stand for it."""
         config = self._checkpoint.model.config
         texts = TextPreprocessor(self._checkpoint.tokenizer, config.max_text_tokens)
-        return ModelCheck(config.image_size, texts)
+        if self._images is None:
+            return ModelCheck(config.image_size, texts)
+        return partial(_check_regions, self._images, texts)
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
@@ -67,6 +77,13 @@ class OfflineMeasure:
                 fusion_pool_size=self._fusion_pool_size,
                 on_query=show,
             )
+
+
+def _check_regions(regions: RegionFile, texts: TextPreprocessor, record: Record) -> None:
+    check_captions(record, texts)
+    if record.record_id not in regions:
+        why = "the file of regions has none of it"
+        raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
 
 
 def _load(folder: Path, precision: Precision) -> Checkpoint:

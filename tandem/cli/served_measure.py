@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from tandem.cli.console import errors, query_progress
 from tandem.cli.ingest import ingest_items
 from tandem.client import Access, AsyncClient, Client
+from tandem.content import Modality
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import served_report
@@ -31,6 +33,7 @@ class ServedMeasure:
         self._query_count = query_count
         self._concurrency = concurrency
         self._on_error = on_error
+        self._refused_count = 0
 
     @property
     def check(self) -> RecordCheck:
@@ -42,7 +45,8 @@ class ServedMeasure:
     ) -> Report:
         """Returns the gallery's report.
 
-        A record of which the server refuses an item stops it, or is left out and counted.
+        A record of which the server refuses an item stops it, or is left out and counted, over all
+        galleries so far.
         """
         index_id = _index_id(gallery)
         with Client(self._address, access=Access.from_environment()) as client:
@@ -54,7 +58,8 @@ class ServedMeasure:
             if self._on_error is OnError.STOP or not whole.asking_count:
                 errors.print("the gallery is not whole, so its recall would be of another set")
                 raise typer.Exit(1)
-            about["refused by the server"] = f"{len(gallery.chosen) - len(whole.chosen)} records"
+            self._refused_count += len(gallery.chosen) - len(whole.chosen)
+            about["refused by the server"] = f"{self._refused_count} records"
             gallery = whole
         return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
 
@@ -97,17 +102,19 @@ def _index_id(gallery: Gallery) -> str:
     So an index holds one gallery and nothing of another. Pictures are not read for it: those that
     changed under their ids are replaced by the ingest.
     """
+    texts = [caption.text for _, caption in gallery.pairs]
     digest = sha256()
-    for record, captions in gallery.chosen:
-        for part in (record.record_id, *(f"{each.caption_id}\0{each.text}" for each in captions)):
-            digest.update(part.encode(errors="surrogatepass") + b"\0")
+    for part in (*gallery.item_ids[Modality.IMAGE], *gallery.item_ids[Modality.TEXT], *texts):
+        digest.update(part.encode(errors="surrogatepass") + b"\0")
     return f"evaluation-{len(gallery.chosen)}-{digest.hexdigest()[:12]}"
 
 
-def _without(gallery: Gallery, refused: set[str]) -> set[str]:
-    """Returns the records of which no item was refused."""
+def _without(gallery: Gallery, refused: set[str]) -> set[int]:
+    """Returns the records, by number, of which no item was refused."""
+    image_ids = iter(gallery.item_ids[Modality.IMAGE])
+    text_ids = iter(gallery.item_ids[Modality.TEXT])
     return {
-        record.record_id
-        for record, captions in gallery.chosen
-        if not refused & {record.record_id, *(each.caption_id for each in captions)}
+        number
+        for number, (_, captions) in enumerate(gallery.chosen)
+        if not refused & {next(image_ids), *islice(text_ids, len(captions))}
     }

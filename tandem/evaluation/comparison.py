@@ -7,7 +7,16 @@ from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Ranking, Report, Spread
 
 # What must be equal for two reports to have asked the same.
-_SAME = ("corpus", "split", "seed", "galleries", "language", "distractors")
+_SAME = (
+    "corpus",
+    "split",
+    "seed",
+    "galleries",
+    "language",
+    "distractors",
+    "skipped",
+    "refused by the server",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,8 @@ class ComparedOrder:
 def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
     """Yields every order that all systems have, the systems in turn; the first is the measure.
 
+    Fusions over pools of two sizes are two orders, and neither is yielded.
+
     Raises ValueError naming what differs if two reports asked other queries, or if systems that
     are to be compared in pairs have different numbers of seeds.
     """
@@ -39,9 +50,9 @@ def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
         for report in reports:
             _check_same_queries(name, report, first[0])
     for ranking in first[0].rankings:
-        key = (ranking.direction, ranking.order_by)
-        if not all(_has(report, key) for reports in systems.values() for report in reports):
+        if not all(_has(report, ranking) for reports in systems.values() for report in reports):
             continue
+        key = (ranking.direction, ranking.order_by)
         base = [report.ranking(*key) for report in first]
         for name, reports in systems.items():
             rankings = [report.ranking(*key) for report in reports]
@@ -63,8 +74,9 @@ def _hits(rankings: Sequence[Ranking]) -> list[bool]:
     return [hit for each in rankings for hit in each.hits]
 
 
-def _has(report: Report, key: tuple[str, str]) -> bool:
-    return any((each.direction, each.order_by) == key for each in report.rankings)
+def _has(report: Report, wanted: Ranking) -> bool:
+    key = (wanted.direction, wanted.order_by, wanted.k)
+    return any((each.direction, each.order_by, each.k) == key for each in report.rankings)
 
 
 def _check_same_queries(name: str, report: Report, first: Report) -> None:

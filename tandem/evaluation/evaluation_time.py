@@ -18,7 +18,7 @@ class EvaluationTime:
 
     order_by: str
     pair_count: int
-    """Pairs that the cross-encoder reads."""
+    """Pairs that the cross-encoder reads; of all pairs, none is read twice."""
     seconds: float
     is_extrapolated: bool
     """More pairs than were read, each at the mean cost of those that were."""
@@ -63,18 +63,22 @@ def duration(seconds: float) -> str:
 
 
 def _pair_counts(report: Report, order_by: str) -> dict[str, int]:
-    """Returns the pairs read by direction: k for each query, or all items where they are fewer."""
-    counts = {}
-    for name, parts in report.seconds.items():
-        query_count = len(report.languages[name])
-        item_count = int(parts["all_pair_count"]) // query_count
-        counts[name] = query_count * min(report.ranking(name, order_by).k, item_count)
-    return counts
+    """Returns the pairs read by direction: k for each query, or all there were to read."""
+    return {
+        name: min(
+            len(report.languages[name]) * report.ranking(name, order_by).k,
+            int(parts["pair_count"]),
+        )
+        for name, parts in report.seconds.items()
+    }
 
 
 def _time(report: Report, order_by: str, pair_counts: Mapping[str, int]) -> EvaluationTime:
-    # One encoding serves both directions, and each direction's parts tell it.
-    seconds = max(parts["encode"] for parts in report.seconds.values())
+    # One encoding serves both directions, and the parts of each tell it.
+    encoding, *_ = report.seconds.values()
+    seconds = encoding["encode_images"] + encoding["encode_texts"]
+    if order_by != BE:
+        seconds += encoding["match_tokens"]
     for name, parts in report.seconds.items():
         seconds += parts["retrieve"] + pair_counts[name] * pair_seconds(parts)
     is_extrapolated = any(

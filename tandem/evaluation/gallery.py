@@ -1,7 +1,8 @@
 """What an evaluation searches and what it asks: pictures with captions, all of them both ways."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
@@ -34,37 +35,61 @@ class Gallery:
     """The first so many ask; those behind them only stand in the way, as distractors."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
+    item_ids: Mapping[Modality, Sequence[str]] = field(init=False)
+    """Of the pictures, in the order of the records, and of the captions, in that of `pairs`.
+
+    They begin with a digest, because equally similar items stand in the order of their ids: by the
+    names of the records, those that ask would stand before all distractors that say the same. And
+    no two are equal, though distractors may have the names of records that ask.
+    """
 
     def __post_init__(self) -> None:
-        pairs = tuple((record, each) for record, captions in self.chosen for each in captions)
-        object.__setattr__(self, "pairs", pairs)
+        pairs, image_ids, text_ids = [], [], []
+        for number, (record, captions) in enumerate(self.chosen):
+            place = "asking" if self.asks(number) else "distractor"
+            image_ids.append(_item_id(place, Modality.IMAGE, record.record_id))
+            text_ids += [_item_id(place, Modality.TEXT, each.caption_id) for each in captions]
+            pairs += [(record, each) for each in captions]
+        object.__setattr__(self, "pairs", tuple(pairs))
+        object.__setattr__(self, "item_ids", {Modality.IMAGE: image_ids, Modality.TEXT: text_ids})
 
     @property
     def records(self) -> tuple[Record, ...]:
         """The pictures."""
         return tuple(record for record, _ in self.chosen)
 
+    def asks(self, number: int) -> bool:
+        """Returns whether the record of that number asks."""
+        return number < self.asking_count
+
     def items(self) -> Iterator[tuple[str, str | bytes]]:
         """Yields every item to ingest: all pictures, then all captions."""
-        for record, _ in self.chosen:
-            yield record.record_id, record.image.read()
-        for _, caption in self.pairs:
-            yield caption.caption_id, caption.text
+        for item_id, record in zip(self.item_ids[Modality.IMAGE], self.records, strict=True):
+            yield item_id, record.image.read()
+        for item_id, (_, caption) in zip(self.item_ids[Modality.TEXT], self.pairs, strict=True):
+            yield item_id, caption.text
 
-    def queries(self, target: Modality) -> Iterator[EvaluationQuery]:
+    def queries(
+        self, target: Modality, numbers: Iterable[int] | None = None
+    ) -> Iterator[EvaluationQuery]:
         """Yields the queries that look for items of the `target` modality, in the records' order.
 
-        A caption looks for its picture, a picture for any of its captions.
+        A caption looks for its picture, a picture for any of its captions. `numbers` takes those
+        alone, and no picture of another is read.
         """
-        for record, captions in self.chosen[: self.asking_count]:
+        ids, languages, answers = (
+            self.item_ids[target],
+            self.languages(target),
+            self.answers(target),
+        )
+        for number in range(len(languages)) if numbers is None else numbers:
+            query: str | bytes
             if target is Modality.TEXT:
-                answer_ids = frozenset(caption.caption_id for caption in captions)
-                language = captions[0].language
-                yield EvaluationQuery(record.image.read(), target, answer_ids, language)
-                continue
-            for caption in captions:
-                answer_ids = frozenset([record.record_id])
-                yield EvaluationQuery(caption.text, target, answer_ids, caption.language)
+                query = self.chosen[number][0].image.read()
+            else:
+                query = self.pairs[number][1].text
+            answer_ids = frozenset(ids[answer] for answer in answers[number])
+            yield EvaluationQuery(query, target, answer_ids, languages[number])
 
     def languages(self, target: Modality) -> list[str]:
         """Returns the language of each query, without reading a picture."""
@@ -114,15 +139,21 @@ class Gallery:
         shares = [len(answers) / len(matches) for answers, matches in answered]
         return 100 * sum(shares) / len(shares)
 
-    def only(self, record_ids: Container[str]) -> "Gallery":
-        """Returns the gallery less all other records."""
-        kept = [
-            (number, each)
-            for number, each in enumerate(self.chosen)
-            if each[0].record_id in record_ids
-        ]
-        asking_count = sum(number < self.asking_count for number, _ in kept)
+    def tie_order(self, target: Modality) -> list[int]:
+        """Returns the items of the target modality, by number, as equally similar ones stand."""
+        ids = self.item_ids[target]
+        return sorted(range(len(ids)), key=ids.__getitem__)
+
+    def only(self, numbers: Container[int]) -> "Gallery":
+        """Returns the gallery less all records but those, by their numbers."""
+        kept = [(number, each) for number, each in enumerate(self.chosen) if number in numbers]
+        asking_count = sum(self.asks(number) for number, _ in kept)
         return Gallery(tuple(each for _, each in kept), asking_count)
+
+
+def _item_id(place: str, modality: Modality, name: str) -> str:
+    digest = sha256(f"{place}/{modality}/{name}".encode(errors="surrogatepass")).hexdigest()
+    return f"{digest[:8]}-{name}"
 
 
 def make_gallery(
@@ -137,10 +168,12 @@ def make_gallery(
     many as it has. Raises ValueError if one has captions, and none in its family's language.
     """
     asking, behind = list(records), list(distractors)
-    number_of_family: dict[str, int] = {}
+    # A distractor's family may have the name of one that asks, and is another.
+    number_of_family: dict[tuple[bool, str], int] = {}
     chosen = []
-    for record in asking + behind:
-        number = number_of_family.setdefault(record.family, len(number_of_family))
+    for place, record in enumerate(asking + behind):
+        family = (place < len(asking), record.family)
+        number = number_of_family.setdefault(family, len(number_of_family))
         language = languages[number % len(languages)]
         captions = tuple(each for each in record.captions if each.language == language)
         if record.captions and not captions:

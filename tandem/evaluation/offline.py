@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tandem.content import Modality
 from tandem.evaluation.gallery import Gallery
-from tandem.evaluation.ranking import Order, rerank_order, retrieve_order
+from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
 from tandem.model_io.buckets import pad_texts
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
@@ -36,11 +36,27 @@ _BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
+class EncodeSeconds:
+    """What encoding a gallery took."""
+
+    tokens: float
+    """Reading all pictures, and their image tokens."""
+    images: float
+    """Embedding those."""
+    texts: float
+    """Embedding all captions."""
+
+
+@dataclass(frozen=True, slots=True)
 class OfflineSeconds:
     """What the scores took, in the terms of the papers' Tables 3 and 4 (methods 5.8)."""
 
-    encode: float
-    """Reading and encoding the whole gallery, both sides."""
+    encode_images: float
+    """Reading and encoding all pictures of the gallery."""
+    encode_texts: float
+    """Encoding all captions."""
+    match_tokens: float
+    """Image tokens for the cross-encoder, where it does not read those of the bi-encoder."""
     retrieve: float
     """All similarities and the orders of all queries."""
     match: float
@@ -63,6 +79,8 @@ class ScoredPools:
     """[Q, M], of item m in column m."""
     logits: Floats
     """[Q, K], the match logit of the item in the same place of `retrieved`."""
+    tied_count: int
+    """Queries of which an answer is exactly as similar as another item."""
     seconds: OfflineSeconds
 
     def reranked(self, k: int) -> Order:
@@ -97,31 +115,39 @@ class OfflineGallery:
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
         source = images or PixelTokens(self._model.image_backbone, config.image_size)
-        start_time = time.monotonic()
+        token_start_time = time.monotonic()
         with torch.inference_mode():
             tokens, masks = zip(
                 *(source.of(batch) for batch in _batches(gallery.records)), strict=True
             )
-            self._tokens_NRD, self._image_mask_NR = torch.cat(tokens), torch.cat(masks)
-            if self._tokens_NRD.shape[2] != config.token_width:
+            self.tokens_NRD = torch.cat(tokens)
+            """Image tokens of every picture, what the cross-encoder reads."""
+            self._image_mask_NR = torch.cat(masks)
+            if self.tokens_NRD.shape[2] != config.token_width:
                 raise ValueError(
-                    f"image tokens are {self._tokens_NRD.shape[2]} wide and the checkpoint reads "
+                    f"image tokens are {self.tokens_NRD.shape[2]} wide and the checkpoint reads "
                     f"{config.image_source}, {config.token_width} wide"
                 )
+            image_start_time = time.monotonic()
             self._images_ND = torch.cat(
                 [
                     self._model.embed_images(tokens_BRD, special.cls_id, mask_BR)
                     for tokens_BRD, mask_BR in zip(
-                        torch.split(self._tokens_NRD, _BATCH_SIZE),
+                        torch.split(self.tokens_NRD, _BATCH_SIZE),
                         torch.split(self._image_mask_NR, _BATCH_SIZE),
                         strict=True,
                     )
                 ]
             )
+            text_start_time = time.monotonic()
             self._texts_CD = torch.cat(
                 [self._model.embed_texts(*self._padded(ids)) for ids in _batches(self._ids)]
             )
-        self._encode_seconds = time.monotonic() - start_time
+        self.encode_seconds = EncodeSeconds(
+            image_start_time - token_start_time,
+            text_start_time - image_start_time,
+            time.monotonic() - text_start_time,
+        )
 
     def similarity(self, target: Modality) -> Floats:
         """Returns [Q, M]: each asking content's similarity to each item of the target modality."""
@@ -147,7 +173,7 @@ class OfflineGallery:
         retriever = retriever or self
         start_time = time.monotonic()
         similarity_QM = retriever.similarity(target)
-        retrieved_QM = retrieve_order(similarity_QM)
+        retrieved_QM = retrieve_order(similarity_QM, self._gallery.tie_order(target))
         match_start_time = time.monotonic()
         rows = []
         for query, pool_K in enumerate(retrieved_QM[:, :k].tolist()):
@@ -157,18 +183,18 @@ class OfflineGallery:
             )
             on_progress(query + 1)
         logits_QK = np.stack(rows)
+        encoding = retriever.encode_seconds
+        shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
         seconds = OfflineSeconds(
-            retriever.encode_seconds,
+            encoding.tokens + encoding.images,
+            encoding.texts,
+            0.0 if shares_tokens else self.encode_seconds.tokens,
             match_start_time - start_time,
             time.monotonic() - match_start_time,
             logits_QK.size,
         )
-        return ScoredPools(retrieved_QM, similarity_QM, logits_QK, seconds)
-
-    @property
-    def encode_seconds(self) -> float:
-        """What encoding the gallery took."""
-        return self._encode_seconds
+        tied = tied_count(similarity_QM, self._gallery.answers(target))
+        return ScoredPools(retrieved_QM, similarity_QM, logits_QK, tied, seconds)
 
     @torch.inference_mode()
     def _match_logits(self, captions: Sequence[int], images: Sequence[int]) -> Floats:
@@ -177,7 +203,7 @@ class OfflineGallery:
             caption_numbers, image_numbers = zip(*pairs, strict=True)
             ids, mask = self._padded([self._ids[number] for number in caption_numbers])
             rows = list(image_numbers)
-            tokens_PRD, mask_PR = self._tokens_NRD[rows], self._image_mask_NR[rows]
+            tokens_PRD, mask_PR = self.tokens_NRD[rows], self._image_mask_NR[rows]
             logits.append(self._model.match_logits(ids, mask, tokens_PRD, mask_PR))
         return torch.cat(logits).numpy()
 

@@ -40,7 +40,8 @@ def offline_report(
     matcher = OfflineGallery(checkpoint, gallery, images)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
     rankings: list[Ranking] = []
-    seconds: dict[str, Mapping[str, float]] = {}
+    seconds: dict[str, dict[str, float]] = {}
+    ties: dict[str, int] = {}
     for name, target in DIRECTIONS.items():
 
         def on_progress(done: int, name: str = name) -> None:
@@ -53,8 +54,13 @@ def offline_report(
         if fusion_pool_size:
             rankings += scored.fused_rankings(fusion_pool_size)
         seconds[name] = asdict(pools.seconds) | {"all_pair_count": pools.similarity.size}
+        ties[name] = pools.tied_count
+    # A pair has one logit, which serves both directions where both its sides ask.
+    first, second = DIRECTIONS
     languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
-    return Report(about, languages, tuple(rankings), seconds)
+    read_before = len(languages[first]) * len(languages[second])
+    seconds[second] |= {"all_pair_count": seconds[second]["all_pair_count"] - read_before}
+    return Report(about, languages, tuple(rankings), seconds, ties)
 
 
 class _ScoredDirection:
@@ -63,11 +69,15 @@ class _ScoredDirection:
     def __init__(self, name: str, pools: ScoredPools, gallery: Gallery, target: Modality) -> None:
         self._name, self._pools = name, pools
         self._answers = gallery.answers(target)
-        item_count = len(gallery.chosen) + len(gallery.pairs)
         # One query encodes one content; all others are in the index before it comes.
-        self._be_seconds = pools.seconds.encode / item_count + pools.seconds.retrieve / len(
-            self._answers
-        )
+        seconds = pools.seconds
+        self._be_seconds = seconds.retrieve / len(self._answers)
+        self._ce_seconds = 0.0
+        if target is Modality.IMAGE:
+            self._be_seconds += seconds.encode_texts / len(gallery.pairs)
+        else:
+            self._be_seconds += seconds.encode_images / len(gallery.chosen)
+            self._ce_seconds += seconds.match_tokens / len(gallery.chosen)
 
     def rankings(self, pool_sizes: Sequence[int]) -> Iterator[Ranking]:
         """Yields the bi-encoder's, and the cross-encoder's of each pool size."""
@@ -83,5 +93,8 @@ class _ScoredDirection:
 
     def _ranking(self, order_by: str, k: int, order: Order) -> Ranking:
         ranks = tuple(first_answer_ranks(order, self._answers))
-        seconds = self._be_seconds + k * self._pools.seconds.per_pair
+        seconds = self._be_seconds
+        if k:
+            pair_count = min(k, order.shape[1])
+            seconds += self._ce_seconds + pair_count * self._pools.seconds.per_pair
         return Ranking(self._name, order_by, k, ranks, seconds)

@@ -2,8 +2,8 @@
 
 Every order is a full one and the same at every run: reranking reorders the pool and leaves the rest
 behind it in the bi-encoder's order, where the papers' code drops it; ties go to the better
-similarity, then to the item that comes first. So R@m for m up to k is the paper's, and median rank,
-MRR and a k below 10 are defined as well.
+similarity, then to the item that comes first in an order that is given. So R@m for m up to k is the
+paper's, and median rank, MRR and a k below 10 are defined as well.
 
 Shapes: Q queries, N items, K pool.
 """
@@ -18,12 +18,31 @@ Order = NDArray[np.int64]
 Scores = NDArray[np.floating[Any]]
 
 
-def retrieve_order(similarity_QN: Scores) -> Order:
+def retrieve_order(similarity_QN: Scores, tie_order_N: Sequence[int] | None = None) -> Order:
     """Returns int64 [Q, N]: each query's items, the most similar first.
 
-    Raises ValueError if a similarity is NaN: it has no place in any order.
+    Equally similar ones stand as `tie_order_N` has them, or by their numbers. Numbers must not
+    follow from what the answer is: a matrix of equal values would then have a recall. Raises
+    ValueError if a similarity is NaN: it has no place in any order.
     """
-    return _descending(similarity_QN)
+    if tie_order_N is None:
+        return _descending(similarity_QN)
+    order_N = np.asarray(tie_order_N, np.int64)
+    return order_N[_descending(similarity_QN[:, order_N])]
+
+
+def tied_count(similarity_QN: Scores, answers: Sequence[Collection[int]]) -> int:
+    """Returns how many queries have another item as similar as the best of their answers.
+
+    >>> tied_count(np.array([[0.5, 0.5, 0.1], [0.5, 0.5, 0.1]]), [{0}, {0, 1}])
+    1
+    """
+    count = 0
+    for similarity_N, wanted in zip(similarity_QN, answers, strict=True):
+        of_answers = similarity_N[list(wanted)]
+        best = of_answers.max()
+        count += int((similarity_N == best).sum() > (of_answers == best).sum())
+    return count
 
 
 def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:

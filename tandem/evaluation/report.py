@@ -6,7 +6,7 @@ Ranks are kept query by query, so that two reports of the same queries can be co
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,6 +61,11 @@ class Report:
     rankings: tuple[Ranking, ...]
     seconds: Mapping[str, Mapping[str, float]]
     """What the parts of it took, by direction."""
+    tied_counts: Mapping[str, int] = field(default_factory=dict)
+    """Queries with an answer exactly as similar as another item, by direction; of a server unknown.
+
+    Which of them stands first is settled by their ids: by chance, and the same at every run.
+    """
 
     def ranking(self, direction: str, order_by: str) -> Ranking:
         """Returns the one of that name; raises KeyError."""
@@ -102,6 +107,7 @@ class Report:
             "format_version": FORMAT_VERSION,
             "about": dict(self.about),
             "seconds": {name: dict(parts) for name, parts in self.seconds.items()},
+            "tied_counts": dict(self.tied_counts),
             "measures": [self._measures(each) for each in self.rankings],
             "mean_recall_and_sum": {name: [mean, total] for name, mean, total in self.summaries()},
             "languages": {name: list(each) for name, each in self.languages.items()},
@@ -120,7 +126,8 @@ class Report:
             rankings = tuple(
                 Ranking(**(each | {"ranks": tuple(each["ranks"])})) for each in content["rankings"]
             )
-            return cls(content["about"], content["languages"], rankings, content["seconds"])
+            ties = content.get("tied_counts", {})  # not told by earlier releases
+            return cls(content["about"], content["languages"], rankings, content["seconds"], ties)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is no report of this version: {error!r}") from error
 
@@ -162,7 +169,8 @@ class Spread:
 def joined(reports: Sequence[Report]) -> Report:
     """Returns the folds of one gallery as one report; each was searched alone.
 
-    Recalls of all queries are then the means over the folds, which are of one size.
+    Recalls are of all queries: the means over the folds, where those have equally many. What the
+    last fold says is said of the whole, so what is counted must be counted over the folds.
     """
     first = reports[0]
     rankings = tuple(
@@ -183,7 +191,9 @@ def joined(reports: Sequence[Report]) -> Report:
         name: {part: sum(report.seconds[name][part] for report in reports) for part in parts}
         for name, parts in first.seconds.items()
     }
-    return Report(first.about, languages, rankings, seconds)
+    ties = {name: sum(report.tied_counts[name] for report in reports) for name in first.tied_counts}
+    about = {key: value for report in reports for key, value in report.about.items()}
+    return Report(about, languages, rankings, seconds, ties)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -7,6 +7,8 @@ from tandem.evaluation.metrics import Recall, mean_reciprocal_rank, median_rank
 from tandem.evaluation.published import published_rows, published_times
 from tandem.evaluation.report import BE, Ranking, Report
 
+_FUSED_POOL_SIZE = 20
+
 
 def report_markdown(report: Report, plot_name: str | None = None) -> str:
     """Returns the report as Markdown; `plot_name` is a picture to show in it."""
@@ -24,6 +26,7 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
             ("order by", "mR", "rSum"),
             ((name, f"{mean:.1f}", f"{total:.1f}") for name, mean, total in report.summaries()),
         ),
+        *_notes(report),
     ]
     if len({language for each in report.languages.values() for language in each}) > 1:
         parts += ["## R@1 by language", _by_language(report)]
@@ -46,6 +49,20 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
             _table(("order by", "data set", "direction", "R@1", "R@5", "R@10", "where"), published),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _notes(report: Report) -> Iterator[str]:
+    ties = ", ".join(f"{name} {count:,}" for name, count in report.tied_counts.items() if count)
+    if ties:
+        yield (
+            f"Queries with an answer exactly as similar as another item: {ties}. Which stands "
+            "first is by chance, and the same at every run."
+        )
+    if any(rank is None for each in report.rankings for rank in each.ranks):
+        yield (
+            "Each order was looked at as deep as its pool, ten items at least. An answer behind "
+            "that adds nothing to MRR, so MRR and median rank are no full gallery's."
+        )
 
 
 def recall_cell(recall: Recall) -> str:
@@ -119,6 +136,10 @@ def _figure(value: float | None) -> str:
 
 def _published(report: Report) -> Iterator[Sequence[str]]:
     for order_by in report.orders():
+        # Their sums are over pools of 20.
+        is_sum = not order_by.startswith(BE)
+        if is_sum and report.ranking(next(iter(report.languages)), order_by).k != _FUSED_POOL_SIZE:
+            continue
         for row in published_rows(order_by):
             recalls = (f"{value:.1f}" for value in row.recalls)
             where = row.table + (f" ({row.note})" if row.note else "")

@@ -1,12 +1,13 @@
 """Evaluation through the served path: what a user's own searches would find."""
 
 import asyncio
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import pairwise
 from typing import Any
 
 from tandem.client import AsyncClient, SearchResult
@@ -52,14 +53,15 @@ async def served_report(
     languages: dict[str, Sequence[str]] = {}
     seconds: dict[str, dict[str, float]] = {}
     for name, target in DIRECTIONS.items():
-        spread = _spread(len(gallery.languages(target)), query_count)
-        languages[name] = gallery.languages(target)[spread]
+        every = gallery.languages(target)
+        asked = _spread(len(every), query_count)
+        languages[name] = [every[number] for number in asked]
         seconds[name] = {}
         reranked = []
         be_seconds = None
         for k in sorted(pool_sizes):
             # Drawn anew for each k, and one by one: a picture query reads its picture.
-            queries = islice(gallery.queries(target), spread.start, spread.stop, spread.step)
+            queries = gallery.queries(target, asked)
             start_time = time.monotonic()
             ranks = await answer_ranks(
                 client, index_id, queries, k, concurrency, partial(on_answer, name)
@@ -124,12 +126,17 @@ async def answer_ranks(
     return [task.result() for task in tasks]
 
 
-def _spread(total: int, count: int | None) -> slice:
-    """Returns which of `total` queries to ask: `count` of them, from all over the gallery."""
+def _spread(total: int, count: int | None) -> list[int]:
+    """Returns which of `total` queries to ask: `count` of them, one from each part of the gallery.
+
+    Each by chance, and the same at every run: every n-th would meet one language alone where
+    languages take turns in n.
+    """
     if count is None or count >= total:
-        return slice(0, total, 1)
-    step = total // count
-    return slice(0, step * count, step)
+        return list(range(total))
+    rng = random.Random(f"{total}/{count}")
+    bounds = [number * total // count for number in range(count + 1)]
+    return [rng.randrange(start, end) for start, end in pairwise(bounds)]
 
 
 def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> AnswerRanks:

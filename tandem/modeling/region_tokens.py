@@ -95,6 +95,10 @@ class RegionFile:
             )
         self._rows = {record_id: row for row, record_id in enumerate(ids)}
 
+    def __contains__(self, record_id: str) -> bool:
+        """Returns whether it has the record's regions."""
+        return record_id in self._rows
+
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] and int64 [B, R]; raises RegionsInvalid naming a record."""
         rows = [self._row(record.record_id) for record in records]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem.cli.demo import demo_queries
+from tandem.cli.demo import demo_items, demo_queries
 from tandem.corpus.nouns import LANGUAGES
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.gallery import make_gallery
@@ -11,7 +11,7 @@ from tandem.evaluation.gallery import make_gallery
 def test_the_demo_asks_in_four_languages_and_with_a_picture() -> None:
     """Five captions and one picture, each of a family of its own, each with its answer ingested."""
     gallery = make_gallery(scene_records("test", seed=2, count=120), LANGUAGES)
-    ingested = {item_id for item_id, _ in gallery.items()}
+    ingested = {item_id for item_id, _ in demo_items(gallery)}
 
     *texts, picture = demo_queries(gallery)
 

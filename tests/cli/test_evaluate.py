@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -11,8 +12,12 @@ from tandem.cli.app import app
 from tandem.corpus.karpathy import write_karpathy
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.report import Report
+from tandem.modeling.checkpoint import save_checkpoint
+from tandem.modeling.config import JointConfig
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.region_tokens import write_regions
 from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 
 def untrained(folder: Path, seed: int) -> Path:
@@ -224,6 +229,83 @@ def test_records_that_cannot_be_read_are_left_out_and_counted(
             assert fault in told
 
 
+def test_a_distractor_that_cannot_be_read_is_counted_once(
+    checkpoint: Path, damaged: Path, tmp_path: Path
+) -> None:
+    """However many folds it stands in."""
+    arguments = ["--folds", "2", "--language", "en", "--on-error", "skip"]
+    arguments += ["--distractors", f"{damaged}:test:8"]
+
+    status, output = run("--checkpoint", str(checkpoint), *arguments, "--report", str(tmp_path))
+
+    assert status == 0, output
+    assert "skipped records: 4 " in output
+    assert "(picture not readable 1, caption empty 1, caption too long 1" in output
+
+
+@pytest.mark.parametrize("more", [[], ["--checkpoint"]])
+def test_a_picture_without_captions_cannot_ask(
+    checkpoint: Path, tmp_path: Path, more: list[str]
+) -> None:
+    """It is named before anything is sent to a server, or read by a model; or left out."""
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for record in scene_records("test", 1, 4):
+        (pictures / f"{record.record_id}.png").write_bytes(record.image.read())
+        (pictures / f"{record.record_id}.txt").write_text(record.captions[0].text)
+    (pictures / "scenes-test-000000-1.txt").unlink()
+    arguments = [
+        f"folder:{pictures}",
+        "--split",
+        "all",
+        *more,
+        *([str(checkpoint)] if more else []),
+    ]
+
+    status, output = run(*arguments)
+
+    assert status == 1
+    assert "record 'scenes-test-000000-1'" in output
+    assert "caption empty" in output
+    if more:
+        status, output = run(*arguments, "--on-error", "skip")
+        assert status == 0, output
+        assert "skipped records: 1 (caption empty 1)" in output
+
+
+def test_regions_stand_for_pictures_that_nobody_has(tmp_path: Path) -> None:
+    """Detectors' features are published without their photographs. What they lack is named."""
+    records = list(scene_records("test", 1, 8))
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    for picture in (corpus.parent / "images").iterdir():
+        picture.unlink()
+    regions = tmp_path / "regions.safetensors"
+    made = {record.record_id: np.ones((2, 2054), np.float16) for record in records}
+    write_regions(regions, made, region_count=2)
+    tokenizer = tiny_tokenizer(tuple(each.text for record in records for each in record.captions))
+    config = JointConfig(
+        vocabulary_size=tokenizer.get_vocab_size(),
+        width=16,
+        layer_count=1,
+        head_count=2,
+        image_source="regions",
+    )
+    save_checkpoint(tmp_path / "ours", JointModel(config), tokenizer, {})
+    arguments = [str(corpus), "--checkpoint", str(tmp_path / "ours"), "--regions", str(regions)]
+
+    status, output = run(*arguments)
+
+    assert status == 0, output
+    del made[records[3].record_id]
+    write_regions(regions, made, region_count=2)
+    status, output = run(*arguments)
+    assert status == 1
+    assert f"record '{records[3].record_id}'" in output
+    status, output = run(*arguments, "--on-error", "skip")
+    assert status == 0, output
+    assert "skipped records: 1 (no regions 1)" in output
+
+
 def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path) -> None:
     """tandem compare: each order both have, the second's difference from the first."""
     for name, folder in (("one", checkpoint), ("two", other)):
@@ -234,6 +316,10 @@ def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path)
 
     assert result.exit_code == 0, result.output
     assert [result.output.count(each) for each in (" one ", " two ")] == [4, 4]
+    # A name that comes again brings another seed of it, and replaces none.
+    again = CliRunner().invoke(app, ["compare", *systems, *systems])
+    assert again.exit_code == 0, again.output
+    assert again.output.count("± 0.0") == 8
     assert CliRunner().invoke(app, ["compare", "report.json"]).exit_code == 2
 
 

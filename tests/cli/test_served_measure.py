@@ -9,13 +9,13 @@ from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.records import Record
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
-from tandem.evaluation.report import Report
+from tandem.evaluation.report import Report, joined
 from tandem.model_io.readable_records import OnError
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import all_stored, search_server
 
-REFUSED = "scenes-test-000000-2"
+REFUSED = "-scenes-test-000000-2"
 
 
 def gallery(seed: int = 1, language: str = "en") -> Gallery:
@@ -27,7 +27,7 @@ async def one_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
     """Stores all but one picture."""
     response = await all_stored(request)
     for result in response.results:
-        if result.item_id == REFUSED:
+        if result.item_id.endswith(REFUSED):
             result.error.reason = error_reason_pb2.ERROR_REASON_IMAGE_UNREADABLE
             result.error.message = "the image cannot be read"
     return response
@@ -67,6 +67,13 @@ async def test_a_refused_items_record_is_left_out_where_that_was_asked_for() -> 
 
     assert report.about["refused by the server"] == "1 records"
     assert [len(each.ranks) for each in report.rankings] == [7, 7, 7, 7]
+
+
+async def test_refused_records_are_counted_over_all_galleries() -> None:
+    """As over folds, whose reports are joined."""
+    reports, _ = await measured(gallery(), gallery(2), on_error=OnError.SKIP, refusing=True)
+
+    assert joined(reports).about["refused by the server"] == "2 records"
 
 
 def test_a_picture_that_is_not_there_is_no_servers_to_judge() -> None:

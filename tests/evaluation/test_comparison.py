@@ -44,10 +44,43 @@ def test_what_only_one_of_them_has_is_left_out() -> None:
     assert [each.order_by for each in compare({"a": [report(1, 2)], "b": [more]})] == [BE, BE]
 
 
+def test_fusions_over_other_pools_are_not_one_order() -> None:
+    """A sum over twenty is held against no sum over fifty, though both are called add 0.1."""
+    twenty, fifty = (
+        replace(report(1, 1), rankings=(Ranking("text→image", "add 0.1", k, (1, 1)),))
+        for k in (20, 50)
+    )
+
+    assert not list(compare({"a": [twenty], "b": [fifty]}))
+    assert len(list(compare({"a": [twenty], "b": [twenty]}))) == 2
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "corpus",
+        "split",
+        "seed",
+        "galleries",
+        "language",
+        "distractors",
+        "skipped",
+        "refused by the server",
+    ],
+)
+def test_whatever_makes_it_another_question_is_refused(field: str) -> None:
+    """By its name; the date or the machine makes none."""
+    other = replace(report(1, 1), about=ABOUT | {field: "other"})
+
+    with pytest.raises(ValueError, match=f"b was measured with {field} other"):
+        list(compare({"a": [report(1, 2)], "b": [other]}))
+    later = replace(report(1, 1), about=ABOUT | {"date": "other"})
+    assert list(compare({"a": [report(1, 2)], "b": [later]}))
+
+
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ([replace(report(1, 1), about=ABOUT | {"seed": 2})], "b was measured with seed 2"),
         ([report(1, 1, 1)], "another number of text→image queries"),
         ([report(1, 1), report(1, 1)], "a has 1 seeds and b has 2"),
     ],

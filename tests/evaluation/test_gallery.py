@@ -8,7 +8,7 @@ import pytest
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import FAMILY_SIZE, scene_records
-from tandem.evaluation.gallery import Gallery, folds, languages_of, make_gallery
+from tandem.evaluation.gallery import EvaluationQuery, Gallery, folds, languages_of, make_gallery
 
 LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -35,15 +35,62 @@ def test_families_take_turns_through_the_languages(gallery: Gallery) -> None:
 
 
 def test_items_are_all_pictures_and_then_all_captions(gallery: Gallery) -> None:
-    """Each under the id that queries are answered with; no id stands twice."""
+    """Each under an id that tells which it is; no id stands twice."""
     items = list(gallery.items())
 
     assert len(items) == len({item_id for item_id, _ in items}) == 64
     for (record, caption), (image_id, image), (text_id, text) in zip(
         gallery.pairs, items[:32], items[32:], strict=True
     ):
-        assert (image_id, image) == (record.record_id, record.image.read())
-        assert (text_id, text) == (caption.caption_id, caption.text)
+        assert (named(image_id), image) == (record.record_id, record.image.read())
+        assert (named(text_id), text) == (caption.caption_id, caption.text)
+
+
+@pytest.mark.parametrize("target", Modality)
+def test_ids_and_ties_do_not_tell_who_asks(target: Modality) -> None:
+    """Of as many records that ask as distractors, each stands first about as often.
+
+    By the records' names all that ask would: "a…" before "b…".
+    """
+    asking = [_record(f"a{number:03}", f"a{number}") for number in range(200)]
+    behind = [_record(f"b{number:03}", f"b{number}") for number in range(200)]
+
+    gallery = make_gallery(asking, ["en"], distractors=behind)
+
+    order = gallery.tie_order(target)
+    assert sorted(order) == list(range(400))
+    # Of 200 draws out of 400, half of whom ask: six deviations of 5.
+    assert 70 < sum(gallery.asks(number) for number in order[:200]) < 130
+    ids = gallery.item_ids[target]
+    assert [ids[number] for number in order] == sorted(ids)  # as an index has them
+
+
+def test_a_distractor_may_have_the_name_of_a_record_that_asks() -> None:
+    """Two corpora, or two seeds of one, name theirs alike; each is an item of its own."""
+    gallery = make_gallery([_record("a", "a")], ["en"], distractors=[_record("a", "a")])
+
+    assert len({item_id for item_id, _ in gallery.items()}) == 4
+    [query] = gallery.queries(Modality.IMAGE)
+    assert query.answer_ids == {gallery.item_ids[Modality.IMAGE][0]}
+    # Its family, which has the other's name, takes a turn of its own.
+    two = make_gallery([_record("a", "a")], ["en", "de"], distractors=[_record("a", "a")])
+    assert [caption.language for _, caption in two.pairs] == ["en", "de"]
+
+
+def test_some_queries_alone_read_no_other_picture() -> None:
+    """In the order that was asked for."""
+
+    class NeverRead:
+        def read(self) -> bytes:
+            raise AssertionError("read")
+
+    records = [_record(name, name) for name in "abc"]
+    records[1] = replace(records[1], image=NeverRead())
+    gallery = make_gallery(records, ["en"])
+
+    asked = list(gallery.queries(Modality.TEXT, [2, 0]))
+
+    assert [answers(each) for each in asked] == [{"c-en-0"}, {"a-en-0"}]
 
 
 def test_queries_ask_one_side_for_the_other(gallery: Gallery) -> None:
@@ -73,7 +120,7 @@ def test_several_captions_all_answer_and_all_ask() -> None:
     assert gallery.answers(Modality.IMAGE) == [{0}, {0}, {1}]
     assert gallery.answers(Modality.TEXT) == [{0, 1}, {2}]
     by_image = list(gallery.queries(Modality.TEXT))
-    assert [each.answer_ids for each in by_image] == [{"a-en-0", "a-en-1"}, {"b-en-0"}]
+    assert [answers(each) for each in by_image] == [{"a-en-0", "a-en-1"}, {"b-en-0"}]
     assert len(list(gallery.queries(Modality.IMAGE))) == 3
 
 
@@ -125,7 +172,7 @@ def test_distractors_are_searched_and_never_ask() -> None:
 
     gallery = make_gallery(records, ["en"], distractors=others)
 
-    assert [item_id for item_id, _ in gallery.items()] == ["a", "b", "c"] + [
+    assert [named(item_id) for item_id, _ in gallery.items()] == ["a", "b", "c"] + [
         f"{name}-en-0" for name in "abc"
     ]
     for target in Modality:
@@ -138,7 +185,7 @@ def test_a_gallery_without_some_records_keeps_the_others_as_they_were() -> None:
     records = [_record(name, name) for name in "abc"]
     gallery = make_gallery(records, ["en", "de"], distractors=[_record("d", "d")])
 
-    rest = gallery.only({"b", "c", "d"})
+    rest = gallery.only({1, 2, 3})
 
     assert rest.chosen == gallery.chosen[1:]
     assert rest.asking_count == 2
@@ -184,6 +231,16 @@ def test_a_record_without_its_familys_language_is_refused() -> None:
     """By name, rather than leaving a query out."""
     with pytest.raises(ValueError, match="a0 has no caption in 'fr'"):
         make_gallery([_record("a0", "a")], ("fr",))
+
+
+def named(item_id: str) -> str:
+    """Returns the name in an id, which its digest stands before."""
+    return item_id.partition("-")[2]
+
+
+def answers(query: EvaluationQuery) -> set[str]:
+    """Returns the names of what answers it."""
+    return {named(each) for each in query.answer_ids}
 
 
 class _NoImage:

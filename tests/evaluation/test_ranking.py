@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tandem.content import Modality
+from tandem.corpus.scenes import scene_records
 from tandem.evaluation import ranking
+from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.metrics import recall_at
-from tandem.evaluation.ranking import first_answer_ranks, rerank_order, retrieve_order
+from tandem.evaluation.ranking import first_answer_ranks, rerank_order, retrieve_order, tied_count
 
 # Few values, so that ties come up.
 SCORES = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
@@ -32,6 +35,39 @@ def test_doctests() -> None:
 def test_the_most_similar_comes_first_and_ties_keep_their_order() -> None:
     """Items 1 and 3 are equal: 1 comes first."""
     assert retrieve_order(np.array([[0.1, 0.7, 0.9, 0.7]])).tolist() == [[2, 1, 3, 0]]
+
+
+def test_ties_keep_an_order_that_is_given() -> None:
+    """Items 1 and 3 are equal: 3 comes first where it does so in that order."""
+    similarity = np.array([[0.1, 0.7, 0.9, 0.7]])
+
+    assert retrieve_order(similarity, [3, 0, 1, 2]).tolist() == [[2, 3, 1, 0]]
+    assert retrieve_order(similarity, [0, 1, 2, 3]).tolist() == [[2, 1, 3, 0]]
+
+
+def test_equal_scores_for_everything_find_nothing_but_by_chance() -> None:
+    """A model that says the same of all items is no model; by the numbers of the items it would
+    find what asks, which comes before all distractors.
+    """
+    gallery = make_gallery(
+        scene_records("test", 1, 4), ["en"], distractors=scene_records("val", 1, 400)
+    )
+    for target in Modality:
+        answers = gallery.answers(target)
+        same = np.zeros((len(answers), 404))
+
+        ranks = first_answer_ranks(retrieve_order(same, gallery.tie_order(target)), answers)
+
+        assert min(ranks) > 4
+        assert first_answer_ranks(retrieve_order(same), answers) == [1, 2, 3, 4]
+        assert tied_count(same, answers) == 4
+
+
+def test_a_tie_is_with_what_is_no_answer() -> None:
+    """Two captions of a picture that are equal are no tie; nor is one with a worse answer."""
+    similarity = np.array([[0.5, 0.5, 0.1], [0.9, 0.5, 0.5], [0.5, 0.5, 0.5]])
+
+    assert tied_count(similarity, [{0, 1}, {0, 1}, {0, 1}]) == 1
 
 
 def test_the_pool_is_reordered_and_the_rest_follows() -> None:

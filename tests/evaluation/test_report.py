@@ -93,6 +93,38 @@ def test_folds_are_one_report_of_all_their_queries() -> None:
     assert len(whole.languages[IMAGE]) == 8
 
 
+def test_what_one_fold_says_alone_is_said_of_all() -> None:
+    """The first had nothing to count."""
+    counting = replace(report(), about={"title": "t", "refused by the server": "1 records"})
+
+    whole = joined(
+        [replace(report(), tied_counts={TEXT: 1}), replace(counting, tied_counts={TEXT: 2})]
+    )
+
+    assert whole.about["refused by the server"] == "1 records"
+    assert whole.tied_counts == {TEXT: 3}
+
+
+def test_the_papers_sums_stand_beside_sums_over_as_many() -> None:
+    """Theirs are over pools of 20."""
+
+    def page(k: int) -> str:
+        sums = tuple(Ranking(name, "add 0.1", k, (1, 2, 6, 4)) for name in (TEXT, IMAGE))
+        return report_markdown(replace(report(), rankings=(*report().rankings, *sums)))
+
+    assert "| add 0.1 | Flickr30k 1k |" in page(20)
+    assert "| add 0.1 | Flickr30k 1k |" not in page(50)
+
+
+def test_a_page_tells_how_deep_was_looked() -> None:
+    """Where an answer lay behind that, MRR and median rank are no full gallery's."""
+    note = "no full gallery's"
+    whole = tuple(replace(each, ranks=(1, 2, 3, 4)) for each in report().rankings)
+
+    assert note in report_markdown(report())
+    assert note not in report_markdown(replace(report(), rankings=whole))
+
+
 def test_the_page_says_what_the_numbers_are_of() -> None:
     """Recall with intervals, languages, times, and the paper's rows called another data set's."""
     page = report_markdown(report(), "plot.png")

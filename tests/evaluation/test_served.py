@@ -112,17 +112,14 @@ async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
 
 async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cross_encoder() -> None:
     """BE's time is that of the search with k = 0; a k below 10 still sees ten items."""
-    records = list(scene_records("test", 1, 8))
-    gallery = make_gallery(records, ["en"])
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"])
     asked = []
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         asked.append((request.retrieve_k, request.rerank_k))
         final = 1 if request.rerank_k == 5 else 3
-        return pb.SearchItemsResponse(
-            items=[found(each.record_id, 2, final) for each in records]
-            + [found(caption.caption_id, 2, final) for _, caption in gallery.pairs]
-        )
+        ids = [item_id for of_modality in gallery.item_ids.values() for item_id in of_modality]
+        return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])
 
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         report = await served_report(
@@ -147,3 +144,28 @@ async def test_fewer_queries_are_spread_over_the_gallery() -> None:
 
     assert report.languages["text→image"] == ["en", "de", "fr", "cs"]
     assert [each.query_seconds is None for each in report.rankings] == [True, False] * 2
+
+
+@pytest.mark.parametrize("count", [60, 100, 125, 250])
+async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> None:
+    """Languages take turns in sixteen, siblings in four: every 4th, 8th or 16th would be alike."""
+    gallery = make_gallery(scene_records("test", 1, 1_000), ["en", "de", "fr", "cs"])
+
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        report, again = [
+            await served_report(
+                client, "scenes", gallery, [20], {}, query_count=count, concurrency=1
+            )
+            for _ in range(2)
+        ]
+
+    requests = [each for each in service.requests if isinstance(each, pb.SearchItemsRequest)]
+    asked = [each.query.text for each in requests if each.query.text]
+    assert asked[:count] == asked[count:]
+    for languages in report.languages.values():
+        assert len(languages) == count
+        assert min(map(languages.count, ("en", "de", "fr", "cs"))) >= count / 8
+    number_of = {caption.text: number for number, (_, caption) in enumerate(gallery.pairs)}
+    siblings = [number_of[text] % 4 for text in asked[:count]]
+    assert min(map(siblings.count, range(4))) >= count / 8
+    assert again.languages == report.languages

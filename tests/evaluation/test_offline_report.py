@@ -1,0 +1,146 @@
+"""Reports of checkpoints: what they say of time and of ties, by a gallery of an untrained model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.corpus.records import Caption, Record
+from tandem.corpus.scenes import scene_records
+from tandem.evaluation.evaluation_time import EVERY_PAIR, evaluation_times
+from tandem.evaluation.gallery import Gallery, make_gallery
+from tandem.evaluation.offline_report import offline_report
+from tandem.evaluation.report import BE, Report
+from tandem.evaluation.report_markdown import report_markdown
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+TEXT, IMAGE = "text→image", "image→text"
+ABOUT = {"title": "t"}
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    """Two families that ask, two behind them."""
+    return list(scene_records("test", 3, 16))
+
+
+@pytest.fixture(scope="module")
+def gallery(records: list[Record]) -> Gallery:
+    """Two captions a picture."""
+    return make_gallery(records[:8], ["en"], captions_per_picture=2, distractors=records[8:])
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> Checkpoint:
+    """An untrained model that knows the captions' words."""
+    return untrained(tmp_path_factory.mktemp("one"), records, seed=0)
+
+
+def untrained(folder: Path, records: list[Record], seed: int) -> Checkpoint:
+    """Returns a model with weights, and an image backbone, of that seed."""
+    texts = tuple(caption.text for record in records for caption in record.captions)
+    save_tiny_checkpoint(folder, seed=seed, texts=texts)
+    return load_checkpoint(folder)
+
+
+def test_a_query_takes_its_own_sides_encoding(checkpoint: Checkpoint, gallery: Gallery) -> None:
+    """A text none of the pictures', which is many times as long."""
+    report = offline_report(checkpoint, gallery, [4], ABOUT)
+
+    parts = report.seconds[TEXT]
+    for name, encoding, count in ((TEXT, "encode_texts", 32), (IMAGE, "encode_images", 16)):
+        query_count = len(report.languages[name])
+        expected = parts[encoding] / count + report.seconds[name]["retrieve"] / query_count
+        assert report.ranking(name, BE).query_seconds == pytest.approx(expected)
+
+
+def test_a_query_takes_no_more_pairs_than_there_are(
+    checkpoint: Checkpoint, gallery: Gallery
+) -> None:
+    """A pool of a thousand out of sixteen pictures and 32 captions."""
+    report = offline_report(checkpoint, gallery, [1_000], ABOUT)
+
+    for name, item_count in ((TEXT, 16), (IMAGE, 32)):
+        be, ce = report.ranking(name, BE), report.ranking(name, f"{BE} + CE 1000")
+        assert be.query_seconds is not None
+        assert ce.query_seconds is not None
+        parts = report.seconds[name]
+        pair_seconds = parts["match"] / parts["pair_count"]
+        assert ce.query_seconds - be.query_seconds == pytest.approx(item_count * pair_seconds)
+
+
+def test_all_pairs_are_read_once(checkpoint: Checkpoint, gallery: Gallery) -> None:
+    """Sixteen captions ask for sixteen pictures, eight pictures for 32 captions.
+
+    Of these pairs the sixteen captions' with the eight pictures are in both.
+    """
+    *_, every_pair = evaluation_times(offline_report(checkpoint, gallery, [4], ABOUT))
+
+    assert every_pair.order_by == EVERY_PAIR
+    assert every_pair.pair_count == 16 * 16 + 8 * 32 - 16 * 8
+
+
+def test_two_models_image_tokens_count_where_they_are_two(
+    tmp_path: Path, checkpoint: Checkpoint, gallery: Gallery, records: list[Record]
+) -> None:
+    """A cross-encoder with an image backbone of its own reads every picture again."""
+    other = untrained(tmp_path, records, seed=1)
+
+    alike = offline_report(checkpoint, gallery, [4], ABOUT, retriever=checkpoint)
+    unlike = offline_report(checkpoint, gallery, [4], ABOUT, retriever=other)
+
+    assert [parts["match_tokens"] for parts in alike.seconds.values()] == [0.0, 0.0]
+    tokens = unlike.seconds[IMAGE]["match_tokens"]
+    assert tokens > 0
+    assert query_seconds_of_reading(unlike, IMAGE) == pytest.approx(tokens / 16)
+    assert query_seconds_of_reading(unlike, TEXT) == pytest.approx(0)
+
+
+def query_seconds_of_reading(report: Report, direction: str) -> float:
+    """Returns what a query with four pairs takes over one without, less those pairs."""
+    be, ce = (report.ranking(direction, name).query_seconds for name in (BE, f"{BE} + CE 4"))
+    assert be is not None
+    assert ce is not None
+    parts = report.seconds[direction]
+    return ce - be - 4 * parts["match"] / parts["pair_count"]
+
+
+def test_what_says_the_same_as_a_distractor_is_found_half_of_the_time(
+    checkpoint: Checkpoint, records: list[Record]
+) -> None:
+    """Every caption of 16 scenes has 7 doubles behind it, which the model cannot tell apart.
+
+    So an eighth of the pictures can be expected to find their own first, however good the model;
+    were records that ask before all others, all would that find any of the eight.
+    """
+    doubles = [copy_of(record, number) for record in records for number in range(7)]
+    gallery = make_gallery(records, ["en"], distractors=doubles)
+
+    report = offline_report(checkpoint, gallery, [4], ABOUT)
+
+    ranks = np.array(report.ranking(IMAGE, BE).ranks, float)
+    # From 1 to 8 within its own eight, 4.5 in the mean.
+    places = (ranks - 1) % 8 + 1
+    assert 2.5 < places.mean() < 6.5
+    assert report.tied_counts == {TEXT: 16, IMAGE: 16}
+    assert "another item: text→image 16, image→text 16" in report_markdown(report)
+
+
+def test_a_gallery_without_doubles_has_no_ties(checkpoint: Checkpoint, gallery: Gallery) -> None:
+    """Nothing is said of them then."""
+    report = offline_report(checkpoint, gallery, [4], ABOUT)
+
+    assert report.tied_counts == {TEXT: 0, IMAGE: 0}
+    assert "exactly as similar" not in report_markdown(report)
+
+
+def copy_of(record: Record, number: int) -> Record:
+    """Returns another record of the same picture and words."""
+    name = f"{record.record_id}-copy-{number}"
+    captions = tuple(
+        Caption(f"{name}-{place}", caption.text, caption.language)
+        for place, caption in enumerate(record.captions)
+    )
+    return replace(record, record_id=name, family=name, captions=captions)
