@@ -93,6 +93,7 @@ def train(
     from tandem.training.finetune import finetune as run_finetuning
     from tandem.training.fitting_captions import FittingCaptions
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
+    from tandem.training.run import check_unfinished
     from tandem.training.train import train as run_training
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
@@ -132,6 +133,8 @@ def train(
         if image_source is not None:
             chosen = replace(chosen, image_source=image_source)
         chosen = _in_precision(chosen, precision)
+        if resume:
+            check_unfinished(target)
         with torchrun_processes(place) as processes, TrainingBar(out) as bar:
             if processes.is_first:
                 _warn_of_emulation(chosen, place.type)
@@ -157,6 +160,8 @@ def train(
         )
     if corpus is None:
         raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
+    if resume:
+        check_unfinished(target)
     beginning = init or default_checkpoint()
     records = open_corpus(corpus, "train", seed, count), open_corpus(corpus, "val", seed, None)
     check = _model_check(beginning)

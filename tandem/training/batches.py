@@ -47,7 +47,8 @@ class LengthPart:
 class MatchBatch:
     """Texts and images that match row by row.
 
-    `groups` int64 [B] is equal where one row's text also describes the other's image.
+    `groups` int64 [B] is equal where two rows are of one family. Rows of two families may say the
+    same all the same (PairPool.match_batch).
     """
 
     texts: TextBatch

@@ -1,8 +1,10 @@
 """Where a run computes, and how exactly.
 
-The CPU and CUDA take one path: nothing but `Compute` asks which it is. **The CUDA path has not been
-run**: no GPU was there when this was written. What a CPU run promises, the same weights again and
-after going on, is not promised for CUDA, whose kernels may add in another order each time.
+The CPU and CUDA take one path: of what a run does, nothing but `Compute` asks which it is. What
+starts a run does, to connect its processes and to warn of a CPU that emulates bf16. **The CUDA path
+has not been run**: no GPU was there when this was written. What a CPU run promises, the same
+weights again and after going on, is not promised for CUDA, whose kernels may add in another order
+each time.
 """
 
 from dataclasses import dataclass

@@ -20,7 +20,12 @@ _POOL_K = 20
 
 @dataclass(frozen=True, slots=True)
 class DevSet:
-    """Texts and images that match row by row; image tokens float16 [N, R, D]."""
+    """Texts and images that match row by row; image tokens float16 [N, R, D].
+
+    The row's own image alone counts as right. Of the default's 500 scenes 18 have a text that is
+    said of another too, most of them of a single kind of drawing (seeds 1 and 2), so that the best
+    R@1 to be expected is about 98; of records no two share a caption.
+    """
 
     texts: TextBatch
     tokens: Tensor

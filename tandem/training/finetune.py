@@ -31,7 +31,7 @@ from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.record_pairs import RecordPairs
 from tandem.training.rounds import train_rounds
-from tandem.training.run import Progress, Run
+from tandem.training.run import Progress, Run, check_init_stays
 
 _CPU = torch.device("cpu")
 
@@ -63,9 +63,10 @@ def finetune(
     says. Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
     has one right image. What `folder` gets, and what `resume` does, is as with train(). Raises
     RecordUnreadable, naming the record, ValueError for no records, fewer families than a batch
-    takes, a checkpoint that reads no pixels or a backbone that cannot learn, and what train()
-    raises.
+    takes, a checkpoint that reads no pixels or lies in `folder`, or a backbone that cannot learn,
+    and what train() raises.
     """
+    check_init_stays(checkpoint_folder, folder)
     checkpoint = load_checkpoint(checkpoint_folder)
     if isinstance(checkpoint.model.image_backbone, NoPixels):
         raise ValueError(
@@ -109,12 +110,15 @@ def finetune(
     dev, before = dev_set()
     begun_with = before
     if recipe.backbone_step_count:
-        run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
+        if not run.goes_on:
+            run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
         tune_image_backbone(model, source, records, check.pixels, tokenizer, run)
         dev, begun_with = dev_set()
     tokens_NRD = tokens_of(records, "image tokens")
     pool = PairPool(source, tokens_NRD, tokenizer, config.max_text_tokens)
-    run.progress("encoder", 0, recipe.round_count, f"dev {begun_with}")
+    if not run.found("encoder"):
+        # Else the bar begins further on, and the weights measured may be the state's.
+        run.progress("encoder", 0, recipe.round_count, f"dev {begun_with}")
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{run.seconds():,.0f} s")
     return Finetuned(before, best)
@@ -134,6 +138,7 @@ def as_checkpoint(recipe: Recipe, checkpoint: Checkpoint, family_count: int) -> 
         head_count=config.head_count,
         vocabulary_size=config.vocabulary_size,
         image_source=config.image_source,
+        apart_layer_count=config.apart_layer_count,
         pool_family_count=family_count,
         init_weights_sha256=checkpoint.weights_sha256,
     )

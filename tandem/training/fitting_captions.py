@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tandem.corpus.records import Record
-from tandem.errors import TextTooLong
+from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import TextPreprocessor
 
 
@@ -13,7 +13,8 @@ class FittingCaptions:
     """Leaves out captions, not records, and counts what it left out.
 
     A corpus' longest captions may not fit a model, as a fourth of the emoji have one that does not
-    fit the shipped model's 64 tokens. A record that has none left comes without captions.
+    fit the shipped model's 64 tokens. A record of which none would be left comes as it is: what
+    reads it says what is wrong with it, and of which record, as of a caption that is empty.
     """
 
     texts: TextPreprocessor
@@ -21,16 +22,21 @@ class FittingCaptions:
     dropped_count: int = 0
 
     def of(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yields the records in their order, each with the captions that fit."""
+        """Yields the records in their order, each with the captions that are not too long."""
         for record in records:
-            fitting = tuple(caption for caption in record.captions if self._fits(caption.text))
+            fitting = tuple(
+                caption for caption in record.captions if not self._is_too_long(caption.text)
+            )
             self.kept_count += len(fitting)
             self.dropped_count += len(record.captions) - len(fitting)
-            yield replace(record, captions=fitting)
+            yield replace(record, captions=fitting or record.captions)
 
-    def _fits(self, text: str) -> bool:
+    def _is_too_long(self, text: str) -> bool:
         try:
             self.texts.token_ids(text)
         except TextTooLong:
+            return True
+        except (TextEmpty, UnicodeEncodeError):
+            # Whoever reads the record finds it again, and can name the record, or skip it.
             return False
-        return True
+        return False

@@ -86,6 +86,13 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def rounds_in_curve(folder: Path) -> int:
+    """Returns how many rounds a run's curve has; 0 where there is none."""
+    path = folder / FILE_NAME
+    # A line that a kill cut has no end.
+    return path.read_text(encoding="utf-8").count("\n") if path.is_file() else 0
+
+
 class _Tensorboard:
     """Made anew from the curve when a run goes on, so that the two cannot disagree."""
 

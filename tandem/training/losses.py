@@ -13,8 +13,8 @@ def batch_hard_triplet_loss(
 ) -> Tensor:
     """Returns the bidirectional triplet loss with the hardest negative of the batch, a scalar.
 
-    texts_BD, images_BD: unit-length embeddings, row j of both is one pair. groups_B: int64, equal
-    where one's text also describes the other's image; such rows are never negatives of each other.
+    texts_BD, images_BD: unit-length embeddings, row j of both is one pair. groups_B: int64; rows of
+    one group are never negatives of each other, as where one's text describes the other's image.
     Distance is 1 - cosine. Mean over the batch, not the sum of the VSE++ line; the hardest
     negative, not the mean of all.
 
@@ -55,7 +55,8 @@ def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: floa
 
     What comes before batch_hard_triplet_loss when nothing is pretrained: at random weights all
     distances are nearly equal, the hardest negative pulls everything into one point, and the
-    triplet loss rests at twice the margin for good. Every row must be of another group.
+    triplet loss rests at twice the margin for good. Every row is a negative of every other, so that
+    none should say what another shows (PairPool.match_batch says how often one does).
     """
     logits_BB = texts_BD @ images_BD.T / temperature
     target_B = torch.arange(len(logits_BB), device=logits_BB.device)

@@ -48,7 +48,7 @@ def check_family_count(source: PairSource, count: int) -> None:
     if there < count:
         raise ValueError(
             f"a batch takes {count} families and the corpus has {there}; "
-            "give more pictures or smaller batches"
+            "give pictures of more families or, from Python, a recipe of smaller batches"
         )
 
 
@@ -95,7 +95,12 @@ class PairPool:
         return len(self._place)
 
     def match_batch(self, rng: random.Random, size: int) -> MatchBatch:
-        """Returns one caption and one image of each of `size` families, matching row by row."""
+        """Returns one caption and one image of each of `size` families, matching row by row.
+
+        The groups are the families. Records of two families share no caption, but scenes may, most
+        of all those of a single kind of drawing: in 9 % of batches of 64 from the default's pool
+        some row's caption is said of another row's picture too (seeds 1 and 2, 5,000 batches each).
+        """
         drawn = draw_families(self._source, rng, size)
         numbers = [draw_member(self._source, family, rng) for family in drawn]
         groups_B = torch.tensor(drawn)

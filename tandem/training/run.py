@@ -1,5 +1,6 @@
 """A training run: what its stages share, and the state that it keeps for going on."""
 
+import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -11,20 +12,53 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from tandem.modeling.checkpoint_files import TRAINING
 from tandem.training.compute import Compute
 from tandem.training.dev_recall import DevRecall
+from tandem.training.loss_curve import rounds_in_curve
 from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.processes import Processes
 from tandem.training.recipes import Recipe
 from tandem.training.run_state import (
+    FILE_NAME,
     RunState,
     RunStateFile,
+    RunStateInvalid,
     batch_rng_state,
     restore_batch_rng,
 )
 
 # Called with the stage, the step reached, the steps there are, and what to show of it.
 Progress = Callable[[str, int, int, str], None]
+
+
+def check_init_stays(init: Path, folder: Path) -> None:
+    """Raises ValueError where a run would write over the checkpoint that it begins with."""
+    if init.resolve() == folder.resolve():
+        raise ValueError(
+            f"{folder} holds the checkpoint that the run begins with, which the run's first would "
+            "replace, be it better or worse; choose another --folder"
+        )
+
+
+def check_unfinished(folder: Path) -> None:
+    """Raises RunStateInvalid where a run is over, which to go on with would write over its result.
+
+    That is where no state is left, and the curve reaches the last round of the checkpoint's recipe.
+    A run that was killed before its first state is not over: it has nothing to go on from, and
+    begins anew.
+    """
+    if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
+        return
+    try:
+        recipe = json.loads((folder / TRAINING).read_text(encoding="utf-8")).get("recipe", {})
+    except ValueError:  # cut by a kill
+        return
+    if rounds_in_curve(folder) == recipe.get("round_count"):
+        raise RunStateInvalid(
+            f"the run in {folder} is over, so there is nothing to go on with; choose another "
+            "--folder, or leave --resume out to train anew in its place"
+        )
 
 
 def _tell_nobody(*_: object) -> None:
@@ -82,6 +116,11 @@ class Run:
     def seconds(self) -> float:
         """Returns how long the run has taken, without the time between a stop and going on."""
         return time.monotonic() - self._start_time
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a state was found, of whatever stage."""
+        return self._found is not None
 
     def found(self, stage: str) -> RunState | None:
         """Returns the state to go on from, if it is of this stage."""

@@ -31,7 +31,7 @@ from tandem.training.pair_pool import PairPool
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
-from tandem.training.run import Progress, Run
+from tandem.training.run import Progress, Run, check_init_stays
 from tandem.training.scene_pairs import ScenePairs
 from tandem.training.starting_model import in_its_shape, starting_model
 
@@ -57,14 +57,17 @@ def train(
     A recipe that begins trained, or with a trained image backbone, does with `init`, the shipped
     checkpoint unless given. `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until
     the run is over, its state every `state_every_step_count` steps of a stage. With `resume` a run
-    goes on from there, to the same weights as if it had never stopped. The same recipe on the same
-    machine's CPU gives the same weights. Of several processes only the first writes and tells.
+    goes on from there, to the same weights as if it had never stopped; where there is no state, it
+    begins anew, also in the place of a run that is over (check_unfinished). The same recipe on the
+    same machine's CPU gives the same weights. Of several processes only the first writes and tells.
     Raises ValueError for a recipe that trains nothing or reads regions, which scenes have none of,
-    RunStateInvalid for another recipe's state, LossCurveIncomplete where the curve does not reach
-    the state, CaptionTooLong where the tokenizer splits a caption too finely, and what
-    `starting_model` raises.
+    and where `folder` holds the checkpoint that it begins with, RunStateInvalid for another
+    recipe's state, LossCurveIncomplete where the curve does not reach the state, CaptionTooLong
+    where the tokenizer splits a caption too finely, and what `starting_model` raises.
     """
     init = init or default_checkpoint()
+    if recipe.begins_trained or recipe.begins_with_backbone:
+        check_init_stays(init, folder)
     recipe = in_its_shape(recipe, init)
     run = Run(
         recipe,

@@ -50,6 +50,21 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], wh
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("recipe", [["tiny"], ["finetune", "--corpus", "emoji"]])
+def test_a_run_that_is_over_is_not_gone_on_with(tmp_path: Path, recipe: list[str]) -> None:
+    """It would begin anew and write over its result."""
+    folder = tmp_path / recipe[0]
+    folder.mkdir()
+    (folder / "training.json").write_text('{"recipe": {"round_count": 2}}')
+    (folder / "loss_curve.jsonl").write_text("{}\n{}\n")
+
+    status, _, error = run(*recipe, "--resume", "--device", "cpu", "--folder", str(tmp_path))
+
+    assert status != 0
+    assert f"the run in {folder} is over" in error
+    assert (folder / "loss_curve.jsonl").read_text() == "{}\n{}\n"
+
+
 def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     """A Karpathy file of two splits, with a checkpoint of one's own; recalls before and after."""
     records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 40)]

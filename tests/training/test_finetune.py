@@ -20,7 +20,7 @@ from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
 from tests.modeling.published_folders import xlm_r_tokenizer
 from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained
 
 
@@ -163,6 +163,46 @@ def test_separate_encoders_learn_each_from_its_own_steps(tmp_path: Path) -> None
     assert not torch.equal(ce["word.weight"], begun_ce["word.weight"])
 
 
+def test_of_layers_apart_the_recipe_tells(tmp_path: Path) -> None:
+    """As it does of the rest of the shape; the layers stay apart."""
+    everything = records("train", 60) + records("val", 30)
+    texts = tuple(c.text for each in everything for c in each.captions)
+    save_tiny_checkpoint(tmp_path / "init", texts=texts, apart_layer_count=1)
+    recipe = replace(RECIPE, round_count=1)
+
+    finetune(
+        recipe,
+        tmp_path / "init",
+        records("train", 60),
+        records("val", 30),
+        tmp_path / "out",
+        lambda *_: None,
+    )
+
+    after = load_checkpoint(tmp_path / "out")
+    assert after.model.config.apart_layer_count == 1
+    assert after.training["recipe"]["apart_layer_count"] == 1
+
+
+def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(tmp_path: Path) -> None:
+    """By whatever path: the first checkpoint kept would replace it, and may be the worse one."""
+    save_untrained(tmp_path / "init")
+    before = (tmp_path / "init" / "model.safetensors").read_bytes()
+    (tmp_path / "same").symlink_to(tmp_path / "init")
+
+    with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
+        finetune(
+            replace(RECIPE, round_count=1),
+            tmp_path / "init",
+            records("train", 60),
+            records("val", 30),
+            tmp_path / "same",
+            lambda *_: None,
+        )
+
+    assert (tmp_path / "init" / "model.safetensors").read_bytes() == before
+
+
 def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
     """Pictures give none; before any of them is read."""
     config = replace(tiny_model().config, image_source="regions")
@@ -203,8 +243,16 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, tune: Tune) -
     tune(tmp_path / "whole", recipe)
     with pytest.raises(Stopped):
         tune(tmp_path / "stopped", recipe, progress=stop, state_every_step_count=3)
-    tune(tmp_path / "stopped", recipe, resume=True)
+    steps: list[int] = []
+    tune(
+        tmp_path / "stopped",
+        recipe,
+        resume=True,
+        progress=lambda stage, step, *_: steps.append(step) if stage == "encoder" else None,
+    )
 
+    # Not of step 0, from which its rate would be counted: its last state is of round 9.
+    assert steps[0] == 10
     whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
     assert stopped.weights_sha256 == whole.weights_sha256
 

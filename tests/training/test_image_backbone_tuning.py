@@ -143,6 +143,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     whole, stopped = (load_checkpoint(tmp_path / name) for name in ("whole", "stopped"))
     assert stopped.weights_sha256 == whole.weights_sha256
     assert (("backbone", 12) in stages) == (stop_at[0] == "backbone"), "what is done stays done"
+    # Where it began is told by the run that began there, and of that step's weights.
+    assert ("backbone", 0) not in stages
+    assert (("encoder", 0) in stages) == (stop_at[0] == "backbone")
 
 
 def test_of_separate_encoders_the_be_teaches_it(tmp_path: Path) -> None:

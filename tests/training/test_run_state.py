@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint_files import TRAINING
 from tandem.training import loss_curve, run_state
 from tandem.training import run as run_module
 from tandem.training.recipes import Recipe, tiny
+from tandem.training.run import check_unfinished
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
 from tests.faults.run_counts import run_count
@@ -176,7 +179,10 @@ def test_whatever_a_resumed_run_forgets_changes_its_weights(
     monkeypatch: pytest.MonkeyPatch,
     forgotten: tuple[object, str] | None,
 ) -> None:
-    """Positive controls of the test above: nothing that the state holds is idle."""
+    """Positive controls of the test above: what steps change is not kept for nothing.
+
+    But for torch's generator, which is left out here: no recipe has dropout, so none draws from it.
+    """
     stop_after(10, tmp_path)
 
     with monkeypatch.context() as patch:
@@ -224,6 +230,59 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
 
     assert weights(tmp_path) == whole
     assert len(curve(tmp_path)) == ENCODER_ONLY.round_count
+
+
+@pytest.mark.parametrize(
+    ("files", "is_over"),
+    [
+        ({}, False),
+        ({TRAINING: '{"recipe": {"round_count": 2}}'}, False),
+        ({loss_curve.FILE_NAME: "{}\n{}\n"}, False),
+        ({TRAINING: '{"recipe": {"round_count": 2}}', loss_curve.FILE_NAME: "{}\n{}\n"}, True),
+        ({TRAINING: '{"recipe": {"round_count": 2}}', loss_curve.FILE_NAME: "{}\n{}"}, False),
+        ({TRAINING: '{"recipe": {"round_c', loss_curve.FILE_NAME: "{}\n{}\n"}, False),
+        ({TRAINING: "{}", loss_curve.FILE_NAME: "{}\n{}\n"}, False),
+        (
+            {
+                TRAINING: '{"recipe": {"round_count": 2}}',
+                loss_curve.FILE_NAME: "{}\n{}\n",
+                FILE_NAME: "a state",
+            },
+            False,
+        ),
+    ],
+)
+def test_only_a_whole_run_is_over(tmp_path: Path, files: dict[str, str], is_over: bool) -> None:
+    """Its checkpoint's last round is in its curve, and its state is gone.
+
+    Killed before its first state, in its first round's files even, a run may begin anew.
+    """
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+
+    with (
+        pytest.raises(RunStateInvalid, match=r"is over.*leave --resume out")
+        if is_over
+        else nullcontext()
+    ):
+        check_unfinished(tmp_path)
+
+
+def test_a_run_that_ended_is_over_and_one_that_stopped_is_not(tmp_path: Path) -> None:
+    """By the files that runs leave; the one that stopped has measured once and kept no state."""
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == ("encoder", 10):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train(ENCODER_ONLY, tmp_path, stop)
+    assert load_checkpoint(tmp_path).training["round"] == 8
+    check_unfinished(tmp_path)
+    train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+
+    with pytest.raises(RunStateInvalid, match="is over"):
+        check_unfinished(tmp_path)
 
 
 def test_another_recipes_state_is_refused(tmp_path: Path) -> None:

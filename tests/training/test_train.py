@@ -196,6 +196,19 @@ def test_a_run_accumulates_as_its_recipe_says(tmp_path: Path, trained: Callable[
     assert load_checkpoint(tmp_path).weights_sha256 != checkpoint.weights_sha256
 
 
+@pytest.mark.parametrize("begins", ["begins_trained", "begins_with_backbone"])
+def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
+    tmp_path: Path, begins: str
+) -> None:
+    """It would be replaced. A recipe that reads no checkpoint is not told so."""
+    recipe = replace(tiny(1), backbone_step_count=0, round_count=0)
+
+    with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
+        train(replace(recipe, **{begins: True}), tmp_path, lambda *_: None, init=tmp_path)
+    with pytest.raises(ValueError, match="has no rounds"):
+        train(recipe, tmp_path, lambda *_: None, init=tmp_path)
+
+
 def test_a_recipe_without_rounds_is_refused(tmp_path: Path) -> None:
     """There would be no checkpoint, and nothing to say so."""
     with pytest.raises(ValueError, match="recipe tiny has no rounds"):
