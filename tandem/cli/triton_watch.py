@@ -7,9 +7,11 @@ from tandem.cli.stack import LocalStack
 from tandem.errors import DeadlineExceeded, ModelUnavailable, Overloaded, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_repository import our_manifest
 from tandem.model_io.model_version import serving
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
+from tandem.model_io.triton_server import TritonUnavailable
 
 FAILED_CANARY_COUNT = 3
 # A machine that is busy with other things can make canaries late, and a restart would not help it.
@@ -31,7 +33,8 @@ class TritonWatch:
     def look(self) -> str | None:
         """Runs a canary; after three in a row that failed, restarts Triton and returns why.
 
-        Raises TritonUnavailable where it does not come up again.
+        Raises TritonUnavailable where it does not come up again, or would load another model than
+        the services know, and ValueError where the repository has none any more.
         """
         error = self._runner.run(self._failure())
         self._failed_count = self._failed_count + 1 if error else 0
@@ -39,6 +42,7 @@ class TritonWatch:
         if error is None or self._failed_count < limit:
             return None
         self._failed_count = 0
+        self._check_same_model()
         self._stack.stop_triton()
         self._stack.start_triton()
         return error.message
@@ -50,6 +54,16 @@ class TritonWatch:
         if self._client is not None:
             self._runner.run(self._client.close())
         self._runner.close()
+
+    def _check_same_model(self) -> None:
+        repository = self._stack.model_repository
+        held, known = our_manifest(repository).fingerprint, self._manifest.fingerprint
+        if held != known:
+            raise TritonUnavailable(
+                f"Triton no longer answers, and is not restarted: {repository} holds model "
+                f"{held[:12]} by now, whose answers the services would take for those of "
+                f"{known[:12]}; start Tandem again with the model that it shall serve"
+            )
 
     async def _failure(self) -> TandemError | None:
         if self._stack.has_triton_lost_process():

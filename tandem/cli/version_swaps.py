@@ -5,11 +5,12 @@ old one is unloaded when nobody asks for it any more. So at no time is there non
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from tandem.cli.stack import LocalStack
-from tandem.errors import TandemError
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.errors import ModelOutputInvalid, TandemError
+from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import (
     FIRST_VERSION,
     ModelVersion,
@@ -23,12 +24,15 @@ from tandem.model_io.model_version import (
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
-from tandem.model_io.triton_versions import TritonVersions
+from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 
 # Services that have not come to the new version yet ask for the old one each second, by their
 # canaries; a search that began by it may do so a little later than they do.
 _QUIET_SECONDS = 5.0
+# What says of a version itself that it cannot serve: its files, its answers, or Triton's word of
+# its load. Whatever else goes wrong may be of a machine that is busy, and passes.
+_UNFIT = (ValueError, ModelOutputInvalid, TritonRefused)
 
 
 class VersionSwaps:
@@ -39,6 +43,7 @@ class VersionSwaps:
         self._manifest = manifest
         self._repository = stack.model_repository
         self._leaving: int | None = None
+        """What Triton may still have loaded, and is asked for no more."""
 
     def look(self) -> str | None:
         """Goes on with a swap; returns a line about one that was made or refused just now.
@@ -70,7 +75,7 @@ class VersionSwaps:
         return f"version {request.version} serves"
 
     def _take(self, server: TritonServer, version: int, before: int) -> None:
-        """Loads a version and tries it; one that is not fit is unloaded again."""
+        """Loads a version and tries it; one that is not taken is unloaded again."""
         folder = version_folder(self._repository, version)
         if version == FIRST_VERSION:
             self._manifest.verify(self._repository)
@@ -78,11 +83,18 @@ class VersionSwaps:
             # Before Triton sees it: to load a file is to run what is in it.
             ModelVersion.read(folder).verify(folder, self._manifest)
         versions = TritonVersions(server)
-        versions.load(version)
+        try:
+            versions.load(version)
+        except TritonUnavailable:
+            self._leaving = version  # if Triton is late, it may come to have it all the same
+            raise
         try:
             asyncio.run(self._try(server.address, version, before))
         except BaseException:
-            versions.unload(version)
+            try:
+                versions.unload(version)
+            except TritonUnavailable:  # why the version is not taken is what counts
+                self._leaving = version
             raise
 
     async def _try(self, address: str, version: int, before: int) -> None:
@@ -97,13 +109,22 @@ class VersionSwaps:
         why = getattr(error, "message", None) or str(error)
         if version == FIRST_VERSION:
             return f"version {version} is refused: {why}"
+        if not isinstance(error, _UNFIT):
+            return (
+                f"version {version} could not be tried, and stays to be asked for again "
+                f"(tandem models swap --to {version}): {why}"
+            )
         aside = set_aside(self._repository, version)
         return f"version {version} is refused and lies in {aside.name}: {why}"
 
     def _retire(self, server: TritonServer, version: int) -> None:
         versions = TritonVersions(server)
-        if not (server.loaded_folder(JOINT_ENCODER) / str(version)).exists():
-            self._leaving = None  # Triton was restarted meanwhile, and has what serves alone
-        elif versions.idle_seconds(version) >= _QUIET_SECONDS:
-            versions.unload(version)
-            self._leaving = None
+        # Where Triton is late or lost, the next look tries again; TritonWatch restarts it at need.
+        with suppress(TritonUnavailable):
+            if not versions.is_loaded(version):
+                # It is unloaded, or Triton was restarted meanwhile, and has what serves alone.
+                server.recount_processes()
+                self._leaving = None
+            elif versions.idle_seconds(version) >= _QUIET_SECONDS:
+                versions.unload(version)
+                self._leaving = None

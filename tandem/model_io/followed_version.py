@@ -6,7 +6,7 @@ from pathlib import Path
 from tandem.errors import ModelUnavailable
 from tandem.model_description import ModelDescription, ProbabilityCalibration
 from tandem.model_io.description import describe_model
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest, read_manifest
 from tandem.model_io.model_version import serving
 
 
@@ -30,8 +30,20 @@ class FollowedVersion:
         return self._number
 
     def look(self) -> None:
-        """Looks again. What cannot be read is not followed: the version before goes on serving."""
+        """Looks again. What cannot be read is not followed: the version before goes on serving.
+
+        Raises ModelUnavailable where the repository holds another model by now. A Triton that is
+        started again would load that one, and its answers would go out as this one's.
+        """
         with suppress(OSError, ValueError):
+            held = read_manifest(self._repository).fingerprint
+            if held != self._manifest.fingerprint:
+                raise ModelUnavailable(
+                    model=JOINT_ENCODER,
+                    why=f"{self._repository} holds model {held[:12]} by now, and this service was "
+                    f"started with {self._manifest.fingerprint[:12]}; restart Triton and all "
+                    "services",
+                )
             number = serving(self._repository).version
             self.describe(number)
             self._number = number

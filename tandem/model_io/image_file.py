@@ -27,8 +27,14 @@ _EXIF_START = b"Exif\0\0"
 _MAX_EXIF_ENTRY_COUNT = 1_000
 _EXIF_INTEGERS: Mapping[int, str] = {1: "B", 3: "H", 4: "I"}
 
-_JPEG_MARKER = re.compile(rb"\xff+([^\xff\0])")
-_START_OF_SCAN = 0xDA
+# Any number of FFs may stand before a marker, and the last is enough: "\xff+" would go over all
+# that follow from each of them anew, for days where 8 MiB of them end in no marker.
+_JPEG_MARKER = re.compile(rb"\xff([^\xff\0])")
+# Restarts stand between pixels, thousands of them in a picture.
+_JPEG_MARKER_NO_RESTART = re.compile(rb"\xff([^\xff\0\xd0-\xd7])")
+_START_OF_IMAGE, _END_OF_IMAGE, _START_OF_SCAN = 0xD8, 0xD9, 0xDA
+# Below it decoders know no marker, and those that skip one skip no segment.
+_FIRST_SEGMENT = 0xC0
 _APP0, _APP1, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xEE, 0xEF, 0xFE
 # SOI, EOI, restarts and TEM stand alone; every other marker begins a segment with its length.
 _ALONE = frozenset({0x01, *range(0xD0, 0xDA)})
@@ -89,8 +95,7 @@ def _jpeg(file: bytes) -> ImageFileParts:
         part_count += 1
         _check_count(part_count, MAX_PART_COUNT, "parts")
         if marker == _START_OF_SCAN:
-            kept.append(file[found.end() - 2 :])
-            _check_count(file.count(b"\xff\xda", position) + 1, MAX_SCAN_COUNT, "scans")
+            kept.append(file[position - 2 : _jpeg_end(file, position - 2, part_count)])
             break
         if marker in _ALONE:
             continue
@@ -102,6 +107,27 @@ def _jpeg(file: bytes) -> ImageFileParts:
             exif = exif or segment[2:]
         position = end
     return ImageFileParts("JPEG", b"".join(kept), _orientation(exif))
+
+
+def _jpeg_end(file: bytes, position: int, part_count: int) -> int:
+    """Returns where the picture ends that has its first scan at `position`, its scans counted.
+
+    Behind it phones append a video, in which there are scans by chance. It is not handed on, so
+    that no decoder finds a scan where none was counted.
+    """
+    scan_count = 0
+    while found := _JPEG_MARKER_NO_RESTART.search(file, position):
+        marker, position = found[1][0], found.end()
+        if marker == _END_OF_IMAGE:
+            return position
+        part_count += 1
+        _check_count(part_count, MAX_PART_COUNT, "parts")
+        if marker == _START_OF_SCAN:
+            scan_count += 1
+            _check_count(scan_count, MAX_SCAN_COUNT, "scans")
+        if marker >= _FIRST_SEGMENT and marker != _START_OF_IMAGE:
+            position += max(2, _unpacked(">H", file, position))
+    return len(file)
 
 
 def _is_metadata(marker: int) -> bool:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tandem.model_io.calibration import CALIBRATION_NAME, Calibration, calibration_in
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
@@ -89,10 +89,12 @@ class Serving:
     """Why the last request was refused; empty where it was not."""
 
 
+_Said = TypeVar("_Said", Serving, Wanted)
+
+
 def serving(repository: Path) -> Serving:
     """Returns what serves; raises ValueError for a file that does not say so."""
-    fields = _read(repository / JOINT_ENCODER / _SERVING_NAME)
-    return Serving() if fields is None else Serving(**fields)
+    return _read(repository / JOINT_ENCODER / _SERVING_NAME, Serving) or Serving()
 
 
 def write_serving(repository: Path, outcome: Serving) -> None:
@@ -102,8 +104,7 @@ def write_serving(repository: Path, outcome: Serving) -> None:
 
 def wanted(repository: Path) -> Wanted | None:
     """Returns the last request, if there ever was one; errors as `serving`."""
-    fields = _read(repository / JOINT_ENCODER / _WANTED_NAME)
-    return None if fields is None else Wanted(**fields)
+    return _read(repository / JOINT_ENCODER / _WANTED_NAME, Wanted)
 
 
 def write_wanted(repository: Path, request: Wanted | None) -> None:
@@ -142,6 +143,24 @@ def set_aside(repository: Path, version: int) -> Path:
     return aside
 
 
+def verify_serving_version(repository: Path, manifest: Manifest) -> int:
+    """Returns which version serves; raises ValueError unless a later one is whole.
+
+    The first is the manifest's to verify.
+    """
+    version = serving(repository).version
+    if version != FIRST_VERSION:
+        folder = version_folder(repository, version)
+        try:
+            ModelVersion.read(folder).verify(folder, manifest)
+        except ValueError as error:
+            raise ValueError(
+                f"version {version} is said to serve, and {error}; put it back, or remove "
+                f"{repository / JOINT_ENCODER / _SERVING_NAME} to have version 1 serve"
+            ) from error
+    return version
+
+
 def forget_versions(repository: Path) -> list[Path]:
     """Deletes all versions but the first, and who serves; returns the files, all of them ours."""
     files = _version_files(repository)
@@ -176,16 +195,16 @@ def _version_files(repository: Path) -> list[Path]:
     return [*later, *(path for path in said if path.is_file())]
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, kind: type[_Said]) -> _Said | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(fields, dict) or not isinstance(fields.get("version"), int):
+            raise ValueError("it names no version")
+        return kind(**fields)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error!r}; remove it") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get("version"), int):
-        raise ValueError(f"{path} names no version; remove it")
-    return fields
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}; remove it") from error
 
 
 def _write(path: Path, fields: Mapping[str, Any]) -> None:

@@ -24,8 +24,13 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
-from tandem.model_io.manifest import JOINT_ENCODER
-from tandem.model_io.model_version import serving, version_numbers
+from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.model_version import (
+    FIRST_VERSION,
+    serving,
+    verify_serving_version,
+    version_numbers,
+)
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -98,11 +103,13 @@ class TritonServer:
         """Returns when every model of the repository is ready.
 
         Raises TritonUnavailable with the cause: no wheel, a NumPy that Triton cannot take, no
-        models, a port that is taken, or the end of the server's log.
+        models, a version that serves and is damaged, a port that is taken, or the end of the
+        server's log.
         """
         _check_numpy()
         wheel = _wheel_folder()
         model_names = _model_names(self._model_repository)
+        _check_serving_version(self._model_repository)
         # Or we would take another server's models on that port for ours.
         _check_port_is_free(self._grpc_port)
         for attempts_left in reversed(range(_START_ATTEMPTS)):
@@ -263,6 +270,18 @@ def _model_names(model_repository: Path) -> list[str]:
     if not names:
         raise TritonUnavailable(f"{model_repository} has no models; run tandem models add")
     return names
+
+
+def _check_serving_version(model_repository: Path) -> None:
+    """Raises TritonUnavailable where a later version serves and is not the file that was tried.
+
+    Before Triton sees it: to load a file is to run what is in it.
+    """
+    try:
+        if serving(model_repository).version != FIRST_VERSION:
+            verify_serving_version(model_repository, read_manifest(model_repository))
+    except (OSError, ValueError) as error:
+        raise TritonUnavailable(str(error)) from error
 
 
 def _check_port_is_free(port: int) -> None:

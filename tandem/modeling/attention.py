@@ -34,7 +34,7 @@ def multi_head_attention(
         # and in bf16 it is slower forward too, and rounds by how far a text is padded.
         scores_BHLL = (q_BHLW @ k_BHLW.transpose(-2, -1)) * q_BHLW.shape[-1] ** -0.5
         scores_BHLL = scores_BHLL.masked_fill(~attends_B11L, _UNATTENDED_SCORE)
-        weights_BHLL = F.dropout(scores_BHLL.softmax(-1), dropout)
+        weights_BHLL = F.dropout(scores_BHLL.softmax(-1), dropout, training=is_training)
         mixed_BHLW = weights_BHLL.to(v_BHLW.dtype) @ v_BHLW
     else:
         mixed_BHLW = F.scaled_dot_product_attention(q_BHLW, k_BHLW, v_BHLW, attends_B11L)

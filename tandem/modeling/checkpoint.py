@@ -82,12 +82,20 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         )
     except RuntimeError as error:
         raise ValueError(f"{folder}: the weights do not fit config.json: {error}") from error
-    training_file = folder / TRAINING
-    return Checkpoint(
-        model.eval(),
-        files,
-        json.loads(training_file.read_text()) if training_file.is_file() else {},
-    )
+    return Checkpoint(model.eval(), files, _training(folder))
+
+
+def _training(folder: Path) -> dict[str, Any]:
+    path = folder / TRAINING
+    if not path.is_file():
+        return {}
+    try:
+        notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged: {error}; restore it, or remove it: the model needs none"
+        ) from error
+    return notes
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -42,8 +42,10 @@ class CheckpointFiles:
             config = JointConfig(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
-        return cls(
-            config,
-            Tokenizer.from_file(str(folder / TOKENIZER)),
-            sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
-        )
+        try:
+            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        except Exception as error:  # the library raises the bare class
+            raise ValueError(
+                f"{folder} is no checkpoint of this version: {TOKENIZER}: {error}"
+            ) from error
+        return cls(config, tokenizer, sha256((folder / WEIGHTS).read_bytes()).hexdigest())

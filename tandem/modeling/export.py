@@ -5,6 +5,7 @@ what the eager model gives, for every kind of input, batch size and length that 
 """
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +29,8 @@ from tandem.modeling.exported import ExportedModel, write_exported
 from tandem.modeling.image_tokens import NoPixels
 from tandem.modeling.lowered import lowered
 
+_STAGING_NAME = ".staging"
+
 
 def export_model(checkpoint_folder: Path, repository: Path, precision: Precision) -> Manifest:
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
@@ -45,12 +48,16 @@ def export_model(checkpoint_folder: Path, repository: Path, precision: Precision
             "of; measure it with tandem evaluate --checkpoint --regions"
         )
     model = lowered(checkpoint.model, precision)
-    # Beside the repository, not in it: Triton takes every folder inside for a model.
-    staging = repository.with_name(f".{repository.name}.staging")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
+    # Each in the folder that it is for, where Triton opens model.pt alone. So whatever of the
+    # repository is a mount or a link, it is on the right disk, and a rename puts it in place.
+    files = {
+        name: model_file(repository, name).parent / _STAGING_NAME / f"{name}.pt"
+        for name in (IMAGE_BACKBONE, JOINT_ENCODER)
+    }
+    _remove_staging(files)
     try:
-        files = {name: staging / f"{name}.pt" for name in (IMAGE_BACKBONE, JOINT_ENCODER)}
+        for path in files.values():
+            path.parent.mkdir(parents=True)
         manifest = export_manifest(checkpoint.files, precision, {})
         write_exported(model, manifest, files[IMAGE_BACKBONE], files[JOINT_ENCODER])
         manifest = replace(manifest, models={name: _sha256(path) for name, path in files.items()})
@@ -60,7 +67,7 @@ def export_model(checkpoint_folder: Path, repository: Path, precision: Precision
         carry_calibration(checkpoint_folder, repository, manifest.fingerprint)
         manifest.write(repository / JOINT_ENCODER / MANIFEST_NAME)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        _remove_staging(files)
     return manifest
 
 
@@ -70,10 +77,17 @@ def _install(
     (repository / JOINT_ENCODER / MANIFEST_NAME).unlink(missing_ok=True)
     forget_versions(repository)
     for name, config_text in joint_model_configs(manifest).items():
-        model_file(repository, name).parent.mkdir(parents=True, exist_ok=True)
         files[name].replace(model_file(repository, name))
         config_file(repository, name).write_text(config_text, encoding="utf-8")
     tokenizer_file(repository).write_text(checkpoint.tokenizer.to_str(), encoding="utf-8")
+
+
+def _remove_staging(files: dict[str, Path]) -> None:
+    for path in files.values():
+        shutil.rmtree(path.parent, ignore_errors=True)
+        with suppress(OSError):  # something is in them, as after every export that succeeded
+            path.parents[1].rmdir()
+            path.parents[2].rmdir()
 
 
 def _sha256(path: Path) -> str:

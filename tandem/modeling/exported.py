@@ -85,7 +85,10 @@ class ExportedModel:
     def _compare_whole(self, model: JointModel, tolerance: float) -> None:
         pixels = sample_pixels(self.manifest, 3)
         ids, text_mask, _, image_mask = sample_pairs(
-            self.manifest, len(pixels), 16, self.manifest.image_token_count
+            self.manifest,
+            len(pixels),
+            min(16, self.manifest.max_text_tokens),
+            self.manifest.image_token_count,
         )
         trained = model.joint_encoder(ids, text_mask, model.image_backbone(pixels), image_mask)
         served = self.encoder(ids, text_mask, self.backbone(pixels), image_mask)
@@ -98,7 +101,9 @@ def write_exported(
 ) -> None:
     """Traces both parts of a model and writes them."""
     backbone, encoder = served_parts(model)
-    pairs = sample_pairs(manifest, 2, 7, 5)
+    pairs = sample_pairs(
+        manifest, 2, min(7, manifest.max_text_tokens), min(5, manifest.image_token_count)
+    )
     torch.jit.save(_traced(backbone, (sample_pixels(manifest, 2),)), str(backbone_file))
     if isinstance(encoder, SeparateEncoders):
         # A trace takes one way through; what chooses between the two is compiled.

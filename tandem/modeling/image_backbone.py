@@ -3,6 +3,7 @@
 Shapes: B batch, H W pixels, C channels, R image tokens, D token width.
 """
 
+import torch
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
@@ -32,7 +33,11 @@ class ImageBackbone(nn.Module):
         """As forward, but in the weights' own precision: what training differentiates."""
         scaled = pixels.permute(0, 3, 1, 2).to(self.norm.weight.dtype) / 127.5 - 1.0
         grid_BCHW = self.stages(self.stem(scaled))
-        return self.norm(self.project(grid_BCHW.flatten(2).transpose(1, 2)))
+        tokens_BRD = self.project(grid_BCHW.flatten(2).transpose(1, 2))
+        if tokens_BRD.dtype is torch.float16:
+            # Projected in half precision; CUDA's norm takes input and weights of one type alone.
+            tokens_BRD = tokens_BRD.to(self.norm.weight.dtype)
+        return self.norm(tokens_BRD)
 
 
 class _ConvNorm(nn.Sequential):

@@ -39,8 +39,9 @@ def export_version(
     _check_same_shape(own_manifest, manifest, checkpoint_folder, repository)
     model = lowered(checkpoint.model, chosen)
     version = next_version(repository)
-    # Beside the repository, as in an export: Triton must never see half a folder.
-    staging = repository.with_name(f".{repository.name}.version-{version}")
+    # On the disk that it is for, and under a name that no Triton takes for a version: it must never
+    # see half a folder.
+    staging = version_folder(repository, version).with_name(f".version-{version}")
     shutil.rmtree(staging, ignore_errors=True)
     folder = staging / str(version)
     folder.mkdir(parents=True)

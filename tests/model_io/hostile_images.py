@@ -125,7 +125,16 @@ def _structure() -> Iterator[tuple[str, bytes, str]]:
     yield "JPEG of 2,000,000 segments", _with_segments(b"\xff\xfe\0\2" * 2_000_000), TOO_LARGE
     yield "JPEG with 8 MB of junk", _with_segments(_segment(0xEC, b""), bytes(8_000_000)), READ
     yield "JPEG with 8 MB of filling", _with_segments(b"\xff" * 8_000_000), READ
+    yield "JPEG with 8 MB of filling at its end", _JPEG[:2] + b"\xff" * 8_000_000, UNREADABLE
+    yield "JPEG with 8 MB of filling behind its scan", _behind_scan(b"\xff" * 8_000_000), READ
+    yield "JPEG of 4,000,000 escaped bytes", _behind_scan(b"\xff\0" * 4_000_000), READ
+    yield "JPEG of 4,000,000 restarts", _behind_scan(b"\xff\xd0" * 4_000_000), READ
+    behind = _behind_scan(b"\xff\xfe\0\2" * 2_000_000)
+    yield "JPEG of 2,000,000 segments behind its scan", behind, TOO_LARGE
     yield "JPEG of 10,000 scans", _many_scans(10_000), TOO_LARGE
+    # Whoever took it for a segment would pass over 65,535 bytes of scans, which decoders do not.
+    hidden = _many_scans(10_000, before=b"\xff\x05\xff\xff")
+    yield "JPEG of 10,000 scans behind what is no segment", hidden, TOO_LARGE
     frame_count = struct.pack(">II", 1_000_000, 0)
     yield "PNG of a million frames", _with_chunks(png_chunk(b"acTL", frame_count)), TOO_LARGE
     frames = [plain(BLUE if number % 2 else RED, (2, 2)) for number in range(1_200)]
@@ -146,6 +155,9 @@ def _odd_but_good() -> Iterator[tuple[str, bytes, str]]:
     frames = [plain(BLUE)]
     yield "animated", encoded(plain(), "PNG", save_all=True, append_images=frames), READ
     yield "palette that is too short", _short_palette(), READ
+    # As phones store a moving picture; a video has scans by chance.
+    yield "video behind a JPEG", _JPEG + b"\0\0\0\x18ftypmp42" + b"\xff\xda\0\x0c" * MIB, READ
+    yield "JPEG behind a JPEG", _JPEG * 100, READ
     yield "ZIP behind a PNG", _PNG + b"PK\3\4" + bytes(1_000), READ
     yield "PNG without an end", _PNG[:-12], READ
 
@@ -205,11 +217,16 @@ def _exif_loop() -> bytes:
     return b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)
 
 
-def _many_scans(count: int) -> bytes:
-    """Returns a progressive JPEG that repeats its last scan."""
+def _many_scans(count: int, before: bytes = b"") -> bytes:
+    """Returns a progressive JPEG that repeats its last scan, each time with `before` before it."""
     file = encoded(noise(), "JPEG", progressive=True)
     last = file.rindex(b"\xff\xda")
-    return file[:last] + file[last:-2] * count + file[-2:]
+    return file[:last] + (before + file[last:-2]) * count + file[-2:]
+
+
+def _behind_scan(data: bytes) -> bytes:
+    """Returns the good JPEG with data between its last pixel and its end."""
+    return _JPEG[:-2] + data + _JPEG[-2:]
 
 
 def _short_palette() -> bytes:

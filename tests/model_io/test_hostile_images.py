@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,16 @@ def test_what_is_cut_out_changes_no_pixel(file_format: str) -> None:
     assert len(full) > len(bare) + 100
     assert parts.decodable_bytes == bare
     assert image_file_parts(bare).decodable_bytes == bare
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])
+def test_what_is_behind_a_jpeg_is_not_handed_on(options: dict[str, Any]) -> None:
+    """It is no part of the picture, and no decoder shall read a scan that was not counted."""
+    file = encoded(noise(size=64), "JPEG", **options)
+    tail = np.random.default_rng(0).bytes(4 * MIB)
+
+    assert image_file_parts(file + tail) == image_file_parts(file)
+    np.testing.assert_array_equal(decode_image(file + tail, SIZE), decode_image(file, SIZE))
 
 
 def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

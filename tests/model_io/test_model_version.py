@@ -9,7 +9,7 @@ import pytest
 
 from tandem.errors import ModelUnavailable
 from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.manifest import JOINT_ENCODER, MANIFEST_NAME, Manifest
 from tandem.model_io.model_version import (
     ModelVersion,
     Serving,
@@ -109,6 +109,24 @@ def test_versions_go_with_their_model(repository: Path, tiny_manifest: Manifest)
     tiny_manifest.verify(repository)
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", "{}", '{"version": "2"}', '{"version": 2, "request_id": "a", "model": "new"}'],
+)
+def test_a_damaged_word_is_told_by_name(repository: Path, content: str) -> None:
+    """One field too many or too few included, as another release may write it."""
+    for name, read in (("serving.json", serving), ("wanted.json", wanted)):
+        path = repository / JOINT_ENCODER / name
+        path.write_text(content)
+
+        with pytest.raises(ValueError, match=f"{path} is damaged: .*; remove it"):
+            read(repository)
+
+    (repository / JOINT_ENCODER / "wanted.json").write_text('{"version": 2}')
+    with pytest.raises(ValueError, match=r"wanted\.json is damaged: .*request_id.*; remove it"):
+        wanted(repository)
+
+
 def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest) -> None:
     """When it looks, and not to what it cannot read."""
     followed = FollowedVersion(repository, tiny_manifest)
@@ -129,3 +147,22 @@ def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest
     assert followed.number() == version
     with pytest.raises(ModelUnavailable, match="version 99 is not to be had here"):
         followed.calibration(99)
+
+
+def test_a_service_does_not_go_on_over_another_model(
+    repository: Path, tiny_manifest: Manifest
+) -> None:
+    """A Triton that is restarted would load it. The same model exported anew is no other."""
+    followed = FollowedVersion(repository, tiny_manifest)
+    path = repository / JOINT_ENCODER / MANIFEST_NAME
+    replace(tiny_manifest, models={"joint_encoder": "other bytes"}).write(path)
+    followed.look()
+    path.unlink()  # as while an export writes
+    followed.look()
+    replace(tiny_manifest, fingerprint="b" * 64).write(path)
+
+    with pytest.raises(ModelUnavailable, match=r"holds model bbbbbbbbbbbb by now.*restart Triton"):
+        followed.look()
+
+    tiny_manifest.write(path)
+    followed.look()

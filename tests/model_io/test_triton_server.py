@@ -3,10 +3,12 @@
 import asyncio
 import importlib.metadata
 import os
+import shutil
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,9 @@ import pytest
 
 from tandem.cli.free_ports import free_ports
 from tandem.errors import ModelUnavailable
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_version import ModelVersion, version_folder, write_serving
+from tandem.model_io.model_version import Serving as Version
 from tandem.model_io.triton_client import OutputSpec, TritonAnswer, TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tests.model_io.odd_models import (
@@ -95,6 +100,32 @@ def assert_nothing_is_left(running: Serving, group: int) -> None:
     assert not is_listening(running.metrics_port)
     assert running.server._work_folder is None
     assert not running.server.is_running()
+
+
+def test_a_damaged_version_that_serves_is_not_started(
+    tiny_repository: Path, tiny_manifest: Manifest, tmp_path: Path
+) -> None:
+    """To load a file is to run what is in it; it was whole when it was swapped in."""
+    repository = shutil.copytree(tiny_repository, tmp_path / "repository")
+    folder = version_folder(repository, 2)
+    folder.mkdir()
+    ModelVersion(
+        fingerprint=tiny_manifest.fingerprint,
+        precision="fp32",
+        model_sha256=sha256(b"a model").hexdigest(),
+        checkpoint={},
+        calibration_fingerprint="",
+    ).write(folder)
+    (folder / "model.pt").write_bytes(b"garbage")
+    write_serving(repository, Version(version=2))
+
+    with (
+        pytest.raises(TritonUnavailable, match=r"version 2 is said to serve, .* is not the file"),
+        serving(repository),
+    ):
+        pass
+
+    assert not repository.with_name("repository.log").exists()
 
 
 async def double(running: Serving) -> list[float]:

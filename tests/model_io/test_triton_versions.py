@@ -17,7 +17,7 @@ from tandem.model_io.model_version import version_folder
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
-from tandem.model_io.triton_versions import TritonVersions
+from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.version_export import export_version
@@ -26,7 +26,7 @@ from tests.model_io.tiny_triton import Serving, free_ports
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
 LOGIT_SHIFT = 40.0
-GOOD, TOO_WIDE = 2, 3
+GOOD, TOO_WIDE, DAMAGED = 2, 3, 4
 
 
 class TooWide(torch.nn.Module):
@@ -52,7 +52,7 @@ class TooWide(torch.nn.Module):
 def _repository(
     tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_repository: Path
 ) -> Path:
-    """A repository with a good version, and one whose answers have another shape."""
+    """A repository with a good version, one whose answers have another shape, and a damaged one."""
     folder = tmp_path_factory.mktemp("versions")
     repository = shutil.copytree(tiny_repository, folder / "repository")
     checkpoint = load_checkpoint(tiny_checkpoint)
@@ -66,6 +66,8 @@ def _repository(
         / "model.pt"
     )
     torch.jit.save(torch.jit.script(TooWide(torch.jit.load(str(wide)))), str(wide))
+    version_folder(repository, DAMAGED).mkdir()
+    (version_folder(repository, DAMAGED) / "model.pt").write_bytes(b"no TorchScript")
     return repository
 
 
@@ -124,6 +126,9 @@ async def test_a_version_takes_the_place_of_another(
     ):
         await check_version(first.at(TOO_WIDE), first)
     await asyncio.to_thread(versions.unload, TOO_WIDE)
+    with pytest.raises(TritonRefused, match="version 4 is at UNAVAILABLE state"):
+        await asyncio.to_thread(versions.load, DAMAGED)
+    assert not versions.is_loaded(DAMAGED)
 
     ended.set()
     assert await asking > 20, "too little was asked to tell"

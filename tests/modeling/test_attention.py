@@ -73,13 +73,18 @@ def test_where_nothing_is_read_it_is_finite(is_training: bool) -> None:
     assert read.isfinite().all()
 
 
-def test_dropout_is_of_weights_and_of_training_alone() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_is_of_weights_and_of_training_alone(dtype: torch.dtype) -> None:
     """All of them dropped, nothing is read."""
     attends_B11L = torch.ones(B, 1, 1, L, dtype=torch.bool)
 
     trained, served = (
         multi_head_attention(
-            made_query_key_value(0), attends_B11L, H, is_training=is_training, dropout=1.0
+            made_query_key_value(0).to(dtype),
+            attends_B11L,
+            H,
+            is_training=is_training,
+            dropout=1.0,
         )
         for is_training in (True, False)
     )

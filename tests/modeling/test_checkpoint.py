@@ -95,7 +95,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
         load_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> None:
     """A copy that broke off gives no half a model."""
     save_tiny_checkpoint(tmp_path)
@@ -103,6 +103,15 @@ def test_a_file_cut_short_is_refused_by_folder(tmp_path: Path, name: str) -> Non
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
 
     with pytest.raises(ValueError, match=f"{tmp_path} is no checkpoint of this version"):
+        load_checkpoint(tmp_path)
+
+
+def test_training_notes_cut_short_are_refused_by_file(tmp_path: Path) -> None:
+    """They are what recipes and measurements are told from."""
+    save_tiny_checkpoint(tmp_path)
+    (tmp_path / "training.json").write_text('{"recipe"')
+
+    with pytest.raises(ValueError, match=r"training\.json is damaged.*restore it, or remove it"):
         load_checkpoint(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """The exporter: what Triton will load gives what the checkpoint gives, or nothing is written."""
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,17 @@ from tandem.model_io.calibration import (
 from tandem.model_io.config_pbtxt import joint_model_configs
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
-from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export import export_model
 from tandem.modeling.export_manifest import export_manifest
 from tandem.modeling.exported import ExportMismatch
-from tandem.modeling.joint_model import JointEncoder
+from tandem.modeling.joint_model import JointEncoder, JointModel
 from tandem.modeling.lowered import lowered
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tandem.modeling.version_export import export_version
+from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("export")
@@ -50,6 +53,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_an_export_is_a_whole_model_repository(exported: Path) -> None:
     """Two models with configurations, one manifest, one tokenizer, and nothing left lying about."""
+    folders = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_dir()}
+    assert folders == {*MODELS, *(f"{name}/1" for name in MODELS)}
     assert set(files_of(exported)) == {
         "image_backbone/1/model.pt",
         "image_backbone/config.pbtxt",
@@ -58,7 +63,6 @@ def test_an_export_is_a_whole_model_repository(exported: Path) -> None:
         "joint_encoder/manifest.json",
         "joint_encoder/tokenizer.json",
     }
-    assert not exported.with_name(f".{exported.name}.staging").exists()
     read_manifest(exported).verify(exported)
 
 
@@ -196,7 +200,7 @@ def test_a_file_that_gives_nan_is_refused(
     with pytest.raises(ExportMismatch, match="differ by nan"):
         export_model(checkpoint, tmp_path, Precision.FP32)
 
-    assert files_of(tmp_path) == {}
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -229,7 +233,53 @@ def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, reposito
         export_model(checkpoint, repository, Precision.FP32)
 
     assert not (repository / "joint_encoder/manifest.json").exists()
-    assert not repository.with_name(f".{repository.name}.staging").exists()
+    assert not list(repository.rglob(".*"))
+
+
+def test_an_export_goes_where_a_link_leads(checkpoint: Path, tmp_path: Path) -> None:
+    """To another disk too, as a repository that is a volume of its own is."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is one disk alone")
+        link = tmp_path / "repository"
+        link.symlink_to(elsewhere)
+
+        for precision in (Precision.FP32, Precision.BF16):
+            export_model(checkpoint, link, precision).verify(Path(elsewhere))
+
+        assert link.is_symlink()
+        assert export_version(checkpoint, link) == 2
+
+
+def test_an_export_goes_into_the_folder_that_one_is_in(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is a path without a name."""
+    monkeypatch.chdir(tmp_path)
+
+    manifest = export_model(checkpoint, Path(), Precision.FP32)
+
+    manifest.verify(tmp_path)
+    assert export_version(checkpoint, Path()) == 2
+
+
+@pytest.mark.parametrize("apart_layer_count", [0, 1])
+def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path, apart_layer_count: int) -> None:
+    """Fewer image tokens and shorter texts than an example usually has."""
+    config = JointConfig(
+        vocabulary_size=tiny_tokenizer().get_vocab_size(),
+        width=16,
+        layer_count=2,
+        head_count=2,
+        image_size=32,
+        max_text_tokens=3,
+        apart_layer_count=apart_layer_count,
+    )
+    save_checkpoint(tmp_path / "checkpoint", JointModel(config), tiny_tokenizer(), {})
+
+    manifest = export_model(tmp_path / "checkpoint", tmp_path / "repository", Precision.FP32)
+
+    assert (manifest.image_token_count, manifest.text_length_buckets) == (4, (3,))
 
 
 def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:

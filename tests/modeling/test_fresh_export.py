@@ -17,6 +17,7 @@ from tandem.model_io.calibration import (
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
@@ -83,6 +84,41 @@ def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, reposi
 
     assert manifest.precision == Precision.BF16
     assert export_if_stale(checkpoint, repository) == manifest
+
+
+@pytest.mark.parametrize("name", ["image_backbone/1/model.pt", "joint_encoder/tokenizer.json"])
+def test_a_repair_keeps_the_precision_that_is_there(
+    checkpoint: Path, repository: Path, name: str
+) -> None:
+    """Or what is stored would answer to another fingerprint, on a machine whose best is another."""
+    other = Precision.FP32 if native_precision() is Precision.BF16 else Precision.BF16
+    before = export_if_stale(checkpoint, repository, other)
+    (repository / name).write_bytes(b"damaged")
+
+    repaired = export_if_stale(checkpoint, repository)
+
+    assert (repaired.precision, repaired.fingerprint) == (other, before.fingerprint)
+    repaired.verify(repository)
+
+
+@pytest.mark.parametrize("damage", ["edited", "gone"])
+def test_a_configuration_is_written_again_alone(
+    checkpoint: Path, repository: Path, damage: str
+) -> None:
+    """A release that tells Triton something else changes no model, and its versions stay."""
+    export_version(checkpoint, repository)
+    path = repository / "joint_encoder" / "config.pbtxt"
+    whole = path.read_bytes()
+    before = {each: each.read_bytes() for each in repository.rglob("*") if each.is_file()}
+    if damage == "edited":
+        path.write_bytes(whole + b"# mine\n")
+    else:
+        path.unlink()
+
+    assert export_if_stale(checkpoint, repository) == read_manifest(repository)
+
+    after = {each: each.read_bytes() for each in repository.rglob("*") if each.is_file()}
+    assert after == before
 
 
 def test_a_first_export_takes_this_machines_best(checkpoint: Path, tmp_path: Path) -> None:

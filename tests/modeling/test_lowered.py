@@ -1,13 +1,14 @@
 """Fewer bits: what they change and what they must not."""
 
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tandem.model_io.precision import Precision
-from tandem.modeling.config import Encoder
+from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.lowered import lowered
 from tests.modeling.tiny_checkpoint import tiny_model
@@ -46,6 +47,40 @@ def test_fewer_bits_change_a_little_and_leave_the_model_alone(
     assert logits.dtype == torch.float32
     assert 0 < (logits - before).abs().max().item() < tolerance
     assert torch.equal(model.match_logits(*pairs(8)), before)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("encoder", get_args(Encoder))
+@pytest.mark.parametrize("image_source", ["grid", "patches", "efficientnet_lite0"])
+def test_a_half_precision_norm_reads_numbers_of_its_weights_type(
+    encoder: Encoder, image_source: ImageSource
+) -> None:
+    """Else CUDA refuses to run it; a CPU takes the mixture, and so its answers do not tell."""
+    config = JointConfig(
+        vocabulary_size=60,
+        width=16,
+        layer_count=2,
+        head_count=2,
+        encoder=encoder,
+        image_source=image_source,
+    )
+    half = lowered(JointModel(config).eval(), Precision.FP16)
+    norms = {name: each for name, each in half.named_modules() if isinstance(each, nn.LayerNorm)}
+    seen: dict[str, bool] = {}
+
+    def note(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen[name] = inputs[0].dtype is norm.weight.dtype
+
+        return hook
+
+    for name, norm in norms.items():
+        norm.register_forward_pre_hook(note(name))
+    ids, mask, _ = pairs(2)
+    tokens = half.image_backbone(torch.zeros(2, 112, 112, 3, dtype=torch.uint8))
+    half.match_logits(ids, mask, tokens)
+
+    assert seen == dict.fromkeys(norms, True)
 
 
 @torch.inference_mode()

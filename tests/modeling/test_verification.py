@@ -1,6 +1,7 @@
 """Verifying a model repository: what is whole passes, and each fault is named."""
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -8,10 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.model_version import (
+    ModelVersion,
+    Serving,
+    version_folder,
+    write_serving,
+)
 from tandem.model_io.precision import Precision
 from tandem.modeling.export import export_model
 from tandem.modeling.exported import ExportMismatch
 from tandem.modeling.verification import verify_repository
+from tandem.modeling.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
@@ -104,6 +112,24 @@ def test_a_model_that_answers_otherwise_than_the_manifest_says_is_refused(
     else:
         with pytest.raises(ExportMismatch, match=f"joint_encoder: .*{says}"):
             verify_repository(repository)
+
+
+def test_a_later_version_that_serves_is_verified_too(checkpoint: Path, repository: Path) -> None:
+    """It is what answers; the first is but what can be gone back to."""
+    folder = version_folder(repository, export_version(checkpoint, repository))
+    write_serving(repository, Serving(version=2))
+    verify_repository(repository, checkpoint)  # the control
+    (folder / "model.pt").write_bytes(b"garbage")
+
+    with pytest.raises(
+        ValueError, match=r"version 2 is said to serve.*2/model\.pt is not the file"
+    ):
+        verify_repository(repository)
+
+    forged = replace(ModelVersion.read(folder), model_sha256=sha256(b"garbage").hexdigest())
+    forged.write(folder)
+    with pytest.raises(ExportMismatch, match=r"2/model\.pt is no TorchScript"):
+        verify_repository(repository)
 
 
 def test_another_checkpoints_export_is_refused_by_both_fingerprints(

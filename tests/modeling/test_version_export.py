@@ -61,7 +61,7 @@ def test_another_cross_encoder_is_a_version(first: Path, tmp_path: Path) -> None
     )
     assert describe_model(repository, manifest).probability_calibration is None
     assert all(path.read_bytes() == content for path, content in before.items())
-    assert not list(tmp_path.glob(".repository*"))
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_another_precision_is_a_version(first: Path, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_needs_an_index_of_its_own_is_no_version(first: Path, tmp_path: Pat
         export_version(tmp_path / "words", repository)
 
     assert version_numbers(repository) == [1]
-    assert not list(tmp_path.glob(".repository*"))
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_new_model_takes_the_versions_of_the_old_with_it(first: Path, tmp_path: Path) -> None:
