@@ -109,7 +109,8 @@ def _times(report: Report) -> str:
     )
     return "\n\n".join(
         [
-            "In seconds, of the whole direction:",
+            "In seconds, of the whole direction. All pairs are counted where a direction first has "
+            "them:",
             _table(("direction", *(name.replace("_", " ") for name in names), "ms a pair"), rows),
             "Of one query, in milliseconds:",
             _table(("direction", "order by", "ms"), queries),
