@@ -1,11 +1,13 @@
 """Pictures of reports."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tandem.evaluation.report import Report
+from tandem.evaluation.report import BE, Ranking, Report
 
 _SIZE_INCHES = (7.0, 4.2)
 
@@ -14,15 +16,11 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     """Draws R@1 against what a query takes, a line a direction, a point for each k."""
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     axes = figure.add_subplot()
-    # A direction's labels above its line, the other's below: at equal recalls both stay readable.
-    for direction, label_points in zip(report.languages, (7, -14), strict=False):
-        ladder = [
-            each
-            for each in report.rankings
-            if each.direction == direction
-            and each.query_seconds is not None
-            and each.order_by.startswith("BE")
-        ]
+    ladders = {direction: _ladder(report, direction) for direction in report.languages}
+    higher = max(ladders, key=lambda direction: _mean_percent(ladders[direction]))
+    for direction, ladder in ladders.items():
+        # The higher line's labels above it, the other's below: where they are close, both are read.
+        label_points = 7 if direction == higher else -14
         milliseconds = [1e3 * (each.query_seconds or 0.0) for each in ladder]
         recalls = [each.recalls[0] for each in ladder]
         percents = [recall.percent for recall in recalls]
@@ -43,6 +41,21 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     axes.set_title(str(report.about["title"]), fontsize=10, loc="left")
     _finish(axes, "one query, ms", "R@1, %")
     figure.savefig(path, dpi=150)
+
+
+def _ladder(report: Report, direction: str) -> list[Ranking]:
+    """Returns BE and each k, where a query's time is known."""
+    return [
+        each
+        for each in report.rankings
+        if each.direction == direction
+        and each.query_seconds is not None
+        and each.order_by.startswith(BE)
+    ]
+
+
+def _mean_percent(ladder: Sequence[Ranking]) -> float:
+    return fmean(each.recalls[0].percent for each in ladder) if ladder else 0.0
 
 
 def _finish(axes: Axes, x_name: str, y_name: str) -> None:
