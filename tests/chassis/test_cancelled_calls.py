@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -27,7 +28,12 @@ class _Blocks(ctypes.Structure):
 
 
 def bytes_in_use() -> int:
-    """Returns what this process has taken by malloc() and not freed."""
+    """Returns what this process has taken by malloc() and not freed.
+
+    Garbage of tests before is freed first: if some went between two readings, what it held would
+    hide what calls leave.
+    """
+    gc.collect()
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Blocks
     return int(mallinfo2().uordblks)
