@@ -44,15 +44,21 @@ class VersionSwaps:
         self._repository = stack.model_repository
         self._leaving: int | None = None
         """What Triton may still have loaded, and is asked for no more."""
+        self._unwritten: Serving | None = None
+        """What became of a request, while no disk takes it."""
 
     def look(self) -> str | None:
         """Goes on with a swap; returns a line about one that was made or refused just now.
 
-        Raises ValueError for files of the repository that do not say what serves.
+        An outcome that cannot be written, as on a full disk, is told once and written by a later
+        look; until then all stays as it was. Raises ValueError for files of the repository that do
+        not say what serves.
         """
         server = self._stack.triton
         if server is None:
             return None
+        if self._unwritten is not None:
+            return self._write_late(server, self._unwritten)
         if self._leaving is not None:
             self._retire(server, self._leaving)
             return None
@@ -64,15 +70,37 @@ class VersionSwaps:
                 self._take(server, request.version, now.version)
         except (OSError, TandemError, TritonUnavailable, ValueError) as error:
             why = self._refusal(request.version, error)
-            write_serving(
-                self._repository, replace(now, request_id=request.request_id, refusal=why)
+            return self._write(replace(now, request_id=request.request_id, refusal=why))
+        return self._write(Serving(version=request.version, request_id=request.request_id))
+
+    def _write(self, outcome: Serving) -> str | None:
+        before = serving(self._repository).version
+        try:
+            write_serving(self._repository, outcome)
+        except OSError as error:
+            is_told, self._unwritten = self._unwritten is not None, outcome
+            return (
+                None
+                if is_told
+                else (
+                    f"version {before} goes on serving: {self._repository} cannot be written to "
+                    f"({error.strerror}); make room, and the swap goes on by itself"
+                )
             )
-            return f"version {now.version} goes on serving: {why}"
-        outcome = Serving(version=request.version, request_id=request.request_id)
-        write_serving(self._repository, outcome)
-        if request.version != now.version:
-            self._leaving = now.version
-        return f"version {request.version} serves"
+        self._unwritten = None
+        if outcome.refusal:
+            return f"version {outcome.version} goes on serving: {outcome.refusal}"
+        if outcome.version != before:
+            self._leaving = before
+        return f"version {outcome.version} serves"
+
+    def _write_late(self, server: TritonServer, outcome: Serving) -> str | None:
+        with suppress(TritonUnavailable):
+            if TritonVersions(server).is_loaded(outcome.version):
+                return self._write(outcome)
+            # Triton was restarted meanwhile, and has what served before: the swap begins anew.
+            self._unwritten = None
+        return None
 
     def _take(self, server: TritonServer, version: int, before: int) -> None:
         """Loads a version and tries it; one that is not taken is unloaded again."""

@@ -26,7 +26,7 @@ from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 
 FIRST_VERSION = 1
 VERSION_NAME = "version.json"
-_SERVING_NAME = "serving.json"
+SERVING_NAME = "serving.json"
 _WANTED_NAME = "wanted.json"
 _REFUSED_PREFIX = "refused-"
 
@@ -94,12 +94,12 @@ _Said = TypeVar("_Said", Serving, Wanted)
 
 def serving(repository: Path) -> Serving:
     """Returns what serves; raises ValueError for a file that does not say so."""
-    return _read(repository / JOINT_ENCODER / _SERVING_NAME, Serving) or Serving()
+    return _read(repository / JOINT_ENCODER / SERVING_NAME, Serving) or Serving()
 
 
 def write_serving(repository: Path, outcome: Serving) -> None:
     """Says which version serves; who reads meanwhile sees this or what was before."""
-    _write(repository / JOINT_ENCODER / _SERVING_NAME, asdict(outcome))
+    _write(repository / JOINT_ENCODER / SERVING_NAME, asdict(outcome))
 
 
 def wanted(repository: Path) -> Wanted | None:
@@ -156,7 +156,7 @@ def verify_serving_version(repository: Path, manifest: Manifest) -> int:
         except ValueError as error:
             raise ValueError(
                 f"version {version} is said to serve, and {error}; put it back, or remove "
-                f"{repository / JOINT_ENCODER / _SERVING_NAME} to have version 1 serve"
+                f"{repository / JOINT_ENCODER / SERVING_NAME} to have version 1 serve"
             ) from error
     return version
 
@@ -189,7 +189,7 @@ def _version_files(repository: Path) -> list[Path]:
         and (path.parent / VERSION_NAME).is_file()  # or the folder is somebody else's
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
-    said = [folder / name for name in (_SERVING_NAME, _WANTED_NAME)]
+    said = [folder / name for name in (SERVING_NAME, _WANTED_NAME)]
     # What tells that a folder is ours goes last, so that what broke off can be repeated.
     later.sort(key=lambda path: path.name == VERSION_NAME)
     return [*later, *(path for path in said if path.is_file())]

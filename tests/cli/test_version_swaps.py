@@ -1,5 +1,6 @@
 """Swaps beside a Triton that is late, overloaded or gone: what passes costs no version."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,9 @@ from tandem.cli.stack import LocalStack, Ports
 from tandem.cli.version_swaps import VersionSwaps
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import (
+    SERVING_NAME,
     ModelVersion,
+    Serving,
     Wanted,
     serving,
     version_folder,
@@ -269,3 +272,43 @@ def test_a_refused_version_whose_unload_is_late_is_seen_to_again(
 
     assert triton.loaded == {1}
     assert server.is_counted
+
+
+@pytest.fixture(name="full_disk")
+def _full_disk(repository: Path) -> Path:
+    """A folder under the name that the outcome is first written to: no file can be made there."""
+    folder = repository / JOINT_ENCODER / f".{SERVING_NAME}.{os.getpid()}"
+    folder.mkdir()
+    return folder
+
+
+def test_an_outcome_that_no_disk_takes_is_told_once_and_written_later(
+    swaps: VersionSwaps, triton: FailingTriton, repository: Path, full_disk: Path
+) -> None:
+    """A full disk ends nothing that serves."""
+    triton.faults = {"load": LATE}
+    asked_for(repository, 2)
+
+    assert "make room" in str(swaps.look())
+    assert swaps.look() is None
+    assert serving(repository) == Serving()
+    full_disk.rmdir()
+
+    assert "Deadline Exceeded" in str(swaps.look())
+    assert "tandem models swap --to 2" in serving(repository).refusal
+    assert swaps.look() is None
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_an_outcome_is_not_written_late_of_a_version_that_is_no_longer_loaded(
+    swaps: VersionSwaps, triton: FailingTriton, repository: Path
+) -> None:
+    """Triton was restarted meanwhile, with what served before."""
+    asked_for(repository, 1)
+
+    assert "make room" in str(swaps.look())
+    triton.loaded = set()
+    assert swaps.look() is None
+
+    assert swaps._unwritten is None
+    assert serving(repository) == Serving()
