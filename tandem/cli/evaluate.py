@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -130,7 +131,7 @@ def evaluate(
         f"{captions} caption(s) each",
         "language": language or "all in turn",
         "distractors": distractors or "none",
-        _BEST: _best(galleries),
+        _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),
         "tandem": __version__,
@@ -204,16 +205,14 @@ def _distractors(name: str | None, seed: int) -> Iterator[Record]:
     return open_corpus(corpus, split, seed + 1, int(count))
 
 
-def _best(galleries: Sequence[Gallery]) -> str:
+def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:
     """Returns what reading without a fault would come to, each way; of folds, over all queries."""
-    means = {
-        direction: fmean(
-            (gallery.best_recall_at_1(target) for gallery in galleries),
-            (len(gallery.languages(target)) for gallery in galleries),
-        )
-        for direction, target in DIRECTIONS.items()
-    }
-    return ", ".join(f"{direction} {mean:.1f}" for direction, mean in means.items())
+    means = []
+    for direction, target in DIRECTIONS.items():
+        asked = [gallery.asked(target, query_count) for gallery in galleries]
+        each = map(Gallery.best_recall_at_1, galleries, repeat(target), asked)
+        means.append(f"{direction} {fmean(each, map(len, asked)):.1f}")
+    return ", ".join(means)
 
 
 def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> str:

@@ -13,10 +13,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from tandem.corpus.caption_text import numbered_captions, numbered_lines
+from tandem.corpus.caption_text import decoded, numbered_captions, numbered_lines
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl, SplitUnknown
 from tandem.corpus.image_sources import image_file
-from tandem.corpus.records import Record
+from tandem.corpus.records import Caption, Record
 
 _SUFFIX: Final = ".tsv"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
@@ -31,7 +31,8 @@ def read_caption_list(path: Path, split: str, language: str = "en") -> Iterator[
 
     Raises at the call CorpusFileMissing and SplitUnknown. Raises when a line is due PictureIsUrl,
     and CorpusMalformed where it has not two columns, names a picture outside the folder, or names
-    one a second time. Whether a picture is there shows when it is read.
+    one a second time or not in UTF-8. A caption that is not UTF-8 is its record's
+    `captions_fault`. Whether a picture is there shows when it is read.
     """
     lists = _lists(path)
     if split not in lists:
@@ -50,33 +51,34 @@ def _lists(path: Path) -> dict[str, Path]:
 def _records(path: Path, split: str, language: str) -> Iterator[Record]:
     seen: set[str] = set()
     for name, rows in groupby(_rows(path), key=itemgetter(2)):
-        places, captions, _ = zip(*rows, strict=True)
+        places, lines, _ = zip(*rows, strict=True)
         if name in seen:
             raise CorpusMalformed(
                 f"{places[0]} names {name} a second time; put the lines of a picture together"
             )
         seen.add(name)
-        yield Record(
-            record_id=name,
-            captions=numbered_captions(name, captions, language),
-            split=split,
-            family=name,
-            image=image_file(path.parent, name, places[0]),
-        )
+        captions: tuple[Caption, ...] = ()
+        fault = None
+        try:
+            captions = numbered_captions(name, map(decoded, lines, places), language)
+        except CorpusMalformed as error:
+            fault = str(error)
+        image = image_file(path.parent, name, places[0])
+        yield Record(name, captions, split, name, image, captions_fault=fault)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
+def _rows(path: Path) -> Iterator[tuple[str, bytes, str]]:
     """Yields the place, caption and picture's name of each line."""
     for number, line in numbered_lines(path):
-        if not line.strip(" "):
+        if not line.strip(b" "):
             continue
         place = f"{path}: line {number}"
-        columns = line.split("\t")
+        columns = line.split(b"\t")
         if len(columns) != 2:
             raise CorpusMalformed(
                 f"{place} has {len(columns)} columns; write caption, one tab, the picture's file"
             )
-        caption, name = columns
+        name = decoded(columns[1], place)
         if _URL.match(name):
             raise PictureIsUrl(place=place, url=name)
-        yield place, caption, name
+        yield place, columns[0], name

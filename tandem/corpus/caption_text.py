@@ -1,5 +1,6 @@
 """Captions in text files, one a line, UTF-8; and in the fields of a row or a JSON object."""
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,22 +19,29 @@ MAX_TEXT_BYTES: Final = 2**20
 CAPTION_FIELDS: Final = ("captions", "caption")
 LANGUAGE_FIELD: Final = "language"
 
-_BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yields each line with its number from 1, without its end; a .gz file is unpacked on the way.
 
     Lines end in LF or CR LF and nothing else: str.splitlines would also end them at U+2028 and its
-    like, which stand inside captions from the web. Raises CorpusFileMissing when there is no such
-    file, CorpusMalformed where a line is over MAX_LINE_BYTES or not UTF-8.
+    like, which stand inside captions from the web. They come as bytes, for `decoded`: one that is
+    not UTF-8 spoils its own record alone. Raises CorpusFileMissing when there is no such file,
+    CorpusMalformed where a line is over MAX_LINE_BYTES or cannot be read.
     """
     with open_plain_file(path) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
         number = 0
         while line := _read_line(file, f"{path}: line {number + 1}"):
             number += 1
-            yield number, _decoded(line.removesuffix(b"\n"), f"{path}: line {number}", number == 1)
+            yield number, _content(line.removesuffix(b"\n"), number)
+
+
+def decoded(line: bytes, place: str) -> str:
+    """Returns a line's text; raises CorpusMalformed where it is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusMalformed(f"{place} is not UTF-8 ({error.reason}); save it as UTF-8") from error
 
 
 def caption_lines(text_bytes: bytes, place: str) -> list[str]:
@@ -46,7 +54,7 @@ def caption_lines(text_bytes: bytes, place: str) -> list[str]:
             f"{place} has more than {MAX_TEXT_BYTES:,} bytes; is it one picture's captions?"
         )
     lines = [
-        _decoded(line, f"{place}: line {number}", number == 1)
+        decoded(_content(line, number), f"{place}: line {number}")
         for number, line in enumerate(text_bytes.split(b"\n"), start=1)
     ]
     return [line for line in lines if line.strip()]
@@ -91,9 +99,7 @@ def _read_line(file: gzip.GzipFile | BufferedReader, place: str) -> bytes:
     return line
 
 
-def _decoded(line: bytes, place: str, is_first: bool) -> str:
-    try:
-        text = line.removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CorpusMalformed(f"{place} is not UTF-8 ({error.reason}); save it as UTF-8") from error
-    return text.removeprefix(_BYTE_ORDER_MARK) if is_first else text
+def _content(line: bytes, number: int) -> bytes:
+    """Returns a line without what an editor puts before the first and behind each."""
+    content = line.removesuffix(b"\r")
+    return content.removeprefix(codecs.BOM_UTF8) if number == 1 else content

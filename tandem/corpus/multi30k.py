@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from tandem.corpus.caption_text import numbered_captions, numbered_lines
+from tandem.corpus.caption_text import decoded, numbered_captions, numbered_lines
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.image_sources import image_file
 from tandem.corpus.records import Caption, Record
@@ -42,8 +42,9 @@ def read_multi30k(
     given where `folder` holds both.
 
     All but the pictures is read at the call, which raises CorpusFileMissing, SplitUnknown, and
-    CorpusMalformed where files have different numbers of lines or a picture is listed twice.
-    Whether a picture is there shows when it is read.
+    CorpusMalformed where files have different numbers of lines or a picture is listed twice. A
+    line that is not UTF-8 is its record's `captions_fault`. Whether a picture is there shows when
+    it is read.
     """
     files = _caption_files(folder, variant)
     if not files:
@@ -52,16 +53,16 @@ def read_multi30k(
     if split not in files or picture_list is None:
         raise SplitUnknown(place=folder, split=split, known=files)
     names = _picture_names(picture_list)
-    texts = {
-        language: [_lines(path, len(names), picture_list) for path in paths]
+    columns = {
+        language: [(path, _lines(path, len(names), picture_list)) for path in paths]
         for language, paths in files[split].items()
     }
-    return _records(names, texts, picture_list, image_root, split)
+    return _records(names, columns, picture_list, image_root, split)
 
 
 def _records(
     names: list[str],
-    texts: Mapping[str, list[list[str]]],
+    columns: Mapping[str, list[tuple[Path, list[bytes]]]],
     picture_list: Path,
     image_root: Path,
     split: str,
@@ -69,12 +70,18 @@ def _records(
     for number, name in enumerate(names):
         record_id = Path(name).stem
         captions: list[Caption] = []
-        for language, columns in texts.items():
-            captions += numbered_captions(
-                record_id, (column[number] for column in columns), language
-            )
+        fault = None
+        try:
+            for language, of_language in columns.items():
+                texts = [
+                    decoded(lines[number], f"{path}: line {number + 1}")
+                    for path, lines in of_language
+                ]
+                captions += numbered_captions(record_id, texts, language)
+        except CorpusMalformed as error:
+            captions, fault = [], str(error)
         image = image_file(image_root, name, f"{picture_list}: line {number + 1}")
-        yield Record(record_id, tuple(captions), split, record_id, image)
+        yield Record(record_id, tuple(captions), split, record_id, image, captions_fault=fault)
 
 
 def _caption_files(folder: Path, variant: Variant | None) -> dict[str, dict[str, list[Path]]]:
@@ -130,7 +137,8 @@ def _picture_names(picture_list: Path) -> list[str]:
     seen: set[str] = set()
     for number, line in numbered_lines(picture_list):
         # The list of COCO's pictures has a caption's number behind each: 1.jpg#367178.
-        name = _CAPTION_NUMBER.sub("", line.strip())
+        text = decoded(line, f"{picture_list}: line {number}")
+        name = _CAPTION_NUMBER.sub("", text.strip())
         if Path(name).stem in seen:
             raise CorpusMalformed(
                 f"{picture_list}: line {number} lists {name} a second time; fetch the file again"
@@ -140,8 +148,8 @@ def _picture_names(picture_list: Path) -> list[str]:
     return names
 
 
-def _lines(path: Path, count: int, picture_list: Path) -> list[str]:
-    lines: list[str] = []
+def _lines(path: Path, count: int, picture_list: Path) -> list[bytes]:
+    lines: list[bytes] = []
     for number, line in numbered_lines(path):
         # Here, not at the end: a packed file may be far longer than it looks.
         if number > count:

@@ -1,8 +1,11 @@
 """What an evaluation searches and what it asks: pictures with captions, all of them both ways."""
 
+import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import pairwise
+from statistics import fmean
 
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
@@ -128,8 +131,23 @@ class Gallery:
             for record, _ in self.chosen[: self.asking_count]
         ]
 
-    def best_recall_at_1(self, target: Modality) -> float:
+    def asked(self, target: Modality, query_count: int | None = None) -> Sequence[int]:
+        """Returns the numbers of so many queries, one from each part of the gallery; None is all.
+
+        Each by chance, and the same at every run: every n-th would meet one language alone where
+        languages take turns in n.
+        """
+        total = len(self.languages(target))
+        if query_count is None or query_count >= total:
+            return range(total)
+        rng = random.Random(f"{total}/{query_count}")
+        bounds = [number * total // query_count for number in range(query_count + 1)]
+        return [rng.randrange(start, end) for start, end in pairwise(bounds)]
+
+    def best_recall_at_1(self, target: Modality, numbers: Iterable[int] | None = None) -> float:
         """Returns the R@1, in percent, that is expected of one that reads without a fault.
+
+        Of the queries of those numbers, or of all.
 
         What shares a caption word by word, nobody can tell apart: a query that is true of four
         items, one of them its answer, is answered first once in four times. The more distractors,
@@ -137,7 +155,7 @@ class Gallery:
         """
         answered = zip(self.answers(target), self.matches(target), strict=True)
         shares = [len(answers) / len(matches) for answers, matches in answered]
-        return 100 * sum(shares) / len(shares)
+        return 100 * fmean(shares if numbers is None else [shares[number] for number in numbers])
 
     def tie_order(self, target: Modality) -> list[int]:
         """Returns the items of the target modality, by number, as equally similar ones stand."""

@@ -1,13 +1,11 @@
 """Evaluation through the served path: what a user's own searches would find."""
 
 import asyncio
-import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from tandem.client import AsyncClient, SearchResult
@@ -54,7 +52,7 @@ async def served_report(
     seconds: dict[str, dict[str, float]] = {}
     for name, target in DIRECTIONS.items():
         every = gallery.languages(target)
-        asked = _spread(len(every), query_count)
+        asked = gallery.asked(target, query_count)
         languages[name] = [every[number] for number in asked]
         seconds[name] = {}
         reranked = []
@@ -124,19 +122,6 @@ async def answer_ranks(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _spread(total: int, count: int | None) -> list[int]:
-    """Returns which of `total` queries to ask: `count` of them, one from each part of the gallery.
-
-    Each by chance, and the same at every run: every n-th would meet one language alone where
-    languages take turns in n.
-    """
-    if count is None or count >= total:
-        return list(range(total))
-    rng = random.Random(f"{total}/{count}")
-    bounds = [number * total // count for number in range(count + 1)]
-    return [rng.randrange(start, end) for start, end in pairwise(bounds)]
 
 
 def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> AnswerRanks:

@@ -137,6 +137,25 @@ def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str
         list(read_caption_list(path, "train"))
 
 
+def test_a_caption_that_is_not_utf8_spoils_its_own_record_alone(pets: Path) -> None:
+    """Named by its line; whoever reads on stops there or goes past it."""
+    (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
+
+    first, second = read_caption_list(pets, "train")
+
+    assert (first.record_id, first.captions) == ("cats/1.jpg", ())
+    assert f"{pets / 'train.tsv'}: line 2 is not UTF-8" in (first.captions_fault or "")
+    assert (second.record_id, second.captions_fault) == ("2.jpg", None)
+
+
+def test_a_name_that_is_not_utf8_is_refused(pets: Path) -> None:
+    """Nothing could say which picture it is."""
+    (pets / "train.tsv").write_bytes("a cat\tKätzin.jpg\n".encode("latin-1"))
+
+    with pytest.raises(CorpusMalformed, match=r"train\.tsv: line 1 is not UTF-8"):
+        next(read_caption_list(pets, "train"))
+
+
 def test_blank_lines_are_spacing(pets: Path) -> None:
     """As editors leave one at the end."""
     (pets / "train.tsv").write_text(f"\n{TRAIN} \n\n")

@@ -9,6 +9,7 @@ from tandem.corpus.caption_text import (
     MAX_LINE_BYTES,
     MAX_TEXT_BYTES,
     caption_lines,
+    decoded,
     numbered_captions,
     numbered_lines,
 )
@@ -16,7 +17,7 @@ from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
 
 # A byte order mark, both kinds of line end, a blank line, a line with U+2028 in it, and no end.
 TEXT = "\N{ZERO WIDTH NO-BREAK SPACE}a cat\r\n\ndeux\N{LINE SEPARATOR}chats \n třetí"
-LINES = [(1, "a cat"), (2, ""), (3, "deux\N{LINE SEPARATOR}chats "), (4, " třetí")]
+LINES = ["a cat", "", "deux\N{LINE SEPARATOR}chats ", " třetí"]
 
 
 def test_lines_end_where_editors_end_them(tmp_path: Path) -> None:
@@ -24,27 +25,24 @@ def test_lines_end_where_editors_end_them(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_bytes(TEXT.encode())
     (tmp_path / "train.en.gz").write_bytes(gzip.compress(TEXT.encode()))
 
-    assert list(numbered_lines(tmp_path / "train.en")) == LINES
-    assert list(numbered_lines(tmp_path / "train.en.gz")) == LINES
+    expected = [(number, line.encode()) for number, line in enumerate(LINES, start=1)]
+    assert list(numbered_lines(tmp_path / "train.en")) == expected
+    assert list(numbered_lines(tmp_path / "train.en.gz")) == expected
 
 
 def test_blank_lines_between_one_pictures_captions_are_spacing() -> None:
     """The same text as above has three captions."""
-    assert caption_lines(TEXT.encode(), "x.txt") == [line for _, line in LINES if line]
+    assert caption_lines(TEXT.encode(), "x.txt") == [line for line in LINES if line]
     assert caption_lines(b" \n\n", "x.txt") == []
 
 
-def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    """By file and number; what was before it came through."""
-    path = tmp_path / "train.de"
-    path.write_bytes(b"gut\nsch\xf6n\n")
-    lines = numbered_lines(path)
-
-    assert next(lines) == (1, "gut")
+def test_a_line_that_is_not_utf8_is_named() -> None:
+    """By file and number."""
+    assert decoded(b"gut", "train.de: line 1") == "gut"
     with pytest.raises(CorpusMalformed, match=r"train\.de: line 2 is not UTF-8"):
-        next(lines)
+        decoded(b"sch\xf6n", "train.de: line 2")
     with pytest.raises(CorpusMalformed, match=r"x\.txt: line 2 is not UTF-8"):
-        caption_lines(path.read_bytes(), "x.txt")
+        caption_lines(b"gut\nsch\xf6n\n", "x.txt")
 
 
 def test_a_line_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:

@@ -224,3 +224,22 @@ def test_a_missing_picture_shows_when_it_is_read(task1: Path) -> None:
     assert there.image.read() == b"pixels of 10.jpg"
     with pytest.raises(PictureFileMissing, match=r"train_images\.txt: line 1 names .*20\.jpg"):
         missing.image.read()
+
+
+def test_a_line_that_is_not_utf8_spoils_its_own_record_alone(task1: Path) -> None:
+    """Named by its file and number, with the line's other languages; the next record is whole."""
+    (task1 / "train.de").write_bytes("zwei Männer\nein Hund\n".encode("latin-1"))
+
+    first, second = read(task1, "train")
+
+    assert (first.record_id, first.captions) == ("20", ())
+    assert f"{task1 / 'train.de'}: line 1 is not UTF-8" in (first.captions_fault or "")
+    assert (second.captions_fault, len(second.captions)) == (None, 4)
+
+
+def test_a_picture_list_that_is_not_utf8_is_refused(task1: Path) -> None:
+    """At the call: nothing could say which picture it is."""
+    (task1 / "train_images.txt").write_bytes(b"20.jpg\n\xf6.jpg\n")
+
+    with pytest.raises(CorpusMalformed, match=r"train_images\.txt: line 2 is not UTF-8"):
+        read(task1, "train")

@@ -164,6 +164,7 @@ def test_the_best_there_is_finds_an_answer_as_often_as_chance_among_its_matches(
     assert among.best_recall_at_1(Modality.IMAGE) == pytest.approx(100 * (1 / 3 + 1 + 1) / 3)
     # The dogs' two captions are both answers; two distractors say what one of them says.
     assert among.best_recall_at_1(Modality.TEXT) == pytest.approx(100 * (2 / 4 + 1) / 2)
+    assert among.best_recall_at_1(Modality.IMAGE, [0, 1]) == pytest.approx(100 * (1 / 3 + 1) / 2)
 
 
 def test_distractors_are_searched_and_never_ask() -> None:

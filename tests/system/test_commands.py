@@ -92,6 +92,19 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     assert "95 % CI" in output
 
 
+def test_the_best_expected_is_of_the_queries_that_are_asked(
+    stack: LocalStack, tmp_path: Path
+) -> None:
+    """Two of three pictures say the same; the one query asked is the third's."""
+    for name, caption in (("a", "a field"), ("b", "a field"), ("c", "the sea")):
+        Image.new("RGB", (50, 40), "green").save(tmp_path / f"{name}.png")
+        (tmp_path / f"{name}.txt").write_text(caption)
+    command = ["evaluate", f"folder:{tmp_path}", "--split", "all", "--address", stack.address]
+
+    assert "text→image 66.7, image→text 66.7" in _run(*command)
+    assert "text→image 100.0, image→text 100.0" in _run(*command, "--query-count", "1")
+
+
 def test_up_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C at the terminal stops every process that up started, and exit status is 0."""
     environment = os.environ | {"COLUMNS": "200"}
