@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +63,7 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     k: Annotated[list[int] | None, typer.Option(min=0, help="pool sizes to rerank")] = None,
-    concurrency: Annotated[int, typer.Option(help="searches at once")] = 8,
+    concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8,
     address: ADDRESS = "127.0.0.1:7400",
     checkpoint: Annotated[
         Path | None, typer.Option(help="measure this one here, without a server")
@@ -115,7 +115,7 @@ def evaluate(
         measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
-    others = list(_distractors(distractors, seed))
+    others = list(_distractors(distractors, seed, corpus, records))
     galleries = _readable(
         _galleries(records, language, captions, fold_count, others),
         measure.check,
@@ -193,16 +193,29 @@ def _check_asking(check: RecordCheck, record: Record) -> None:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
 
 
-def _distractors(name: str | None, seed: int) -> Iterator[Record]:
+def _distractors(
+    name: str | None, seed: int, asking_corpus: str, asking: Sequence[Record]
+) -> Iterator[Record]:
+    """Yields so many records that do not ask; those of the asking corpus that do are passed over.
+
+    They would be wrong answers to their own queries.
+    """
     if name is None:
-        return iter(())
+        return
     # From the end, since a corpus's name may have a colon of its own.
     rest, _, count = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
-    # Another seed than the gallery's: of scenes, others than those that ask.
-    return open_corpus(corpus, split, seed + 1, int(count))
+    if corpus == "scenes":
+        # Another seed draws others, though it gives them the same names.
+        yield from open_corpus(corpus, split, seed + 1, int(count))
+        return
+    asked = {(each.split, each.record_id) for each in asking if corpus == asking_corpus}
+    others = open_corpus(corpus, split, seed, None)
+    yield from islice(
+        (each for each in others if (each.split, each.record_id) not in asked), int(count)
+    )
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:

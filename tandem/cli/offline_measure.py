@@ -51,12 +51,17 @@ class OfflineMeasure:
 
     @property
     def check(self) -> RecordCheck:
-        """What a record must pass to be encoded; its picture, where no regions stand for it."""
-        config = self._checkpoint.model.config
-        texts = TextPreprocessor(self._checkpoint.tokenizer, config.max_text_tokens)
+        """What a record must pass to be encoded; its picture, where no regions stand for it.
+
+        Where another checkpoint retrieves, both must be able to read the captions.
+        """
+        texts = _texts(self._checkpoint)
+        check: RecordCheck
         if self._images is None:
-            return ModelCheck(config.image_size, texts)
-        return partial(_check_regions, self._images, texts)
+            check = ModelCheck(self._checkpoint.model.config.image_size, texts)
+        else:
+            check = partial(_check_regions, self._images, texts)
+        return partial(_check_both, _texts(self._retriever), check) if self._retriever else check
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
@@ -77,6 +82,15 @@ class OfflineMeasure:
                 fusion_pool_size=self._fusion_pool_size,
                 on_query=show,
             )
+
+
+def _texts(checkpoint: Checkpoint) -> TextPreprocessor:
+    return TextPreprocessor(checkpoint.tokenizer, checkpoint.model.config.max_text_tokens)
+
+
+def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: Record) -> None:
+    check_captions(record, retriever_texts)
+    check(record)
 
 
 def _check_regions(regions: RegionFile, texts: TextPreprocessor, record: Record) -> None:

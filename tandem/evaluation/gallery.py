@@ -219,9 +219,15 @@ def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
 
     The protocol of COCO's "1k": each fold is searched alone and recalls are averaged over them,
     which is not comparable with one gallery of all (methods 7). Raises ValueError if they do not
-    divide.
+    divide, or if a family would be cut: what is left of it would be easier than it claims.
     """
     if len(records) % fold_count:
         raise ValueError(f"{len(records)} records do not divide into {fold_count} folds")
     size = len(records) // fold_count
+    for start in range(size, len(records), size):
+        if records[start - 1].family == records[start].family:
+            raise ValueError(
+                f"folds of {size} records cut the family {records[start].family!r} in two; "
+                "take another number of folds"
+            )
     return [records[start : start + size] for start in range(0, len(records), size)]

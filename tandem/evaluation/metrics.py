@@ -79,6 +79,8 @@ def mean_reciprocal_rank(ranks: Sequence[int | None]) -> float:
 def median_rank(ranks: Sequence[int | None]) -> float:
     """Returns the median of `ranks`, from 1; between two of them, their mean.
 
+    The papers' code cuts that down to a whole rank: where ours is 1.5, theirs is 1.
+
     An absent answer, None, stands behind all others: infinity where the median is one.
 
     >>> median_rank([1, 9, 2, None])

@@ -78,7 +78,10 @@ def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> D
 def _retrieve(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: int) -> Tensor:
     images_ND = torch.cat([model.embed_images(chunk, cls_id) for chunk in tokens_NRD.split(128)])
     texts_QD = model.embed_texts(texts.ids, texts.mask)
-    return (texts_QD @ images_ND.T).topk(len(images_ND)).indices
+    # In bf16 neighbours would tie, and chance would have a say in which checkpoint is the best.
+    with torch.autocast(texts_QD.device.type, enabled=False):
+        similarity_QN = texts_QD.float() @ images_ND.float().T
+    return similarity_QN.argsort(dim=1, descending=True, stable=True)
 
 
 @torch.inference_mode()
@@ -88,7 +91,7 @@ def _rerank(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, pool_QK: Te
         ids = texts.ids[query].expand(len(pool_K), -1)
         mask = texts.mask[query].expand(len(pool_K), -1)
         logits_K = model.match_logits(ids, mask, tokens_NRD[pool_K])
-        rows.append(pool_K[logits_K.argsort(descending=True)])
+        rows.append(pool_K[logits_K.argsort(descending=True, stable=True)])
     return torch.stack(rows)
 
 

@@ -279,13 +279,16 @@ def cross_encoder_after_be(seed: int = 1, base: NamedRecipe = default) -> Recipe
 def half(seed: int = 1, base: NamedRecipe = default) -> Recipe:
     """Joint with half the layers (Geigle et al. 2022, figure 4).
 
-    The paper drops every second layer of a pretrained encoder; from random weights there is none to
-    drop. Raises ValueError for a base whose layers cannot be halved.
+    The paper drops every second layer of a pretrained encoder, and with `pretrained` so does this;
+    from random weights there is none to drop. Raises ValueError for a base whose layers cannot be
+    halved.
     """
     whole = base(seed)
     if whole.layer_count % 2:
         raise ValueError(f"recipe {whole.name} has {whole.layer_count} layers: no half of them")
-    return replace(_variant("half", whole), layer_count=whole.layer_count // 2)
+    return replace(
+        _variant("half", whole), layer_count=whole.layer_count // 2, has_half_the_layers=True
+    )
 
 
 def ance(seed: int = 1, base: NamedRecipe = default) -> Recipe:

@@ -1,6 +1,7 @@
 """`tandem evaluate` of a checkpoint, which needs no server; the served path is tested in system."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tandem.cli.app import app
 from tandem.corpus.karpathy import write_karpathy
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.report import Report
-from tandem.modeling.checkpoint import save_checkpoint
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
@@ -63,6 +64,39 @@ def test_a_pool_size_gives_the_same_row_beside_a_smaller_one(checkpoint: Path) -
 
     assert rows(alone, "BE + CE 8") == rows(beside, "BE + CE 8")
     assert rows(beside, "BE + CE 8") != rows(beside, "BE + CE 2")
+
+
+def test_a_caption_that_the_retriever_cannot_read_is_skipped(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """It fits the one that reads pairs, and would have stopped the other without a name."""
+    narrow, trained = tmp_path / "narrow", load_checkpoint(checkpoint)
+    config = replace(trained.model.config, max_text_tokens=27)
+    save_checkpoint(narrow, JointModel(config), trained.tokenizer, {})
+    both = ["--checkpoint", str(checkpoint), "--retriever", str(narrow)]
+
+    stopped, told = run(*both)
+    status, output = run(*both, "--on-error", "skip")
+
+    assert stopped == 1
+    assert "with --on-error skip" in told
+    assert status == 0, output
+    assert "skipped records: 3 (caption too long 3)" in output
+
+
+def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> None:
+    """Of the same split they are those behind: else each would be a wrong answer to itself."""
+    for letter in "abcd":
+        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
+        (tmp_path / f"{letter}.txt").write_text(f"two dogs {letter}")
+    corpus = f"folder:{tmp_path}"
+    arguments = [corpus, "--split", "all", "--gallery-count", "2", "--checkpoint", str(checkpoint)]
+
+    result = CliRunner().invoke(app, ["evaluate", *arguments, "--distractors", f"{corpus}:all:9"])
+
+    assert result.exit_code == 0, result.output
+    assert "2 distractors" in result.output
+    assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
 
 
 def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:

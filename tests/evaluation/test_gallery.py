@@ -217,6 +217,15 @@ def test_folds_are_galleries_of_one_size() -> None:
         folds(records, 4)
 
 
+def test_folds_cut_no_family() -> None:
+    """Half a family would be easier to tell apart than it claims."""
+    records = [_record(f"{family}{n}", family) for family in "abc" for n in range(2)]
+
+    assert [len(fold) for fold in folds(records, 3)] == [2, 2, 2]
+    with pytest.raises(ValueError, match="folds of 3 records cut the family 'b' in two"):
+        folds(records, 2)
+
+
 def test_a_family_keeps_its_language_where_records_are_mixed() -> None:
     """Turns go by family, in the order in which families first appear."""
     first, second = "ab"

@@ -7,7 +7,7 @@ import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import TextBatch
-from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.training.dev_recall import DevRecall, DevSet, _retrieve, dev_recall
 from tandem.training.recipes import tiny
 from tests.modeling.tiny_checkpoint import tiny_model
 
@@ -79,6 +79,21 @@ def tiny_dev_set(count: int) -> tuple[JointModel, TextBatch, torch.Tensor]:
     ids = torch.randint(4, 60, (count, 6), generator=generator)
     texts = TextBatch(ids, torch.ones_like(ids))
     return tiny_model(), texts, torch.randn(count, 49, 16, generator=generator).half()
+
+
+def test_similarities_are_told_apart_under_autocast() -> None:
+    """In bf16, as the model multiplies in training, near ones would tie."""
+    model, texts, tokens = tiny_dev_set(60)
+
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        order = _retrieve(model, texts, tokens, 2)
+        embeddings = model.embed_texts(texts.ids, texts.mask), model.embed_images(tokens, 2)
+        rounded = embeddings[0] @ embeddings[1].T
+    exact = embeddings[0].float() @ embeddings[1].float().T
+
+    assert rounded.dtype is torch.bfloat16
+    assert torch.equal(order, exact.argsort(dim=1, descending=True, stable=True))
+    assert not torch.equal(order, rounded.argsort(dim=1, descending=True, stable=True))
 
 
 def test_what_is_shown_is_what_there_is() -> None:

@@ -64,7 +64,9 @@ def test_another_base_is_varied_alike() -> None:
     base = recipe_named("compact", 5)
 
     assert bi_encoder(5, compact) == replace(base, name="compact_bi_encoder", ce_steps_per_round=0)
-    assert half(5, compact) == replace(base, name="compact_half", layer_count=2)
+    assert half(5, compact) == replace(
+        base, name="compact_half", layer_count=2, has_half_the_layers=True
+    )
     mining = [number for number in range(1, 901) if ance(5, compact).mines_before(number)]
     assert mining == [376, 563, 750]
     alone, begun = cross_encoder(5, compact), cross_encoder_after_be(5, compact)
