@@ -97,7 +97,9 @@ def emoji_records(split: Split) -> Iterator[Record]:
     """Yields the drawings of a split, concept after concept; each concept is a family.
 
     Captions are the name and the keywords in each language, the same for every drawing of the
-    concept: each of them is a right answer. Raises ValueError at the call for an unknown split.
+    concept: true of each of them. `tandem evaluate` counts the drawing that is asked for alone, and
+    tells the best R@1 that can then be expected. Raises ValueError at the call for an unknown
+    split.
     """
     if split not in SPLITS:
         raise ValueError(f"no split {split!r} of emoji; there are {', '.join(SPLITS)}")
