@@ -50,7 +50,10 @@ def evaluate(
     gallery_count: Annotated[int, typer.Option(help="pictures in the gallery", min=1)] = 1_000,
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
     language: Annotated[
-        str | None, typer.Option(help="ask in this one alone; unset takes turns through all")
+        str | None,
+        typer.Option(
+            help="ask in this one alone, of the records that have it; unset takes turns through all"
+        ),
     ] = None,
     fold_count: Annotated[
         int, typer.Option("--folds", help="galleries to divide the pictures into", min=1)
@@ -116,8 +119,10 @@ def evaluate(
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
     others = list(_distractors(distractors, seed, corpus, records))
+    spoken = [_in_language(each, language) for each in (records, others)]
+    left_out_count = len(records) + len(others) - sum(map(len, spoken))
     galleries = _readable(
-        _galleries(records, language, captions, fold_count, others),
+        _galleries(spoken[0], language, captions, fold_count, spoken[1]),
         measure.check,
         on_error,
         skipped,
@@ -129,7 +134,7 @@ def evaluate(
         "seed": seed,
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
-        "language": language or "all in turn",
+        "language": _told_language(language, left_out_count),
         "distractors": distractors or "none",
         _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.lines()) or "none",
@@ -146,6 +151,23 @@ def evaluate(
         _write(whole, report)
 
 
+def _in_language(records: Sequence[Record], language: str | None) -> list[Record]:
+    """Returns those that can ask or be found in it; a picture alone can, in any."""
+    return [
+        each
+        for each in records
+        if language is None
+        or not each.captions
+        or any(caption.language == language for caption in each.captions)
+    ]
+
+
+def _told_language(language: str | None, left_out_count: int) -> str:
+    if not left_out_count:
+        return language or "all in turn"
+    return f"{language}, less {left_out_count:,} records that have no caption in it"
+
+
 def _galleries(
     records: Sequence[Record],
     language: str | None,
@@ -154,7 +176,8 @@ def _galleries(
     distractors: Sequence[Record],
 ) -> Iterator[Gallery]:
     if not records:
-        raise ValueError("the corpus has no records to evaluate on")
+        where = f" in {language!r}" if language else ""
+        raise ValueError(f"the corpus has no records to evaluate on{where}")
     languages = [language] if language else languages_of([*records, *distractors])
     for fold in folds(records, fold_count):
         yield make_gallery(fold, languages, caption_count, distractors)

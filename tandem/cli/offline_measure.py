@@ -53,12 +53,13 @@ class OfflineMeasure:
     def check(self) -> RecordCheck:
         """What a record must pass to be encoded; its picture, where no regions stand for it.
 
-        Where another checkpoint retrieves, both must be able to read the captions.
+        Where another checkpoint retrieves, both must be able to read the captions. Whether there
+        must be one is not judged: a distractor needs none.
         """
         texts = _texts(self._checkpoint)
         check: RecordCheck
         if self._images is None:
-            check = ModelCheck(self._checkpoint.model.config.image_size, texts)
+            check = ModelCheck(self._checkpoint.model.config.image_size, texts, needs_caption=False)
         else:
             check = partial(_check_regions, self._images, texts)
         return partial(_check_both, _texts(self._retriever), check) if self._retriever else check
@@ -89,12 +90,12 @@ def _texts(checkpoint: Checkpoint) -> TextPreprocessor:
 
 
 def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: Record) -> None:
-    check_captions(record, retriever_texts)
+    check_captions(record, retriever_texts, needs_caption=False)
     check(record)
 
 
 def _check_regions(regions: RegionFile, texts: TextPreprocessor, record: Record) -> None:
-    check_captions(record, texts)
+    check_captions(record, texts, needs_caption=False)
     if record.record_id not in regions:
         why = "the file of regions has none of it"
         raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)

@@ -186,6 +186,7 @@ def train(
             resume=resume,
             device=place,
             processes=processes,
+            skipped=skipped,
         )
     if processes.is_first:
         for line in skipped.lines():

@@ -99,13 +99,14 @@ RecordCheck = Callable[[Record], None]
 class ModelCheck:
     """Checks all that a model reads: that the picture decodes, that every caption fits.
 
-    It costs what reading and decoding the picture costs. A record without captions is as bad as
-    one with an empty caption.
+    It costs what reading and decoding the picture costs.
     """
 
     image_size: int
     """Pixels on a side."""
     texts: TextPreprocessor
+    needs_caption: bool = True
+    """Whether a record without captions is as bad as one with an empty caption."""
 
     def __call__(self, record: Record) -> None:
         """Raises RecordUnreadable for the first thing that is wrong."""
@@ -113,7 +114,7 @@ class ModelCheck:
 
     def pixels(self, record: Record) -> NDArray[np.uint8]:
         """Returns the picture, uint8 [image_size, image_size, 3], of a record that passes."""
-        check_captions(record, self.texts)
+        check_captions(record, self.texts, self.needs_caption)
         image_bytes = _image_bytes(record)
         try:
             return decode_image(image_bytes, self.image_size)
@@ -151,10 +152,10 @@ def readable_records(
             yield record
 
 
-def check_captions(record: Record, texts: TextPreprocessor) -> None:
-    """Raises RecordUnreadable unless there is a caption and all of them fit."""
+def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool = True) -> None:
+    """Raises RecordUnreadable unless all captions fit, and there is one where one is needed."""
     _check_captions_there(record)
-    if not record.captions:
+    if needs_caption and not record.captions:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
     for caption in record.captions:
         try:

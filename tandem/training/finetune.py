@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tandem.corpus.records import Record
-from tandem.model_io.readable_records import ModelCheck
+from tandem.model_io.readable_records import ModelCheck, SkippedRecords
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
@@ -56,15 +56,17 @@ def finetune(
     state_every_step_count: int = 50,
     device: torch.device = _CPU,
     processes: Processes = ALONE,
+    skipped: SkippedRecords | None = None,
 ) -> Finetuned:
     """Trains on records by the recipe, keeps the best checkpoint by dev score.
 
     The recipe's shape, and whether it trains BE, CE or both, are the checkpoint's, whatever it
     says. Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
-    has one right image. What `folder` gets, and what `resume` does, is as with train(). Raises
-    RecordUnreadable, naming the record, ValueError for no records, fewer families than a batch
-    takes, a checkpoint that reads no pixels or lies in `folder`, or a backbone that cannot learn,
-    and what train() raises.
+    has one right image. `skipped` is where the records' reader counts those that it leaves out, and
+    the checkpoint tells of them. What `folder` gets, and what `resume` does, is as with train().
+    Raises RecordUnreadable, naming the record, ValueError for no records, fewer families than a
+    batch takes, a checkpoint that reads no pixels or lies in `folder`, or a backbone that cannot
+    learn, and what train() raises.
     """
     check_init_stays(checkpoint_folder, folder)
     checkpoint = load_checkpoint(checkpoint_folder)
@@ -85,6 +87,7 @@ def finetune(
         resume=resume,
         device=device,
         processes=processes,
+        skipped_counts={str(fault): n for fault, n in skipped.counts.items()} if skipped else None,
     )
     tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
     check_family_count(source, max(run.recipe.batch_family_count, tuned_batch_size))

@@ -114,4 +114,5 @@ def _made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "device": str(run.compute.device),
         "process_count": run.processes.count,
+        "skipped_records": run.skipped_counts,
     }

@@ -78,10 +78,12 @@ class Run:
         resume: bool,
         device: torch.device,
         processes: Processes,
+        skipped_counts: Mapping[str, int] | None = None,
     ) -> None:
         """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
 
         `state_every`: steps from one state on disk to the next. `resume`: look for one.
+        `skipped_counts`: records that were left out, by what was wrong with them.
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
@@ -105,6 +107,7 @@ class Run:
                     "processes cannot divide; start as many as divide it"
                 )
         self.recipe, self.folder = recipe, folder
+        self.skipped_counts = dict(skipped_counts or {})
         self.compute, self.processes = Compute(device, recipe.precision), processes
         self.progress: Progress = progress if processes.is_first else _tell_nobody
         self.state_file = RunStateFile(folder, recipe)

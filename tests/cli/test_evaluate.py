@@ -1,10 +1,13 @@
 """`tandem evaluate` of a checkpoint, which needs no server; the served path is tested in system."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -97,6 +100,46 @@ def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     assert "2 distractors" in result.output
     assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
+
+
+def test_a_distractor_needs_no_caption(checkpoint: Path, tmp_path: Path) -> None:
+    """A picture alone stands in the way as well; the services take it too."""
+    for letter in "ab":
+        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
+    (tmp_path / "a.txt").write_text("two dogs")
+    corpus = f"folder:{tmp_path}"
+    arguments = [corpus, "--split", "all", "--gallery-count", "1", "--checkpoint", str(checkpoint)]
+
+    result = CliRunner().invoke(app, ["evaluate", *arguments, "--distractors", f"{corpus}:all:9"])
+
+    assert result.exit_code == 0, result.output
+    assert "1 distractors" in result.output
+
+
+def test_records_of_one_language_each_are_asked_in_one(checkpoint: Path, tmp_path: Path) -> None:
+    """Those that have none in it are left out, and the report says so."""
+    rows = [
+        {"image": {"bytes": _png(), "path": None}, "caption": text, "language": language}
+        for text, language in (("two dogs", "en"), ("zwei Hunde", "de"), ("one dog", "en"))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "test.parquet")
+    arguments = [f"parquet:{tmp_path}", "--split", "test", "--checkpoint", str(checkpoint)]
+    report = ["--report", str(tmp_path / "report")]
+
+    mixed = CliRunner().invoke(app, ["evaluate", *arguments])
+    english = CliRunner().invoke(app, ["evaluate", *arguments, "--language", "en", *report])
+
+    assert "evaluate one by one" in str(mixed.exception)
+    assert english.exit_code == 0, english.output
+    about = Report.read(tmp_path / "report" / "report.json").about
+    assert about["language"] == "en, less 1 records that have no caption in it"
+    assert about["galleries"].startswith("1 of 2 pictures")
+
+
+def _png() -> bytes:
+    with io.BytesIO() as file:
+        Image.new("RGB", (40, 40), "red").save(file, "png")
+        return file.getvalue()
 
 
 def test_another_checkpoint_may_retrieve(checkpoint: Path, other: Path) -> None:

@@ -118,3 +118,6 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
         assert "skipped records: 2" in told
         assert "picture not readable 1" in told
         assert "picture file not there 1" in told
+        training = json.loads((tmp_path / "out" / "finetune" / "training.json").read_text())
+        expected = {"picture not readable": 1, "picture file not there": 1}
+        assert training["skipped_records"] == expected
