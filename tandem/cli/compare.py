@@ -21,7 +21,8 @@ def compare(
     """Compares R@1 of systems on the same queries; the first is what the others are held against.
 
     Several reports of a system are its seeds: their mean and deviation are shown. p is how likely
-    chance alone parts a system from the first (McNemar, exact, all seeds' queries).
+    chance alone parts a system from the first on these queries (McNemar, exact; a query that
+    several seeds answer is one).
     """
     reports: dict[str, list[Report]] = {}
     for name, of_seeds in map(_system, systems):

@@ -31,7 +31,7 @@ class ComparedOrder:
     difference: float
     """Of the mean from the first system's, in points."""
     p_value: float
-    """How likely chance alone parts it from the first system on the same queries, seeds joined."""
+    """How likely chance alone parts it from the first system on the same queries."""
 
 
 def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
@@ -70,8 +70,9 @@ def _spread(rankings: Sequence[Ranking]) -> Spread:
     return Spread(tuple(each.recalls[0].percent for each in rankings))
 
 
-def _hits(rankings: Sequence[Ranking]) -> list[bool]:
-    return [hit for each in rankings for hit in each.hits]
+def _hits(rankings: Sequence[Ranking]) -> list[int]:
+    """Returns of each query how many seeds answered it."""
+    return [sum(of_query) for of_query in zip(*(each.hits for each in rankings), strict=True)]
 
 
 def _has(report: Report, wanted: Ranking) -> bool:

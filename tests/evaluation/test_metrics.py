@@ -1,6 +1,7 @@
 """Each number by hand, and intervals by the formula that defines them."""
 
 import doctest
+import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -162,6 +163,22 @@ def test_the_paired_test_by_hand(only_a: int, only_b: int, p_value: float) -> No
     hits_b = [False] * only_a + [True] * only_b + [True] * 50 + [False] * 7
 
     assert paired_p_value(hits_a, hits_b) == pytest.approx(p_value)
+
+
+def test_the_paired_test_over_seeds_signs_each_query_once() -> None:
+    """Every way to sign five differences, counted; three times the same seed adds nothing."""
+    hits_a, hits_b = [3, 2, 0, 3, 1, 2], [0, 0, 1, 2, 1, 0]
+    differences = [a - b for a, b in zip(hits_a, hits_b, strict=True)]
+    signed = [
+        abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=6)
+    ]
+
+    p_value = paired_p_value(hits_a, hits_b)
+
+    assert p_value == pytest.approx(sum(s >= abs(sum(differences)) for s in signed) / len(signed))
+    tripled = paired_p_value([3 * each for each in hits_a], [3 * each for each in hits_b])
+    assert tripled == pytest.approx(p_value)
 
 
 def test_the_paired_test_of_many_queries_is_a_number() -> None:
