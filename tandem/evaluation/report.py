@@ -6,7 +6,8 @@ Ranks are kept query by query, so that two reports of the same queries can be co
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,6 +67,8 @@ class Report:
 
     Which of them stands first is settled by their ids: by chance, and the same at every run.
     """
+    fold_query_counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of each fold, by direction, in their order; empty where the gallery was searched as one."""
 
     def ranking(self, direction: str, order_by: str) -> Ranking:
         """Returns the one of that name; raises KeyError."""
@@ -101,6 +104,11 @@ class Report:
         )
         return Ranking(ranking.direction, ranking.order_by, ranking.k, ranks)
 
+    def of_folds(self, ranking: Ranking) -> list[Ranking]:
+        """Returns the ranking of each fold alone; of a gallery that has none, none."""
+        ends = list(accumulate(self.fold_query_counts.get(ranking.direction, ()), initial=0))
+        return [replace(ranking, ranks=ranking.ranks[a:b]) for a, b in pairwise(ends)]
+
     def write(self, path: Path) -> None:
         """Writes JSON: the ranks, and beside them what they come to."""
         content = {
@@ -108,6 +116,9 @@ class Report:
             "about": dict(self.about),
             "seconds": {name: dict(parts) for name, parts in self.seconds.items()},
             "tied_counts": dict(self.tied_counts),
+            "fold_query_counts": {
+                name: list(each) for name, each in self.fold_query_counts.items()
+            },
             "measures": [self._measures(each) for each in self.rankings],
             "mean_recall_and_sum": {name: [mean, total] for name, mean, total in self.summaries()},
             "languages": {name: list(each) for name, each in self.languages.items()},
@@ -126,8 +137,11 @@ class Report:
             rankings = tuple(
                 Ranking(**(each | {"ranks": tuple(each["ranks"])})) for each in content["rankings"]
             )
-            ties = content.get("tied_counts", {})  # not told by earlier releases
-            return cls(content["about"], content["languages"], rankings, content["seconds"], ties)
+            # Neither is told by earlier releases.
+            ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
+            return cls(
+                content["about"], content["languages"], rankings, content["seconds"], ties, folds
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is no report of this version: {error!r}") from error
 
@@ -142,6 +156,10 @@ class Report:
             # JSON knows no infinity.
             "median_rank": str(median_rank(ranking.ranks)),
             "p_value_against_be": self.p_value(ranking),
+            "recall_percent_of_folds": [
+                {f"R@{each.k}": each.percent for each in fold.recalls}
+                for fold in self.of_folds(ranking)
+            ],
         }
 
 
@@ -193,7 +211,8 @@ def joined(reports: Sequence[Report]) -> Report:
     }
     ties = {name: sum(report.tied_counts[name] for report in reports) for name in first.tied_counts}
     about = {key: value for report in reports for key, value in report.about.items()}
-    return Report(about, languages, rankings, seconds, ties)
+    folds = {name: [len(report.languages[name]) for report in reports] for name in languages}
+    return Report(about, languages, rankings, seconds, ties, folds if len(reports) > 1 else {})
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

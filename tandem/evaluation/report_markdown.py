@@ -28,6 +28,12 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         ),
         *_notes(report),
     ]
+    if report.fold_query_counts:
+        parts += [
+            "## Each fold",
+            "R@1, R@5 and R@10 of each, in percent; what stands above is of all their queries.",
+            _by_fold(report),
+        ]
     if len({language for each in report.languages.values() for language in each}) > 1:
         parts += ["## R@1 by language", _by_language(report)]
     if plot_name:
@@ -81,6 +87,21 @@ def _recall_row(report: Report, ranking: Ranking) -> Sequence[str]:
         f"{median_rank(ranking.ranks):g}",
         p_value,
     )
+
+
+def _by_fold(report: Report) -> str:
+    rows = [
+        (
+            each.direction,
+            each.order_by,
+            *(
+                ", ".join(f"{recall.percent:.1f}" for recall in fold.recalls)
+                for fold in report.of_folds(each)
+            ),
+        )
+        for each in report.rankings
+    ]
+    return _table(("direction", "order by", *map(str, range(1, len(rows[0]) - 1))), rows)
 
 
 def _by_language(report: Report) -> str:

@@ -234,6 +234,13 @@ def test_folds_are_smaller_galleries(checkpoint: Path, tmp_path: Path) -> None:
     assert status == 0, output
     whole, halves = (Report.read(tmp_path / name / "report.json") for name in ("whole", "folds"))
     assert "mean of 2 folds" in halves.about["title"]
+    assert (whole.fold_query_counts, set(halves.fold_query_counts)) == ({}, set(whole.languages))
+    for each in halves.rankings:
+        of_folds = [fold.recalls[0].percent for fold in halves.of_folds(each)]
+        assert len(of_folds) == 2
+        assert sum(of_folds) / 2 == each.recalls[0].percent
+    page = (tmp_path / "folds" / "report.md").read_text(encoding="utf-8")
+    assert "| direction | order by | 1 | 2 |" in page
     for one, two in zip(whole.rankings, halves.rankings, strict=True):
         assert len(one.ranks) == len(two.ranks) == 8
         assert sum(filter(None, one.ranks)) > sum(filter(None, two.ranks))
