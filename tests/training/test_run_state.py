@@ -28,7 +28,13 @@ from tests.faults.run_counts import run_count
 KILL_COUNT = run_count(quick=3, full=20)
 # Long enough in both stages to be stopped in either.
 RECIPE = replace(
-    tiny(1), backbone_step_count=12, round_count=24, dev_every_round_count=8, dev_family_count=2
+    tiny(1),
+    backbone_step_count=12,
+    round_count=24,
+    dev_every_round_count=8,
+    dev_family_count=2,
+    mlm_steps_per_round=1,
+    mlm_batch_size=8,
 )
 ENCODER_ONLY = replace(RECIPE, backbone_step_count=1)
 
@@ -42,9 +48,8 @@ MINING = replace(
     ance_steps_per_round=1,
     ance_batch_size=4,
     ance_negative_count=3,
-    mlm_steps_per_round=1,
-    mlm_batch_size=8,
 )
+LAST_STATE = "last_state.pt"
 
 
 class Stopped(Exception):
@@ -63,10 +68,12 @@ def rng() -> random.Random:
 RUN = """
 import sys, torch
 from pathlib import Path
+from tandem.training.run_state import RunStateFile
 from tandem.training.train import train
-from tests.faults.run_counts import run_count
-from tests.training.test_run_state import RECIPE
+from tests.training.test_run_state import LAST_STATE, RECIPE
 torch.set_num_threads(1)
+# The run's end removes the state, whose weights are exact where the checkpoint's are rounded.
+RunStateFile.delete = lambda self: self._path.rename(self._path.with_name(LAST_STATE))
 print("begins", flush=True)
 train(RECIPE, Path(sys.argv[1]), lambda *_: None, resume=True, state_every_step_count=1)
 """
@@ -104,6 +111,17 @@ def weights(folder: Path) -> str:
     return load_checkpoint(folder).weights_sha256
 
 
+def last_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Returns every weight and buffer as it was at the run's end, in float32."""
+    state = torch.load(folder / LAST_STATE, weights_only=True)["state"]
+    assert (state["stage"], state["step"]) == ("encoder", RECIPE.round_count)
+    return {
+        f"{module}.{name}": tensor
+        for module, tensors in state["modules"].items()
+        for name, tensor in tensors.items()
+    }
+
+
 def curve(folder: Path) -> list[dict[str, Any]]:
     """Returns the loss curve, but for the seconds, which no two runs share."""
     lines = (folder / loss_curve.FILE_NAME).read_text().splitlines()
@@ -127,6 +145,8 @@ def test_doctests() -> None:
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
     """`kill -9`, in both stages: every run that ends has the uninterrupted weights and loss curve.
 
+    The best checkpoint's weights, and those after the last step, bit for bit.
+
     Three times, and twenty by `make test-faults`; more where all came before a state was written.
     """
     with start(tmp_path / "whole") as child:
@@ -135,6 +155,8 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
         assert has_ended(child, None)
     whole_seconds = time.monotonic() - start_time
     expected, expected_curve = weights(tmp_path / "whole"), curve(tmp_path / "whole")
+    expected_last = last_weights(tmp_path / "whole")
+    assert {tensor.dtype for tensor in expected_last.values()} >= {torch.float32}
     assert [line["round"] for line in expected_curve] == list(range(1, RECIPE.round_count + 1))
     kill_count, finished_count, stages = 0, 0, set()
     while (is_killing := kill_count < KILL_COUNT or not stages) or finished_count == 0:
@@ -146,6 +168,9 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
         if is_whole:
             assert weights(folder) == expected
             assert curve(folder) == expected_curve
+            last = last_weights(folder)
+            assert last.keys() == expected_last.keys()
+            assert all(torch.equal(last[name], each) for name, each in expected_last.items())
             assert not (folder / FILE_NAME).exists()
             finished_count += 1
         else:
