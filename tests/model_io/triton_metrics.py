@@ -51,12 +51,18 @@ class Counts:
 
 
 def counted(metrics_url: str, model: str, before: Counts, inference_count: int) -> Counts:
-    """Returns what was added to `before`, waiting until that many rows were counted."""
+    """Returns what was added to `before`, waiting until that many rows were counted.
+
+    And until two readings are alike: Triton counts the rows first and then the execution, and a
+    reading may come between.
+    """
     deadline_time = time.monotonic() + PATIENCE_SECONDS
-    counts = Counts.of(metrics_url, model).since(before)
-    while counts.inferences < inference_count and time.monotonic() < deadline_time:
+    last, counts = None, Counts.of(metrics_url, model).since(before)
+    while (counts.inferences < inference_count or counts != last) and (
+        time.monotonic() < deadline_time
+    ):
         time.sleep(0.05)
-        counts = Counts.of(metrics_url, model).since(before)
+        last, counts = counts, Counts.of(metrics_url, model).since(before)
     return counts
 
 
