@@ -219,26 +219,24 @@ def _check_asking(check: RecordCheck, record: Record) -> None:
 def _distractors(
     name: str | None, seed: int, asking_corpus: str, asking: Sequence[Record]
 ) -> Iterator[Record]:
-    """Yields so many records that do not ask; those of the asking corpus that do are passed over.
+    """Returns so many records that do not ask; those of the asking corpus that do are passed over.
 
     They would be wrong answers to their own queries.
     """
     if name is None:
-        return
+        return iter(())
     # From the end, since a corpus's name may have a colon of its own.
     rest, _, count = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
-    if corpus == "scenes":
-        # Another seed draws others, though it gives them the same names.
-        yield from open_corpus(corpus, split, seed + 1, int(count))
-        return
-    asked = {(each.split, each.record_id) for each in asking if corpus == asking_corpus}
-    others = open_corpus(corpus, split, seed, None)
-    yield from islice(
-        (each for each in others if (each.split, each.record_id) not in asked), int(count)
-    )
+    asked = set()
+    # Of scenes another seed draws others, though it gives them the same names.
+    if corpus == asking_corpus != "scenes":
+        asked = {(each.split, each.record_id) for each in asking}
+    others = open_corpus(corpus, split, seed + 1, int(count) + len(asked))
+    unasked = (each for each in others if (each.split, each.record_id) not in asked)
+    return islice(unasked, int(count))
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:

@@ -78,14 +78,12 @@ class VersionSwaps:
         try:
             write_serving(self._repository, outcome)
         except OSError as error:
-            is_told, self._unwritten = self._unwritten is not None, outcome
+            if self._unwritten is not None:
+                return None  # it was told when it was new
+            self._unwritten = outcome
             return (
-                None
-                if is_told
-                else (
-                    f"version {before} goes on serving: {self._repository} cannot be written to "
-                    f"({error.strerror}); make room, and the swap goes on by itself"
-                )
+                f"version {before} goes on serving: {self._repository} cannot be written to "
+                f"({error.strerror}); make room, and the swap goes on by itself"
             )
         self._unwritten = None
         if outcome.refusal:

@@ -193,6 +193,7 @@ def rows(output: str, order_by: str) -> list[str]:
         (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
         (["--checkpoint", "folder", "--k", "0"], "--k is 1 or more"),
+        (["--concurrency", "0"], "greater than or equal to 1"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], says: str) -> None:

@@ -107,9 +107,9 @@ def test_ranks_by_hand() -> None:
     """Ranks 1, 2, 4, 10: reciprocals 1 + .5 + .25 + .1 over 4, and half way between 2 and 4."""
     assert mean_reciprocal_rank([1, 2, 4, 10]) == pytest.approx(1.85 / 4)
     assert median_rank([10, 1, 4, 2]) == 3.0
-    # The papers' code cuts what lies between two ranks: floor(median(rank - 1)) + 1.
-    assert median_rank([1, 1, 2, 2]) == 1.5
-    assert math.floor(statistics.median([0, 0, 1, 1])) + 1 == 1
+    # The papers' code cuts what lies between two ranks.
+    papers = math.floor(statistics.median(rank - 1 for rank in (1, 1, 2, 2))) + 1
+    assert (median_rank([1, 1, 2, 2]), papers) == (1.5, 1)
     assert median_rank([10, 1, 2]) == 2.0
 
 

@@ -12,9 +12,9 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.published_checkpoint import PublishedCheckpoint
 from tandem.modeling.published_files import PublishedCheckpointInvalid
-from tandem.training.recipes import RECIPES, Recipe, tiny
+from tandem.training.recipes import RECIPES, Recipe, half, tiny
 from tandem.training.run_state import RunStateInvalid
-from tandem.training.starting_model import starting_model
+from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.train import train
 from tests.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
@@ -110,6 +110,17 @@ def test_half_the_layers_are_taken(tmp_path: Path) -> None:
     for own, number in zip(layers, (0, 2), strict=True):
         theirs = published.encoder.layer[number].output.dense.weight
         assert torch.equal(own.feed_forward[2].weight, theirs)
+
+
+def test_half_takes_half_of_whatever_it_begins_with(tmp_path: Path) -> None:
+    """`tandem train half --pretrained`: two of three layers, as the recipe says beside them."""
+    published_bert(tmp_path)
+    asked = replace(half(1), pretrained=str(tmp_path), image_source="patches")
+
+    recipe = in_its_shape(asked, tmp_path)
+    model, _ = starting_model(recipe, tmp_path, tiny_tokenizer)
+
+    assert recipe.layer_count == len(model.joint_encoder.layers) == 2
 
 
 def test_without_a_published_encoder_the_vocabulary_is_learned(tmp_path: Path) -> None:
