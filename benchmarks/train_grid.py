@@ -176,7 +176,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     import torch  # here: the parent never needs it
 
     from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.training.finetune import as_checkpoint
+    from tandem.training.corpus_training import as_trained
     from tandem.training.starting_model import in_its_shape
     from tandem.training.train import train
 
@@ -188,10 +188,10 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     if done.is_file():
         made_by = load_checkpoint(folder).training["recipe"]
         if is_tuning:
-            family_count = made_by["pool_family_count"]
-            expected = as_checkpoint(recipe, load_checkpoint(init), family_count)
-        else:
-            expected = in_its_shape(recipe, init)
+            recipe = replace(
+                as_trained(recipe, init), pool_family_count=made_by["pool_family_count"]
+            )
+        expected = in_its_shape(recipe, init)
         if made_by != expected.to_dict():
             raise ValueError(
                 f"{folder} was made by another recipe than {recipe.name} is now: "
@@ -233,7 +233,7 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
     from tandem.cli.corpora import open_corpus
     from tandem.model_io.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
-    from tandem.training.finetune import finetune
+    from tandem.training.corpus_training import as_trained, train_on_corpus
     from tandem.training.fitting_captions import FittingCaptions
 
     files = CheckpointFiles.read(init)
@@ -242,7 +242,15 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
         captions.of(open_corpus(recipe.corpus, split, recipe.seed, None))
         for split in ("train", "val")
     )
-    tuned = finetune(recipe, init, train_records, dev_records, folder, _unseen, resume=True)
+    tuned = train_on_corpus(
+        as_trained(recipe, init),
+        train_records,
+        dev_records,
+        folder,
+        _unseen,
+        init=init,
+        resume=True,
+    )
     return f"{tuned.best}; before: {tuned.before}"
 
 

@@ -12,17 +12,11 @@ from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision
-from tandem.model_io.readable_records import (
-    ModelCheck,
-    RecordCheck,
-    RecordFault,
-    RecordUnreadable,
-    check_captions,
-)
+from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.lowered import lowered
-from tandem.modeling.region_tokens import RegionFile
+from tandem.modeling.region_tokens import RegionCheck, RegionFile
 
 
 class OfflineMeasure:
@@ -61,7 +55,7 @@ class OfflineMeasure:
         if self._images is None:
             check = ModelCheck(self._checkpoint.model.config.image_size, texts, needs_caption=False)
         else:
-            check = partial(_check_regions, self._images, texts)
+            check = RegionCheck(self._images, texts, needs_caption=False)
         return partial(_check_both, _texts(self._retriever), check) if self._retriever else check
 
     def measure(
@@ -92,13 +86,6 @@ def _texts(checkpoint: Checkpoint) -> TextPreprocessor:
 def _check_both(retriever_texts: TextPreprocessor, check: RecordCheck, record: Record) -> None:
     check_captions(record, retriever_texts, needs_caption=False)
     check(record)
-
-
-def _check_regions(regions: RegionFile, texts: TextPreprocessor, record: Record) -> None:
-    check_captions(record, texts, needs_caption=False)
-    if record.record_id not in regions:
-        why = "the file of regions has none of it"
-        raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
 
 
 def _load(folder: Path, precision: Precision) -> Checkpoint:

@@ -1,7 +1,7 @@
-"""`tandem train`: a recipe into a checkpoint, or a checkpoint and a corpus into another."""
+"""`tandem train`: a recipe into a checkpoint, on scenes or on a corpus of one's own."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,22 +9,19 @@ import typer
 
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_corpus
+from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.training_bar import TrainingBar
+from tandem.corpus.records import Record
 from tandem.model_io.precision import Precision, native_precision
 from tandem.model_io.readable_records import (
-    ModelCheck,
     OnError,
     SkippedRecords,
+    TextCheck,
     readable_records,
 )
-from tandem.model_io.text import TextPreprocessor
-from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import ImageSource
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import RECIPES, Recipe, finetune, recipe_named
-
-FINETUNE = "finetune"
-_FINETUNE_ROUND_COUNT = 300
+from tandem.training.fitting_captions import FittingCaptions
+from tandem.training.recipes import RECIPES, Recipe
 
 
 def train(
@@ -50,23 +47,27 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
     corpus: Annotated[
-        str | None, typer.Option(help=f"what {FINETUNE} trains on: scenes, emoji or a path")
+        str | None, typer.Option(help="what is trained on: emoji or a path; unset is scenes")
+    ] = None,
+    regions: Annotated[
+        Path | None, typer.Option(help="with --corpus: a file of regions to read for pixels")
     ] = None,
     init: Annotated[
         Path | None,
         typer.Option(
-            help=f"the checkpoint that {FINETUNE}, apart or a CE after a BE begins with; "
-            "else the shipped"
+            help=f"the checkpoint to begin with: of {FINETUNE}, of apart and of a CE after a BE, "
+            "else the shipped; of any recipe with --corpus, else none"
         ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help=f"of {FINETUNE} or apart; unset is the recipe's")
+        int | None,
+        typer.Option(help="with --corpus or of apart; unset is the recipe's", min=1),
     ] = None,
     backbone_steps: Annotated[
         int | None,
         typer.Option(
-            help=f"in which the image backbone learns the corpus, before {FINETUNE}'s rounds; "
-            "else it stays as it is",
+            help="with --corpus: in which the image backbone learns it, before the rounds; unset "
+            "is the recipe's, and 0 where a checkpoint is begun with",
             min=0,
         ),
     ] = None,
@@ -74,71 +75,51 @@ def train(
         int | None, typer.Option(help="lower layers that apart takes apart", min=0)
     ] = None,
     count: Annotated[
-        int | None, typer.Option(help=f"of training records of {FINETUNE}; else all")
+        int | None, typer.Option(help="with --corpus: of training records; unset is all")
     ] = None,
     drop_long_captions: Annotated[
-        bool, typer.Option("--drop-long-captions", help=f"go on without those, in {FINETUNE}")
+        bool, typer.Option("--drop-long-captions", help="with --corpus: go on without those")
     ] = False,
     on_error: Annotated[
         OnError | None,
         typer.Option(
-            help=f"a record that cannot be read: {FINETUNE} stops at it unless told to skip"
+            help="with --corpus: a record that cannot be read stops the run unless told to skip"
         ),
     ] = None,
 ) -> None:
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
     # Here: torch and matplotlib take seconds, which no other command need wait.
     from tandem.training.compute import device_named
+    from tandem.training.corpus_training import train_on_corpus
     from tandem.training.curve_plot import plot_run
-    from tandem.training.finetune import finetune as run_finetuning
-    from tandem.training.fitting_captions import FittingCaptions
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
     from tandem.training.run import check_unfinished
-    from tandem.training.train import train as run_training
+    from tandem.training.train import train as train_on_scenes
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
-    if recipe != FINETUNE:
-        chosen = recipe_named(recipe, seed)
-        ignored = {
-            "corpus": corpus,
-            "init": init,
-            "rounds": rounds,
-            "backbone-steps": backbone_steps,
-            "apart-layers": apart_layers,
-            "count": count,
-            "on-error": on_error,
-            "drop-long-captions": drop_long_captions or None,
-        }
-        if chosen.begins_trained or chosen.begins_with_backbone:
-            del ignored["init"]
-            ignored["image-source"] = image_source
-        if chosen.begins_trained:
-            for name in ("rounds", "apart-layers"):
-                del ignored[name]
-            ignored["pretrained"] = pretrained
-            chosen = replace(
-                chosen,
-                round_count=chosen.round_count if rounds is None else rounds,
-                apart_layer_count=chosen.apart_layer_count
-                if apart_layers is None
-                else apart_layers,
-            )
-        if given := _given(ignored):
-            raise ValueError(
-                f"{given} would be ignored: recipe {recipe} says it all; "
-                f"leave it out, or train {FINETUNE}"
-            )
-        if pretrained is not None:
-            chosen = replace(chosen, pretrained=pretrained)
-        if image_source is not None:
-            chosen = replace(chosen, image_source=image_source)
-        chosen = _in_precision(chosen, precision)
-        if resume:
-            check_unfinished(target)
+    options = TrainOptions(
+        corpus=corpus,
+        regions=regions,
+        init=init,
+        rounds=rounds,
+        backbone_steps=backbone_steps,
+        apart_layers=apart_layers,
+        pretrained=pretrained,
+        image_source=image_source,
+        count=count,
+        drop_long_captions=drop_long_captions or None,
+        on_error=on_error,
+    )
+    chosen = options.chosen(recipe, seed)
+    if precision is not None:
+        chosen = replace(chosen, precision=precision.value)
+    if resume:
+        check_unfinished(target)
+    if chosen.corpus == SCENES and recipe != FINETUNE:
         with torchrun_processes(place) as processes, TrainingBar(out) as bar:
             if processes.is_first:
                 _warn_of_emulation(chosen, place.type)
-            recall = run_training(
+            recall = train_on_scenes(
                 chosen,
                 target,
                 bar.show,
@@ -151,55 +132,56 @@ def train(
             out.print(f"{target}: dev {recall}")
             out.print(f"losses and recalls over time: {plot_run(target)}")
         return
-    if given := _given(
-        {"pretrained": pretrained, "image-source": image_source, "apart-layers": apart_layers}
-    ):
-        raise ValueError(
-            f"{given} would be ignored: {FINETUNE} has its encoder and image source from --init; "
-            "leave it out, or train a recipe"
-        )
-    if corpus is None:
-        raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
-    if resume:
-        check_unfinished(target)
-    beginning = init or default_checkpoint()
-    records = open_corpus(corpus, "train", seed, count), open_corpus(corpus, "val", seed, None)
-    check = _model_check(beginning)
-    captions, skipped = FittingCaptions(check.texts), SkippedRecords()
-    fitting = map(captions.of, records) if drop_long_captions else records
-    train_records, dev_records = (
-        readable_records(each, check, on_error or OnError.STOP, skipped) for each in fitting
+    records = (
+        open_corpus(chosen.corpus, "train", seed, count),
+        open_corpus(chosen.corpus, "val", seed, None),
     )
-    round_count = _FINETUNE_ROUND_COUNT if rounds is None else rounds
-    chosen = finetune(corpus, round_count, seed, backbone_steps or 0)
-    chosen = _in_precision(chosen, precision)
+    reading = _Reading(on_error or OnError.STOP, drop_long_captions)
     with torchrun_processes(place) as processes, TrainingBar(out) as bar:
         if processes.is_first:
             _warn_of_emulation(chosen, place.type)
-        done = run_finetuning(
+        done = train_on_corpus(
             chosen,
-            beginning,
-            train_records,
-            dev_records,
+            *records,
             target,
             bar.show,
+            init=init,
+            regions=regions,
+            read=reading.of,
+            skipped=reading.skipped,
             resume=resume,
             device=place,
             processes=processes,
-            skipped=skipped,
         )
     if processes.is_first:
-        for line in skipped.lines():
+        for line in reading.lines():
             errors.print(line, markup=False, highlight=False)
-        if captions.dropped_count:
-            whole_count = captions.kept_count + captions.dropped_count
-            out.print(f"{captions.dropped_count:,} of {whole_count:,} captions were too long")
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         out.print(f"losses and recalls over time: {plot_run(target)}")
 
 
-def _in_precision(recipe: Recipe, precision: Precision | None) -> Recipe:
-    return recipe if precision is None else replace(recipe, precision=precision.value)
+@dataclass(slots=True)
+class _Reading:
+    """Reads a corpus' splits for a model, and counts what it leaves out."""
+
+    on_error: OnError
+    drops_long_captions: bool
+    skipped: SkippedRecords = field(default_factory=SkippedRecords)
+    captions: FittingCaptions | None = None
+
+    def of(self, records: Iterable[Record], check: TextCheck) -> Iterable[Record]:
+        """Yields the records that the model can read, in their order."""
+        if self.drops_long_captions:
+            self.captions = self.captions or FittingCaptions(check.texts)
+            records = self.captions.of(records)
+        return readable_records(records, check, self.on_error, self.skipped)
+
+    def lines(self) -> Iterable[str]:
+        """Yields the report, nothing where nothing was left out."""
+        yield from self.skipped.lines()
+        if self.captions and self.captions.dropped_count:
+            whole_count = self.captions.kept_count + self.captions.dropped_count
+            yield f"{self.captions.dropped_count:,} of {whole_count:,} captions were too long"
 
 
 def _warn_of_emulation(recipe: Recipe, device_type: str) -> None:
@@ -211,13 +193,3 @@ def _warn_of_emulation(recipe: Recipe, device_type: str) -> None:
             markup=False,
             highlight=False,
         )
-
-
-def _given(options: Mapping[str, object]) -> str:
-    return ", ".join(f"--{name}" for name, value in options.items() if value is not None)
-
-
-def _model_check(checkpoint: Path) -> ModelCheck:
-    files = CheckpointFiles.read(checkpoint)
-    texts = TextPreprocessor(files.tokenizer, files.config.max_text_tokens)
-    return ModelCheck(files.config.image_size, texts)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,19 @@ class SkippedRecords:
 
 RecordCheck = Callable[[Record], None]
 """Raises RecordUnreadable for a record that cannot be taken."""
+
+
+class TextCheck(Protocol):
+    """A RecordCheck that says by what it reads captions."""
+
+    @property
+    def texts(self) -> TextPreprocessor:
+        """Returns the model's."""
+        ...
+
+    def __call__(self, record: Record) -> None:
+        """Raises RecordUnreadable for the first thing that is wrong."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,18 +150,23 @@ class JointModel(nn.Module):
         return self.joint_encoder(input_ids_BT, text_mask_BT, tokens_BRD, mask_BR)[1][:, 0]
 
     def word_logits(
-        self, input_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor, at_BT: Tensor
+        self,
+        input_ids_BT: Tensor,
+        text_mask_BT: Tensor,
+        tokens_BRD: Tensor,
+        at_BT: Tensor,
+        image_mask_BR: Tensor | None = None,
     ) -> Tensor:
         """Returns which words the text may have at the places where `at_BT` is true, [M, V].
 
-        Text and image are read together, by the CE's encoder if there are two. A word scores as its
-        embedding's product with what was read at the place, row after row. Only training asks.
+        Text and image are read together, by the CE's encoder if there are two; without a mask, all
+        image tokens count. A word scores as its embedding's product with what was read at the
+        place, row after row. Only training asks.
         """
         encoder = encoders_in(self.joint_encoder)[-1]
         assert isinstance(encoder, (JointEncoder, PretrainedEncoder)), "two of them at most"
-        hidden_BLD = encoder.hidden_states(
-            input_ids_BT, text_mask_BT, tokens_BRD, _all_count(tokens_BRD)
-        )
+        mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
+        hidden_BLD = encoder.hidden_states(input_ids_BT, text_mask_BT, tokens_BRD, mask_BR)
         return hidden_BLD[:, : input_ids_BT.shape[1]][at_BT] @ encoder.word.weight.T
 
     def _no_image(self, input_ids_BT: Tensor) -> tuple[Tensor, Tensor]:

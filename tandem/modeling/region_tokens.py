@@ -9,6 +9,7 @@ Shapes: N images of the file, B records, n regions of one image, R regions at mo
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tandem.corpus.records import Record
+from tandem.model_io.readable_records import RecordFault, RecordUnreadable, check_captions
+from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
 
 _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
@@ -110,3 +113,20 @@ class RegionFile:
         if record_id not in self._rows:
             raise RegionsInvalid(f"{self._path} has no regions of record {record_id!r}")
         return self._rows[record_id]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCheck:
+    """Checks all that a model of regions reads: that they are there, that every caption fits."""
+
+    regions: RegionFile
+    texts: TextPreprocessor
+    needs_caption: bool = True
+    """Whether a record without captions is as bad as one with an empty caption."""
+
+    def __call__(self, record: Record) -> None:
+        """Raises RecordUnreadable for the first thing that is wrong."""
+        check_captions(record, self.texts, self.needs_caption)
+        if record.record_id not in self.regions:
+            why = "the file of regions has none of it"
+            raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)

@@ -44,44 +44,47 @@ class LengthPart:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchBatch:
+class ImageTextBatch:
+    """Texts beside images, row by row: image tokens float16 [B, R, D].
+
+    `image_mask` int64 [B, R] is 1 where a token counts.
+    """
+
+    texts: TextBatch
+    tokens: Tensor
+    image_mask: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBatch(ImageTextBatch):
     """Texts and images that match row by row.
 
     `groups` int64 [B] is equal where two rows are of one family. Rows of two families may say the
     same all the same (PairPool.match_batch).
     """
 
-    texts: TextBatch
-    tokens: Tensor
     groups: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class PairBatch:
+class PairBatch(ImageTextBatch):
     """Texts beside images; `matches` float [B] is 1 where they belong together."""
 
-    texts: TextBatch
-    tokens: Tensor
     matches: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class TripletBatch:
+class TripletBatch(ImageTextBatch):
     """B times 1 + K rows: of each pair its own text and image, then K wrong texts and images."""
-
-    texts: TextBatch
-    tokens: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class MaskedBatch:
+class MaskedBatch(ImageTextBatch):
     """Texts with some words masked, beside their own images.
 
     `is_masked` bool [B, T] says where; `words` int64 [B, T] are the ids that the texts had.
     """
 
-    texts: TextBatch
-    tokens: Tensor
     is_masked: Tensor
     words: Tensor
 

@@ -20,7 +20,7 @@ _POOL_K = 20
 
 @dataclass(frozen=True, slots=True)
 class DevSet:
-    """Texts and images that match row by row; image tokens float16 [N, R, D].
+    """Texts and images that match row by row: image tokens float16 [N, R, D], their mask [N, R].
 
     The row's own image alone counts as right. Of the default's 500 scenes 18 have a text that is
     said of another too, most of them of a single kind of drawing (seeds 1 and 2), so that the best
@@ -29,6 +29,7 @@ class DevSet:
 
     texts: TextBatch
     tokens: Tensor
+    image_mask: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,14 @@ class DevRecall:
 
 def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> DevRecall:
     """Returns the recalls of what the recipe trains."""
-    texts, tokens_NRD = dev.texts, dev.tokens
-    retrieved_QN = _retrieve(model, texts, tokens_NRD, cls_id) if recipe.trains_be else None
+    retrieved_QN = _retrieve(model, dev, cls_id) if recipe.trains_be else None
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []
     if recipe.trains_ce:
-        every_N = torch.arange(len(tokens_NRD), device=tokens_NRD.device)
-        every_QN = every_N.expand(len(tokens_NRD), -1)
+        every_N = torch.arange(len(dev.tokens), device=dev.tokens.device)
+        every_QN = every_N.expand(len(dev.tokens), -1)
         pool_QK = every_QN if retrieved_QN is None else retrieved_QN[:, :_POOL_K]
-        ce_ranks = _ranks(_rerank(model, texts, tokens_NRD, pool_QK))
+        ce_ranks = _ranks(_rerank(model, dev, pool_QK))
     return DevRecall(
         be_r1=recall_at(be_ranks, 1).percent if be_ranks else None,
         be_r10=recall_at(be_ranks, 10).percent if be_ranks else None,
@@ -75,9 +75,10 @@ def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> D
 
 
 @torch.inference_mode()
-def _retrieve(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: int) -> Tensor:
-    images_ND = torch.cat([model.embed_images(chunk, cls_id) for chunk in tokens_NRD.split(128)])
-    texts_QD = model.embed_texts(texts.ids, texts.mask)
+def _retrieve(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
+    chunks = zip(dev.tokens.split(128), dev.image_mask.split(128), strict=True)
+    images_ND = torch.cat([model.embed_images(tokens, cls_id, mask) for tokens, mask in chunks])
+    texts_QD = model.embed_texts(dev.texts.ids, dev.texts.mask)
     # In bf16 neighbours would tie, and chance would have a say in which checkpoint is the best.
     with torch.autocast(texts_QD.device.type, enabled=False):
         similarity_QN = texts_QD.float() @ images_ND.float().T
@@ -85,12 +86,12 @@ def _retrieve(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, cls_id: i
 
 
 @torch.inference_mode()
-def _rerank(model: JointModel, texts: TextBatch, tokens_NRD: Tensor, pool_QK: Tensor) -> Tensor:
+def _rerank(model: JointModel, dev: DevSet, pool_QK: Tensor) -> Tensor:
     rows = []
     for query, pool_K in enumerate(pool_QK):
-        ids = texts.ids[query].expand(len(pool_K), -1)
-        mask = texts.mask[query].expand(len(pool_K), -1)
-        logits_K = model.match_logits(ids, mask, tokens_NRD[pool_K])
+        ids = dev.texts.ids[query].expand(len(pool_K), -1)
+        mask = dev.texts.mask[query].expand(len(pool_K), -1)
+        logits_K = model.match_logits(ids, mask, dev.tokens[pool_K], dev.image_mask[pool_K])
         rows.append(pool_K[logits_K.argsort(descending=True, stable=True)])
     return torch.stack(rows)
 

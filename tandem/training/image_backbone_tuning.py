@@ -1,4 +1,4 @@
-"""A stage of finetune: the image backbone learns a corpus together with the BE, then is frozen.
+"""A stage of training on a corpus: the image backbone learns it with the BE, then is frozen.
 
 What a frozen backbone does not tell apart no encoder behind it can. So pixels go through both, and
 the gradient of the in-batch softmax comes back through both; the rounds that follow read image
@@ -34,8 +34,9 @@ def check_tunable(model: JointModel, run: Run) -> None:
     """Raises ValueError where no steps of BE and image backbone together can be."""
     if not run.recipe.trains_be:
         raise ValueError(
-            "the image backbone learns together with the BE, and this checkpoint is a CE alone; "
-            "begin with a BE or a joint one, or leave the backbone's steps out"
+            "the image backbone learns together with the BE, and this run trains the CE alone; "
+            "begin with a BE or a joint one, take another image source, or leave the backbone's "
+            "steps out"
         )
     if not isinstance(model.image_backbone, ImageBackbone):
         raise ValueError(

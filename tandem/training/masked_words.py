@@ -55,4 +55,4 @@ def masked(
     chances_BT = torch.rand(ids_BT.shape, generator=generator).masked_fill(~is_word_BT, 2.0)
     is_masked_BT = chances_BT < max(share, float(chances_BT.min()) + 1e-6)
     texts = TextBatch(ids_BT.masked_fill(is_masked_BT, mask_id), batch.texts.mask)
-    return MaskedBatch(texts, batch.tokens, is_masked_BT, ids_BT)
+    return MaskedBatch(texts, batch.tokens, batch.image_mask, is_masked_BT, ids_BT)

@@ -1,6 +1,6 @@
 """What one micro-batch costs: drawn from the pool, run through the model, compared.
 
-Shapes: B rows, R image tokens, D width.
+Shapes: B rows, D width.
 """
 
 import random
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import Batch, LengthPart, TextBatch, by_length
+from tandem.training.batches import Batch, ImageTextBatch, LengthPart, by_length
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
@@ -59,7 +59,7 @@ class Objectives:
         recipe = self._recipe
         batch = self._pool.match_batch(self._rng, recipe.be_batch_size)
         own = self._taken(batch)
-        texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own.texts, own.tokens))
+        texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own))
         if round_number <= recipe.softmax_round_count:
             return in_batch_softmax_loss(texts_BD, images_BD, recipe.softmax_temperature)
         return batch_hard_triplet_loss(
@@ -85,7 +85,10 @@ class Objectives:
             logits_B = torch.cat(
                 [
                     self._model.match_logits(
-                        part.texts.ids, part.texts.mask, pairs.tokens[part.rows]
+                        part.texts.ids,
+                        part.texts.mask,
+                        pairs.tokens[part.rows],
+                        pairs.image_mask[part.rows],
                     )
                     for part in parts
                 ]
@@ -106,7 +109,13 @@ class Objectives:
                 ids_PT = part.texts.ids
                 at_PT = batch.is_masked[part.rows, : ids_PT.shape[1]]
                 logits.append(
-                    self._model.word_logits(ids_PT, part.texts.mask, batch.tokens[part.rows], at_PT)
+                    self._model.word_logits(
+                        ids_PT,
+                        part.texts.mask,
+                        batch.tokens[part.rows],
+                        at_PT,
+                        batch.image_mask[part.rows],
+                    )
                 )
                 words.append(batch.words[part.rows, : ids_PT.shape[1]][at_PT])
         return masked_word_loss(torch.cat(logits), torch.cat(words), masked_count)
@@ -120,7 +129,7 @@ class Objectives:
                 self._rng, recipe.ance_batch_size, recipe.ance_negative_count, self.mined
             )
         )
-        texts_CD, images_CD = self._embeddings(batch.texts, batch.tokens)
+        texts_CD, images_CD = self._embeddings(batch)
         shape = (-1, 1 + recipe.ance_negative_count, recipe.width)
         return sampled_triplet_loss(texts_CD.view(shape), images_CD.view(shape), recipe.margin)
 
@@ -135,10 +144,8 @@ class Objectives:
         texts, images = [], []
         self._model.eval()
         with torch.no_grad():
-            for batch, tokens_BRD in self._pool.in_order(rng, _MINING_BATCH_SIZE):
-                texts_BD, images_BD = self._embeddings(
-                    self._compute.put(batch), self._compute.put(tokens_BRD)
-                )
+            for batch in self._pool.in_order(rng, _MINING_BATCH_SIZE):
+                texts_BD, images_BD = self._embeddings(self._compute.put(batch))
                 texts.append(texts_BD)
                 images.append(images_BD)
             mined = nearest_wrong(
@@ -155,15 +162,15 @@ class Objectives:
         """Returns this process's part of a batch that all draw alike, on the device."""
         return self._compute.put(self._processes.part(batch))
 
-    def _embeddings(self, texts: TextBatch, tokens_BRD: Tensor) -> tuple[Tensor, Tensor]:
-        parts = by_length(texts, _LENGTH_PART_COUNT)
+    def _embeddings(self, batch: ImageTextBatch) -> tuple[Tensor, Tensor]:
+        parts = by_length(batch.texts, _LENGTH_PART_COUNT)
         with self._compute.autocast():
             texts_BD = torch.cat(
                 [self._model.embed_texts(part.texts.ids, part.texts.mask) for part in parts]
             )
             return (
                 texts_BD[_rows(parts).argsort()],
-                self._model.embed_images(tokens_BRD, self._special.cls_id),
+                self._model.embed_images(batch.tokens, self._special.cls_id, batch.image_mask),
             )
 
 

@@ -1,6 +1,6 @@
 """Batches of texts and images for every objective, drawn from captioned pictures of any kind.
 
-Shapes: N pictures, B rows, R image tokens, D width.
+Shapes: N pictures, B rows.
 """
 
 import random
@@ -11,9 +11,17 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.training.batches import MatchBatch, PairBatch, TextBatch, TripletBatch, tokenize
+from tandem.training.batches import (
+    ImageTextBatch,
+    MatchBatch,
+    PairBatch,
+    TextBatch,
+    TripletBatch,
+    tokenize,
+)
 from tandem.training.caption_groups import caption_groups
 from tandem.training.mined_negatives import MinedNegatives
+from tandem.training.pooled_images import PooledImages
 
 
 class PairSource(Protocol):
@@ -68,7 +76,7 @@ def draw_member(source: PairSource, family: int, rng: random.Random) -> int:
 
 
 class PairPool:
-    """A source's pictures with their image tokens, float16 [N, R, D], from which rounds are drawn.
+    """A source's pictures with their image tokens, from which rounds are drawn.
 
     Everything drawn follows from the generator that is handed in.
     """
@@ -76,13 +84,13 @@ class PairPool:
     def __init__(
         self,
         source: PairSource,
-        tokens_NRD: Tensor,
+        images: PooledImages,
         tokenizer: Tokenizer,
         max_text_tokens: int,
     ) -> None:
         """Batches raise CaptionTooLong for a caption over `max_text_tokens`."""
         self._source = source
-        self._tokens_NRD = tokens_NRD
+        self._images = images
         self._tokenizer, self._max_text_tokens = tokenizer, max_text_tokens
         self._place = {
             number: (family, place)
@@ -104,7 +112,7 @@ class PairPool:
         drawn = draw_families(self._source, rng, size)
         numbers = [draw_member(self._source, family, rng) for family in drawn]
         groups_B = torch.tensor(drawn)
-        return MatchBatch(self._texts(numbers, rng), self._tokens_NRD[numbers], groups_B)
+        return MatchBatch(self._texts(numbers, rng), *self._images.of(numbers), groups_B)
 
     def pair_batch(
         self,
@@ -139,7 +147,7 @@ class PairPool:
             text_numbers.append(other if keeps_image else number)
             image_numbers.append(number if keeps_image else other)
         matches = torch.cat([torch.ones(len(own)), torch.zeros(len(own))])
-        return PairBatch(self._texts(text_numbers, rng), self._tokens_NRD[image_numbers], matches)
+        return PairBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers), matches)
 
     def triplet_batch(
         self, rng: random.Random, size: int, negative_count: int, mined: MinedNegatives
@@ -152,13 +160,13 @@ class PairPool:
             wrong_images = mined.images_of_text.draw(number, negative_count, rng)
             text_numbers += [number, *wrong_texts]
             image_numbers += [number, *wrong_images]
-        return TripletBatch(self._texts(text_numbers, rng), self._tokens_NRD[image_numbers])
+        return TripletBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
 
-    def in_order(self, rng: random.Random, size: int) -> Iterator[tuple[TextBatch, Tensor]]:
+    def in_order(self, rng: random.Random, size: int) -> Iterator[ImageTextBatch]:
         """Yields every picture with one caption, `size` at a time, by number."""
         for start in range(0, len(self), size):
             numbers = range(start, min(start + size, len(self)))
-            yield self._texts(numbers, rng), self._tokens_NRD[start : start + size]
+            yield ImageTextBatch(self._texts(numbers, rng), *self._images.of(numbers))
 
     def groups(self) -> Tensor:
         """Returns int64 [N], equal where one picture's caption may be true of the other.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tandem.corpus.scenes import FAMILY_SIZE
 from tandem.modeling.config import ImageSource
 
 
@@ -101,6 +102,11 @@ class Recipe:
             raise ValueError(
                 f"recipe {self.name} takes a trained image backbone as it is: "
                 "set backbone_step_count to 0 and begins_trained to False"
+            )
+        if self.begins_trained and self.has_half_the_layers:
+            raise ValueError(
+                f"recipe {self.name} has half the layers of a published encoder, and a checkpoint "
+                "of ours goes on whole: leave --init out"
             )
         uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
         if uses_mined and not self.mined_refresh_round_count:
@@ -401,6 +407,7 @@ def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: 
         default(seed),
         name="finetune",
         corpus=corpus,
+        begins_trained=True,
         backbone_step_count=backbone_step_count,
         backbone_learning_rate=1e-3,
         round_count=round_count,
@@ -412,6 +419,49 @@ def finetune(corpus: str, round_count: int, seed: int = 1, backbone_step_count: 
         dev_family_count=100,
         dev_every_round_count=20,
         mlm_steps_per_round=0,
+    )
+
+
+def on_corpus(recipe: Recipe, corpus: str) -> Recipe:
+    """Returns a recipe for scenes as one for a corpus of one's own.
+
+    Siblings share captions there: each family gives the CE one match and one mismatch, of another
+    family or mined, so that it takes as many families as scenes would have been; and dev has one
+    text of each. A learned vocabulary has room for more words. Only a fresh grid's backbone learns
+    before the rounds, by the corpus itself.
+    """
+    learns_backbone = recipe.image_source == "grid" and not recipe.begins_trained
+    return replace(
+        recipe,
+        corpus=corpus,
+        vocabulary_size=max(recipe.vocabulary_size, 8_000),
+        backbone_step_count=recipe.backbone_step_count if learns_backbone else 0,
+        ce_family_count=recipe.ce_family_count * FAMILY_SIZE,
+        random_negative_round_count=0,
+        sibling_negative_share=0.0,
+        dev_family_count=recipe.dev_family_count * FAMILY_SIZE,
+    )
+
+
+def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
+    """Returns the recipe in so many rounds, all that it counts in rounds in the same proportion.
+
+    A tenth of a recipe that mines mines as often. Raises ValueError for no rounds.
+    """
+    if round_count < 1:
+        raise ValueError(f"round_count is {round_count}; there must be 1 at least")
+
+    def scaled(count: int) -> int:
+        return -(-count * round_count // recipe.round_count)
+
+    return replace(
+        recipe,
+        round_count=round_count,
+        softmax_round_count=scaled(recipe.softmax_round_count),
+        random_negative_round_count=scaled(recipe.random_negative_round_count),
+        mined_from_round_count=scaled(recipe.mined_from_round_count),
+        mined_refresh_round_count=scaled(recipe.mined_refresh_round_count),
+        dev_every_round_count=scaled(recipe.dev_every_round_count),
     )
 
 

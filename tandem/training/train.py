@@ -3,8 +3,6 @@
 Read it top to bottom: learn the captions' vocabulary, learn what the drawings are
 (image_backbone_stage.py), compute every training scene's image tokens once, then let BE and CE
 take turns on one set of weights (rounds.py).
-
-Shapes: N scenes, R image tokens, D width.
 """
 
 from collections.abc import Sequence
@@ -28,6 +26,7 @@ from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.image_backbone_stage import train_image_backbone
 from tandem.training.image_tokens import image_tokens
 from tandem.training.pair_pool import PairPool
+from tandem.training.pooled_images import HeldImages
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
@@ -65,6 +64,11 @@ def train(
     recipe's state, LossCurveIncomplete where the curve does not reach the state, CaptionTooLong
     where the tokenizer splits a caption too finely, and what `starting_model` raises.
     """
+    if recipe.image_source == "regions":
+        raise ValueError(
+            "image_source is regions, a detector's, and scenes have none; train on --corpus with "
+            "--regions, or take another image source"
+        )
     init = init or default_checkpoint()
     if recipe.begins_trained or recipe.begins_with_backbone:
         check_init_stays(init, folder)
@@ -89,8 +93,10 @@ def train(
     elif isinstance(model.image_backbone, ImageBackbone):
         train_image_backbone(model.image_backbone, model.config.image_size, run)
     scenes = [scene for family in train_families for scene in family]
-    tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")
-    pool = PairPool(ScenePairs(train_families), tokens_NRD, tokenizer, model.config.max_text_tokens)
+    images = HeldImages(
+        image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")
+    )
+    pool = PairPool(ScenePairs(train_families), images, tokenizer, model.config.max_text_tokens)
     dev = _dev_set(model, tokenizer, run)
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{run.seconds():,.0f} s")
@@ -119,5 +125,7 @@ def _dev_set(model: JointModel, tokenizer: Tokenizer, run: Run) -> DevSet:
         captions_of(scene, LANGUAGES[number % len(LANGUAGES)])[0]
         for number, scene in enumerate(scenes)
     ]
-    tokens_NRD = image_tokens(model.image_backbone, scenes, scene_pixels, run, "dev tokens")
-    return DevSet(tokenize(tokenizer, texts, model.config.max_text_tokens), tokens_NRD)
+    images = HeldImages(image_tokens(model.image_backbone, scenes, scene_pixels, run, "dev tokens"))
+    return DevSet(
+        tokenize(tokenizer, texts, model.config.max_text_tokens), *images.of(range(len(scenes)))
+    )

@@ -5,6 +5,7 @@ import re
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -12,6 +13,10 @@ from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.karpathy import write_karpathy
 from tandem.model_io.precision import Precision, native_precision
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.region_tokens import write_regions
+from tests.modeling.published_folders import published_bert
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
@@ -26,7 +31,26 @@ def run(*arguments: str) -> tuple[int, str, str]:
     [
         (["huge"], "no recipe 'huge'"),
         (["finetune"], "finetune needs --corpus"),
-        (["tiny", "--corpus", "emoji"], "--corpus would be ignored"),
+        (
+            ["tiny", "--regions", "x"],
+            "--regions would be ignored: recipe tiny says it all",
+        ),
+        (["tiny", "--corpus", "scenes", "--count", "9"], "--count would be ignored"),
+        (["tiny", "--init", "x"], "--init would be ignored"),
+        (["tiny", "--image-source", "regions"], "scenes have none; train on --corpus"),
+        (["tiny", "--corpus", "emoji", "--image-source", "regions"], "file with --regions"),
+        (["tiny", "--corpus", "emoji", "--apart-layers", "1"], "--apart-layers would be ignored"),
+        (["tiny", "--corpus", "nowhere"], "no corpus 'nowhere'"),
+        (["compact", "--corpus", "emoji", "--image-source", "grid"], "--image-source would be"),
+        (["half", "--corpus", "emoji", "--init", "SHIPPED"], "a checkpoint of ours goes on whole"),
+        (
+            ["tiny", "--corpus", "emoji", "--init", "SHIPPED", "--pretrained", "x"],
+            "--pretrained would be ignored: the checkpoint that the run begins with says it",
+        ),
+        (
+            ["cross_encoder", "--corpus", "emoji", "--count", "600", "--drop-long-captions"],
+            "trains the CE alone; begin with",
+        ),
         (["tiny", "--backbone-steps", "3"], "--backbone-steps would be ignored"),
         (["tiny", "--rounds", "3", "--count", "4"], "--rounds, --count would be ignored"),
         (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
@@ -43,7 +67,10 @@ def run(*arguments: str) -> tuple[int, str, str]:
 )
 def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], why: str) -> None:
     """By name, and nothing is written."""
-    status, _, error = run(*arguments, "--folder", str(tmp_path))
+    shipped = str(default_checkpoint())
+    status, _, error = run(
+        *(shipped if each == "SHIPPED" else each for each in arguments), "--folder", str(tmp_path)
+    )
 
     assert status != 0
     assert why in error
@@ -89,6 +116,61 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     assert training["recipe"]["backbone_step_count"] == 2
     assert training["recipe"]["precision"] == "fp32"
     assert len((folder / "loss_curve.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -> None:
+    """As the papers' models are, by one command, and then measured; no picture is looked at.
+
+    A record that the file has not is named, or skipped and counted.
+    """
+    records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 40)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    for picture in (tmp_path / "corpus" / "images").iterdir():
+        picture.unlink()
+    regions = tmp_path / "regions.safetensors"
+    made = {each.record_id: np.ones((2, 2054), np.float16) for each in records[1:]}
+    write_regions(regions, made, region_count=3)
+    published_bert(tmp_path / "published")
+    arguments = ["tiny", "--corpus", str(corpus), "--regions", str(regions), "--rounds", "2"]
+    arguments += ["--pretrained", str(tmp_path / "published"), "--folder", str(tmp_path / "out")]
+
+    status, _, error = run(*arguments)
+    assert status == 1
+    assert f"{records[0].record_id!r}" in error
+    assert "no regions" in error
+
+    status, printed, error = run(*arguments, "--on-error", "skip")
+    assert (status, error) == (0, "")
+    assert "skipped records: 1 (no regions 1)" in " ".join(printed.split())
+    trained = load_checkpoint(tmp_path / "out" / "tiny")
+    config = trained.model.config
+    assert (config.encoder, config.image_source) == ("post_norm", "regions")
+    assert trained.training["recipe"]["corpus"] == str(corpus)
+    assert trained.training["skipped_records"] == {"no regions": 1}
+    question = ["evaluate", str(corpus), "--split", "val", "--k", "5", "--regions", str(regions)]
+    trained_folder = str(tmp_path / "out" / "tiny")
+    measured = CliRunner().invoke(app, [*question, "--checkpoint", trained_folder])
+    assert measured.exit_code == 0, measured.output
+
+
+def test_any_recipe_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """Its words and its shape, with the recipe's objectives: here mined negatives."""
+    records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 40)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    words = tuple(caption.text for each in records for caption in each.captions)
+    save_tiny_checkpoint(tmp_path / "init", texts=words)
+
+    status, _, error = run(
+        *("ance", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "3"),
+        *("--folder", str(tmp_path / "out"), "--drop-long-captions", "--precision", "fp32"),
+    )
+
+    assert (status, error) == (0, "")
+    begun, trained = (load_checkpoint(tmp_path / name) for name in ("init", "out/ance"))
+    assert trained.model.config == begun.model.config
+    assert trained.training["recipe"]["init_weights_sha256"] == begun.weights_sha256
+    curve = (tmp_path / "out" / "ance" / "loss_curve.jsonl").read_text().splitlines()
+    assert ["ance_loss" in line for line in curve] == [False, False, True]
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

@@ -1,5 +1,6 @@
 """The first emoji, an untrained checkpoint that knows their names, and a recipe of a moment."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -8,7 +9,8 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.training.caption_tokenizer import train_tokenizer
-from tandem.training.recipes import finetune
+from tandem.training.corpus_training import CorpusRecalls, as_trained, train_on_corpus
+from tandem.training.recipes import Recipe, finetune
 from tests.modeling.tiny_checkpoint import tiny_model
 
 # In fp32, for a CPU without bf16 takes five times as long to emulate it.
@@ -21,6 +23,26 @@ RECIPE = replace(
     dev_family_count=10,
     dev_every_round_count=4,
 )
+
+
+def train_further(
+    recipe: Recipe,
+    init: Path,
+    train_records: Iterable[Record],
+    dev_records: Iterable[Record],
+    folder: Path,
+    **options: object,
+) -> CorpusRecalls:
+    """Trains a checkpoint further, unwatched unless told."""
+    options.setdefault("progress", lambda *_: None)
+    return train_on_corpus(
+        as_trained(recipe, init),
+        train_records,
+        dev_records,
+        folder,
+        init=init,
+        **options,  # type: ignore[arg-type]
+    )
 
 
 class Stopped(Exception):

@@ -48,11 +48,11 @@ def test_an_unknown_device_is_refused(name: str, why: str) -> None:
 def test_a_batch_moves_whole() -> None:
     """Every tensor of it, at any depth."""
     ids = torch.ones(2, 3, dtype=torch.int64)
-    batch = PairBatch(TextBatch(ids, ids), torch.zeros(2, 4, 8), torch.ones(2))
+    batch = PairBatch(TextBatch(ids, ids), torch.zeros(2, 4, 8), torch.ones(2, 4), torch.ones(2))
 
     moved = META.put(batch)
 
-    tensors = (moved.texts.ids, moved.texts.mask, moved.tokens, moved.matches)
+    tensors = (moved.texts.ids, moved.texts.mask, moved.tokens, moved.image_mask, moved.matches)
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert batch.tokens.device.type == "cpu"
 

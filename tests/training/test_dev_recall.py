@@ -7,7 +7,7 @@ import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import TextBatch
-from tandem.training.dev_recall import DevRecall, DevSet, _retrieve, dev_recall
+from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
 from tandem.training.recipes import tiny
 from tests.modeling.tiny_checkpoint import tiny_model
 
@@ -32,12 +32,17 @@ def ranks(model: JointModel, texts: TextBatch, tokens: torch.Tensor) -> tuple[li
     return be_ranks, ce_ranks
 
 
+def every_counts(tokens: torch.Tensor) -> torch.Tensor:
+    """Returns the mask of images all of whose tokens count."""
+    return torch.ones(tokens.shape[:2], dtype=torch.int64)
+
+
 @pytest.mark.parametrize("count", [30, 12])
 def test_recalls_are_those_of_plain_sorting(count: int) -> None:
     """With more images than are reranked, and with fewer."""
     model, texts, tokens = tiny_dev_set(count)
 
-    recall = dev_recall(model, DevSet(texts, tokens), CLS_ID, tiny())
+    recall = dev_recall(model, DevSet(texts, tokens, every_counts(tokens)), CLS_ID, tiny())
 
     be_ranks, ce_ranks = ranks(model, texts, tokens)
     assert recall.be_r1 == pytest.approx(100 * sum(rank <= 1 for rank in be_ranks) / count)
@@ -51,10 +56,16 @@ def test_a_recipe_is_scored_by_what_it_trains() -> None:
     model, texts, tokens = tiny_dev_set(25)
 
     be_alone = dev_recall(
-        model, DevSet(texts, tokens), CLS_ID, replace(tiny(), ce_steps_per_round=0)
+        model,
+        DevSet(texts, tokens, every_counts(tokens)),
+        CLS_ID,
+        replace(tiny(), ce_steps_per_round=0),
     )
     ce_alone = dev_recall(
-        model, DevSet(texts, tokens), CLS_ID, replace(tiny(), be_steps_per_round=0)
+        model,
+        DevSet(texts, tokens, every_counts(tokens)),
+        CLS_ID,
+        replace(tiny(), be_steps_per_round=0),
     )
 
     assert be_alone.ce_r1 is None
@@ -86,7 +97,7 @@ def test_similarities_are_told_apart_under_autocast() -> None:
     model, texts, tokens = tiny_dev_set(60)
 
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        order = _retrieve(model, texts, tokens, 2)
+        order = _retrieve(model, DevSet(texts, tokens, every_counts(tokens)), 2)
         embeddings = model.embed_texts(texts.ids, texts.mask), model.embed_images(tokens, 2)
         rounded = embeddings[0] @ embeddings[1].T
     exact = embeddings[0].float() @ embeddings[1].float().T
@@ -105,3 +116,21 @@ def test_what_is_shown_is_what_there_is() -> None:
 def test_the_score_weighs_both_ways_of_use_alike() -> None:
     """The BE's two recalls share a half, the CE's has the other: (40 + 80) / 4 + 90 / 2."""
     assert DevRecall(be_r1=40.0, be_r10=80.0, ce_r1=90.0).score == pytest.approx(75.0)
+
+
+def test_tokens_that_do_not_count_have_no_part() -> None:
+    """As of an image with fewer regions than another; positive control: counted, they have."""
+    model, texts, tokens = tiny_dev_set(30)
+    other, mask = tokens.clone(), every_counts(tokens)
+    other[:, 40:] *= -3
+    mask[:, 40:] = 0
+
+    def orders(dev: DevSet) -> tuple[torch.Tensor, torch.Tensor]:
+        retrieved_QN = _retrieve(model, dev, CLS_ID)
+        return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
+
+    masked = [orders(DevSet(texts, each, mask)) for each in (tokens, other)]
+    counted = [orders(DevSet(texts, each, every_counts(each))) for each in (tokens, other)]
+
+    assert all(map(torch.equal, *masked))
+    assert not any(map(torch.equal, *counted))

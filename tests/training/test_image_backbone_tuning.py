@@ -16,7 +16,6 @@ from tandem.modeling.config import ImageSource
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.training.finetune import finetune
 from tandem.training.image_backbone_tuning import tune_image_backbone
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE
@@ -25,7 +24,7 @@ from tandem.training.record_pairs import RecordPairs
 from tandem.training.run import Run
 from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
-from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained
+from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained, train_further
 
 TUNED = replace(
     RECIPE, backbone_step_count=6, backbone_batch_size=8, round_count=4, dev_every_round_count=4
@@ -39,10 +38,9 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tune(init: Path, folder: Path, recipe: Recipe, **options: object) -> None:
+def tuned(init: Path, folder: Path, recipe: Recipe, **options: object) -> None:
     """Trains further on the first emoji."""
-    progress = options.pop("progress", lambda *_: None)
-    finetune(recipe, init, records("train", 60), records("val", 30), folder, progress, **options)  # type: ignore[arg-type]
+    train_further(recipe, init, records("train", 60), records("val", 30), folder, **options)
 
 
 def moved(before: nn.Module, after: nn.Module) -> float:
@@ -56,8 +54,8 @@ def test_the_backbone_learns_and_then_stays(tmp_path: Path, init: Path) -> None:
 
     Its biases before a norm have no gradient to speak of, so that not all tensors need move.
     """
-    tune(init, tmp_path / "short", TUNED)
-    tune(init, tmp_path / "long", replace(TUNED, round_count=12, dev_every_round_count=12))
+    tuned(init, tmp_path / "short", TUNED)
+    tuned(init, tmp_path / "long", replace(TUNED, round_count=12, dev_every_round_count=12))
 
     begun, short, long = (
         load_checkpoint(each).model for each in (init, tmp_path / "short", tmp_path / "long")
@@ -87,7 +85,7 @@ def test_what_a_frozen_backbone_cannot_tell_apart_a_learned_one_can(
 
     def last_loss(step_count: int) -> float:
         folder = tmp_path / str(step_count)
-        tune(tmp_path / "blind", folder, replace(recipe, backbone_step_count=step_count))
+        tuned(tmp_path / "blind", folder, replace(recipe, backbone_step_count=step_count))
         lines = (folder / FILE_NAME).read_text().splitlines()[-15:]
         return mean(json.loads(line)["be_loss"] for line in lines)
 
@@ -130,11 +128,11 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
         if (stage, step) == stop_at:
             raise Stopped
 
-    tune(init, tmp_path / "whole", recipe)
+    tuned(init, tmp_path / "whole", recipe)
     with pytest.raises(Stopped):
-        tune(init, tmp_path / "stopped", recipe, progress=stop, state_every_step_count=4)
+        tuned(init, tmp_path / "stopped", recipe, progress=stop, state_every_step_count=4)
     stages: list[tuple[str, int]] = []
-    tune(
+    tuned(
         *(init, tmp_path / "stopped", recipe),
         resume=True,
         progress=lambda stage, step, *_: stages.append((stage, step)),
@@ -159,7 +157,7 @@ def test_of_separate_encoders_the_be_teaches_it(tmp_path: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        tune(tmp_path / "both", tmp_path / "out", TUNED, progress=stop, state_every_step_count=6)
+        tuned(tmp_path / "both", tmp_path / "out", TUNED, progress=stop, state_every_step_count=6)
 
     state = torch.load(tmp_path / "out" / "run_state.pt", weights_only=True)["state"]["modules"]
     after = load_checkpoint(tmp_path / "both").model
@@ -176,7 +174,7 @@ def test_a_backbone_that_cannot_learn_is_refused(tmp_path: Path, source: ImageSo
     save_checkpoint(tmp_path / "init", model, tiny_tokenizer(), {})
 
     with pytest.raises(ValueError, match=f"image tokens of {source} come from nothing that learns"):
-        tune(tmp_path / "init", tmp_path / "out", TUNED)
+        tuned(tmp_path / "init", tmp_path / "out", TUNED)
 
     assert not (tmp_path / "out").exists()
 
@@ -187,5 +185,5 @@ def test_a_cross_encoder_alone_is_refused(tmp_path: Path, init: Path) -> None:
     steps = {"be_steps_per_round": 0, "ce_steps_per_round": 2}
     save_checkpoint(tmp_path / "ce", begun.model, begun.tokenizer, {"recipe": steps})
 
-    with pytest.raises(ValueError, match="this checkpoint is a CE alone"):
-        tune(tmp_path / "ce", tmp_path / "out", TUNED)
+    with pytest.raises(ValueError, match="this run trains the CE alone"):
+        tuned(tmp_path / "ce", tmp_path / "out", TUNED)

@@ -30,7 +30,12 @@ def batch(tokenizer: Tokenizer, copies: int = 1) -> MatchBatch:
     """Returns the texts, so many times over, beside images of their own."""
     texts = tokenize(tokenizer, TEXTS * copies, 64)
     count = len(texts.ids)
-    return MatchBatch(texts, torch.arange(count * 2.0).view(count, 1, 2), torch.arange(count))
+    return MatchBatch(
+        texts,
+        torch.arange(count * 2.0).view(count, 1, 2),
+        torch.ones(count, 1, dtype=torch.int64),
+        torch.arange(count),
+    )
 
 
 def of(tokenizer: Tokenizer, share: float, copies: int = 1, seed: int = 0) -> MaskedBatch:
@@ -108,7 +113,7 @@ def test_a_share_that_is_none_is_refused(tokenizer: Tokenizer, share: float) -> 
 def test_texts_without_words_are_refused(tokenizer: Tokenizer) -> None:
     """There is nothing in them to be told."""
     texts = tokenize(tokenizer, ["", ""], 64)
-    empty = MatchBatch(texts, torch.zeros(2, 1, 2), torch.arange(2))
+    empty = MatchBatch(texts, torch.zeros(2, 1, 2), torch.ones(2, 1), torch.arange(2))
 
     with pytest.raises(ValueError, match="no text of the batch has a word"):
         masked(empty, 0.5, 0, special_tokens(tokenizer), random.Random(0))

@@ -17,6 +17,7 @@ from tandem.training.batches import LengthPart, TextBatch
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.objectives import Objectives
 from tandem.training.pair_pool import PairPool
+from tandem.training.pooled_images import HeldImages
 from tandem.training.processes import ALONE
 from tandem.training.recipes import tiny
 from tandem.training.run import Run
@@ -38,7 +39,7 @@ def losses_and_gradients(folder: Path, round_number: int) -> tuple[dict[str, Ten
     tokenizer = train_tokenizer((captions_of(each, "en")[0] for each in scenes), 300)
     model = tiny_model(vocabulary_size=tokenizer.get_vocab_size()).train()
     images = torch.rand(len(scenes), 49, 16, generator=torch.Generator().manual_seed(0))
-    pool = PairPool(ScenePairs(FAMILIES), images.half(), tokenizer, 64)
+    pool = PairPool(ScenePairs(FAMILIES), HeldImages(images.half()), tokenizer, 64)
     recipe = replace(
         tiny(1),
         width=16,

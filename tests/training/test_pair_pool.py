@@ -25,6 +25,7 @@ from tandem.training.batches import CaptionTooLong, PairBatch, TextBatch, tokeni
 from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.pair_pool import PairPool
+from tandem.training.pooled_images import HeldImages
 from tandem.training.scene_labels import token_classes
 from tandem.training.scene_pairs import ScenePairs, labelled_pixels
 from tests.modeling.published_folders import xlm_r_tokenizer
@@ -42,7 +43,9 @@ class Pool:
         self.scenes = [scene for family in families for scene in family]
         self.tokenizer = train_tokenizer(map(_say, self.scenes), 1500)
         numbers = torch.arange(len(self.scenes), dtype=torch.float16)
-        self.pool = PairPool(ScenePairs(families), numbers[:, None, None], self.tokenizer, 64)
+        self.pool = PairPool(
+            ScenePairs(families), HeldImages(numbers[:, None, None]), self.tokenizer, 64
+        )
         self._scene_of_ids = {
             tuple(self.tokenizer.encode(text).ids): (number, language)
             for number, scene in enumerate(self.scenes)
@@ -126,7 +129,7 @@ def test_a_pool_takes_no_caption_over_its_limit(pool: Pool) -> None:
     """Here 5 tokens, which few captions have."""
     families = list(islice(scene_families("train", 1), 16))
     tokens = torch.zeros(16 * FAMILY_SIZE, 1, 1)
-    short = PairPool(ScenePairs(families), tokens, pool.tokenizer, 5)
+    short = PairPool(ScenePairs(families), HeldImages(tokens), pool.tokenizer, 5)
 
     with pytest.raises(CaptionTooLong, match="the limit is 5"):
         short.match_batch(random.Random(0), 16)
@@ -289,7 +292,10 @@ def test_scenes_that_say_the_same_are_one_group() -> None:
     families = list(islice(scene_families("train", 1), 400))
     scenes = [scene for family in families for scene in family]
     pool = PairPool(
-        ScenePairs(families), torch.zeros(len(scenes), 1, 1), Tokenizer(WordLevel()), 64
+        ScenePairs(families),
+        HeldImages(torch.zeros(len(scenes), 1, 1)),
+        Tokenizer(WordLevel()),
+        64,
     )
 
     groups = pool.groups().tolist()
@@ -310,10 +316,10 @@ def test_every_picture_comes_once_and_in_order(pool: Pool) -> None:
     """With a caption of its own, the last chunk shorter."""
     chunks = list(pool.pool.in_order(random.Random(0), 50))
 
-    assert [len(tokens) for _, tokens in chunks] == [50, 50, 50, 50, 40]
-    for texts, tokens in chunks:
-        assert pool.text_scenes(texts) == image_scenes(tokens)
-    assert image_scenes(torch.cat([tokens for _, tokens in chunks])) == list(range(240))
+    assert [len(chunk.tokens) for chunk in chunks] == [50, 50, 50, 50, 40]
+    for chunk in chunks:
+        assert pool.text_scenes(chunk.texts) == image_scenes(chunk.tokens)
+    assert image_scenes(torch.cat([chunk.tokens for chunk in chunks])) == list(range(240))
 
 
 def test_a_batch_larger_than_the_pool_is_refused(pool: Pool) -> None:

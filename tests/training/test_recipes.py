@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tandem.modeling.config import ImageSource
 from tandem.training.recipes import (
     RECIPES,
     Recipe,
@@ -14,6 +15,8 @@ from tandem.training.recipes import (
     cross_encoder,
     cross_encoder_after_be,
     half,
+    in_rounds,
+    on_corpus,
     recipe_named,
     small,
 )
@@ -126,3 +129,47 @@ def test_the_separate_models_are_trained_as_much_as_the_joint_one() -> None:
     assert (ce.trains_be, ce.trains_ce) == (False, True)
     assert be.be_steps_per_round * be.round_count == joint.be_steps_per_round * joint.round_count
     assert ce.ce_steps_per_round * ce.round_count == joint.ce_steps_per_round * joint.round_count
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_is_one_for_a_corpus_too(name: str) -> None:
+    """With as many pairs a step as of scenes, and none of a sibling, whose captions are shared."""
+    scenes = recipe_named(name, 1)
+
+    recipe = on_corpus(scenes, "list:there")
+
+    assert recipe.corpus == "list:there"
+    # A family of scenes gives a match for each of its four, a family of records gives one.
+    assert recipe.ce_family_count == 4 * scenes.ce_family_count
+    assert recipe.sibling_negative_share == 0
+    assert recipe.uses_in_order(is_mined=True) == scenes.uses_in_order(is_mined=True)
+    assert recipe.softmax_round_count == scenes.softmax_round_count
+    taught = scenes.backbone_step_count if not scenes.begins_trained else 0
+    assert recipe.backbone_step_count == taught
+
+
+@pytest.mark.parametrize("source", ["patches", "efficientnet_lite0", "regions"])
+def test_a_backbone_that_does_not_learn_has_no_steps(source: ImageSource) -> None:
+    """On a corpus, of whatever the recipe gives a grid."""
+    scenes = replace(recipe_named("default", 1), image_source=source)
+
+    assert on_corpus(scenes, "emoji").backbone_step_count == 0
+
+
+def test_fewer_rounds_are_the_same_in_small() -> None:
+    """What is counted in rounds keeps its part of them: a recipe that mines still mines."""
+    recipe = in_rounds(ance(1), 24)
+
+    assert (recipe.softmax_round_count, recipe.mined_from_round_count) == (5, 10)
+    assert (recipe.mined_refresh_round_count, recipe.dev_every_round_count) == (5, 2)
+    assert [n for n in range(1, 25) if recipe.mines_before(n)] == [11, 16, 21]
+    assert in_rounds(ance(1), 2400) == ance(1)
+    assert in_rounds(recipe_named("default", 1), 1).dev_every_round_count == 1
+    with pytest.raises(ValueError, match="there must be 1 at least"):
+        in_rounds(ance(1), 0)
+
+
+def test_half_of_a_checkpoint_of_ours_is_refused() -> None:
+    """It goes on whole, and the recipe would say otherwise."""
+    with pytest.raises(ValueError, match="half_minilm has half the layers of a published encoder"):
+        replace(recipe_named("half_minilm", 1), begins_trained=True)

@@ -13,6 +13,7 @@ from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.training.batches import TextBatch
 from tandem.training.pair_pool import PairPool
+from tandem.training.pooled_images import HeldImages
 from tandem.training.record_pairs import RecordPairs
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
 
@@ -70,7 +71,10 @@ def test_no_negative_says_what_the_match_says() -> None:
     source = RecordPairs(records)
     tokenizer = tiny_tokenizer(tuple(c.text for each in records for c in each.captions))
     numbers = torch.arange(len(records), dtype=torch.float16)
-    pool, rng = PairPool(source, numbers[:, None, None], tokenizer, 200), random.Random(0)
+    pool, rng = (
+        PairPool(source, HeldImages(numbers[:, None, None]), tokenizer, 200),
+        random.Random(0),
+    )
     said = [{tuple(tokenizer.encode(c.text).ids) for c in each.captions} for each in records]
     family_of = {n: f for f, members in enumerate(source.families) for n in members}
     kept_image = 0
@@ -95,7 +99,9 @@ def test_no_negative_says_what_the_match_says() -> None:
 def test_a_batch_of_matches_is_of_different_families() -> None:
     """With their numbers as groups, for the loss's mask."""
     records = [record(str(n), f"dogs {n // 2}", f"cats {n}") for n in range(12)]
-    pool = PairPool(RecordPairs(records), torch.arange(12.0)[:, None, None], tiny_tokenizer(), 64)
+    pool = PairPool(
+        RecordPairs(records), HeldImages(torch.arange(12.0)[:, None, None]), tiny_tokenizer(), 64
+    )
 
     batch = pool.match_batch(random.Random(0), 6)
 
@@ -107,7 +113,7 @@ def test_a_batch_of_matches_is_of_different_families() -> None:
 def test_groups_for_mining_are_the_families() -> None:
     """So a mined negative is no sibling either."""
     records = [record(str(n), f"dogs {n}", family=str(n % 3)) for n in range(9)]
-    pool = PairPool(RecordPairs(records), torch.zeros(9, 1, 1), tiny_tokenizer(), 64)
+    pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(9, 1, 1)), tiny_tokenizer(), 64)
 
     assert pool.groups().tolist() == [0, 1, 2] * 3
 
@@ -115,7 +121,7 @@ def test_groups_for_mining_are_the_families() -> None:
 def test_siblings_are_no_mismatches() -> None:
     """A recipe that asks for them is refused."""
     records = [record(str(n), f"dogs {n}") for n in range(4)]
-    pool = PairPool(RecordPairs(records), torch.zeros(4, 1, 1), tiny_tokenizer(), 64)
+    pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(4, 1, 1)), tiny_tokenizer(), 64)
 
     with pytest.raises(ValueError, match="siblings share captions here"):
         pool.pair_batch(random.Random(0), 2, 0.5)

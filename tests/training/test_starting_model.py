@@ -177,7 +177,7 @@ def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
 
     assert patches.exit_code == 0, patches.output
     assert load_checkpoint(tmp_path / "tiny").model.config.image_source == "patches"
-    assert "reads a detector's regions" in str(regions.exception)
+    assert "regions, a detector's, and scenes have none" in str(regions.exception)
     assert unknown.exit_code == 2
 
 

@@ -15,13 +15,13 @@ from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.training.finetune import Finetuned, finetune
+from tandem.training.corpus_training import CorpusRecalls
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
 from tests.modeling.published_folders import xlm_r_tokenizer
 from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
-from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained
+from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained, train_further
 
 
 @pytest.fixture(name="init", scope="module")
@@ -32,19 +32,16 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Tune = Callable[..., Finetuned]
+Tune = Callable[..., CorpusRecalls]
 
 
 @pytest.fixture(name="tune")
 def _tune(init: Path) -> Tune:
     """Trains further on the first emoji."""
 
-    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> Finetuned:
-        progress = options.pop("progress", lambda *_: None)
+    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> CorpusRecalls:
         train_records = options.pop("train_records", records("train", 100))
-        return finetune(
-            recipe, init, train_records, records("val", 60), folder, progress, **options
-        )  # type: ignore[arg-type]
+        return train_further(recipe, init, train_records, records("val", 60), folder, **options)  # type: ignore[arg-type]
 
     return tune
 
@@ -86,13 +83,12 @@ def test_a_checkpoint_of_any_encoder_and_image_source_goes_on(
     save_checkpoint(tmp_path / "init", JointModel(config), xlm_r_tokenizer(), {})
     recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
 
-    finetune(
+    train_further(
         recipe,
         tmp_path / "init",
         records("train", 60),
         records("val", 30),
         tmp_path / "out",
-        lambda *_: None,
     )
 
     before, after = load_checkpoint(tmp_path / "init"), load_checkpoint(tmp_path / "out")
@@ -119,13 +115,12 @@ def test_what_was_trained_alone_goes_on_alone(
     save_checkpoint(tmp_path / "alone", begun.model, begun.tokenizer, {"recipe": steps})
     recipe = replace(RECIPE, round_count=2, dev_every_round_count=2)
 
-    done = finetune(
+    done = train_further(
         recipe,
         tmp_path / "alone",
         records("train", 60),
         records("val", 30),
         tmp_path / "out",
-        lambda *_: None,
     )
 
     assert (done.best.be_r1 is None, done.best.ce_r1 is None) == (trained == "ce", trained == "be")
@@ -149,7 +144,7 @@ def test_separate_encoders_learn_each_from_its_own_steps(tmp_path: Path) -> None
     recipe = replace(RECIPE, round_count=3, dev_every_round_count=3)
     shared = (records("train", 60), records("val", 30))
 
-    finetune(recipe, tmp_path / "both", *shared, tmp_path / "out", lambda *_: None)
+    train_further(recipe, tmp_path / "both", *shared, tmp_path / "out")
 
     after = load_checkpoint(tmp_path / "out").model
     assert after.config.has_two_encoders
@@ -170,13 +165,12 @@ def test_of_layers_apart_the_recipe_tells(tmp_path: Path) -> None:
     save_tiny_checkpoint(tmp_path / "init", texts=texts, apart_layer_count=1)
     recipe = replace(RECIPE, round_count=1)
 
-    finetune(
+    train_further(
         recipe,
         tmp_path / "init",
         records("train", 60),
         records("val", 30),
         tmp_path / "out",
-        lambda *_: None,
     )
 
     after = load_checkpoint(tmp_path / "out")
@@ -191,13 +185,12 @@ def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(tmp_path: Path) 
     (tmp_path / "same").symlink_to(tmp_path / "init")
 
     with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
-        finetune(
+        train_further(
             replace(RECIPE, round_count=1),
             tmp_path / "init",
             records("train", 60),
             records("val", 30),
             tmp_path / "same",
-            lambda *_: None,
         )
 
     assert (tmp_path / "init" / "model.safetensors").read_bytes() == before
@@ -212,8 +205,8 @@ def test_a_checkpoint_that_reads_regions_is_refused(tmp_path: Path) -> None:
         raise AssertionError
         yield
 
-    with pytest.raises(ValueError, match="init reads a detector's regions"):
-        finetune(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out", lambda *_: None)
+    with pytest.raises(ValueError, match=r"regions, a detector's.*give their file with --regions"):
+        train_further(RECIPE, tmp_path / "init", unread(), unread(), tmp_path / "out")
 
 
 def test_what_shaped_it_is_written_beside_it(tmp_path: Path, init: Path, tune: Tune) -> None:
@@ -307,7 +300,7 @@ def test_too_few_records_are_refused(
 def test_no_dev_records_are_refused(tmp_path: Path, init: Path) -> None:
     """No checkpoint could be picked."""
     with pytest.raises(ValueError, match="no dev records"):
-        finetune(RECIPE, init, records("train", 60), [], tmp_path, lambda *_: None)
+        train_further(RECIPE, init, records("train", 60), [], tmp_path)
 
 
 def test_a_caption_of_ten_thousand_words_is_named(tmp_path: Path, tune: Tune) -> None:

@@ -1,0 +1,130 @@
+"""What `tandem train` is told beside a recipe's name, and the recipe that comes of it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tandem.model_io.readable_records import OnError
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import ImageSource
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.training.recipes import Recipe, finetune, in_rounds, on_corpus, recipe_named
+
+FINETUNE: Final = "finetune"
+SCENES: Final = "scenes"
+_FINETUNE_ROUND_COUNT = 300
+_OF_EVERY_CORPUS = frozenset(
+    {
+        "corpus",
+        "regions",
+        "init",
+        "rounds",
+        "backbone_steps",
+        "count",
+        "drop_long_captions",
+        "on_error",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What shapes a run beside its recipe; None where it was not given."""
+
+    corpus: str | None
+    regions: Path | None
+    init: Path | None
+    rounds: int | None
+    backbone_steps: int | None
+    apart_layers: int | None
+    pretrained: str | None
+    image_source: ImageSource | None
+    count: int | None
+    drop_long_captions: bool | None
+    on_error: OnError | None
+
+    def chosen(self, recipe: str, seed: int) -> Recipe:
+        """Returns the recipe of that name as the options shape it.
+
+        Raises ValueError for a name that is none, and for an option that would be ignored.
+        """
+        if recipe == FINETUNE:
+            return self._finetune(seed)
+        named = recipe_named(recipe, seed)
+        if self.corpus is None or self.corpus == SCENES:
+            return self._on_scenes(named)
+        return self._on_corpus(named, self.corpus)
+
+    def _finetune(self, seed: int) -> Recipe:
+        # Here: it loads torch.
+        from tandem.training.corpus_training import as_trained
+
+        self._refuse_all_but(
+            _OF_EVERY_CORPUS,
+            f"{FINETUNE} has its encoder and image source from --init; "
+            "leave it out, or train a recipe",
+        )
+        if self.corpus is None:
+            raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
+        rounds = _FINETUNE_ROUND_COUNT if self.rounds is None else self.rounds
+        recipe = finetune(self.corpus, rounds, seed, self.backbone_steps or 0)
+        return as_trained(recipe, self.init or default_checkpoint())
+
+    def _on_scenes(self, recipe: Recipe) -> Recipe:
+        taken = {"pretrained", "image_source"}
+        if recipe.begins_with_backbone:
+            taken = {"pretrained", "init"}
+        if recipe.begins_trained:
+            taken = {"init", "rounds", "apart_layers"}
+        self._refuse_all_but(
+            {"corpus", *taken},
+            f"recipe {recipe.name} says it all of scenes; leave it out, or say another --corpus",
+        )
+        recipe = self._shaped(recipe, self.image_source)
+        return recipe if self.rounds is None else replace(recipe, round_count=self.rounds)
+
+    def _on_corpus(self, recipe: Recipe, corpus: str) -> Recipe:
+        taken = {"pretrained", "image_source"}
+        if recipe.begins_with_backbone:
+            taken = {"pretrained"}
+        elif recipe.begins_trained:
+            taken = {"apart_layers"}
+        elif self.init is not None:
+            taken = set()
+            recipe = replace(
+                recipe,
+                begins_trained=True,
+                pretrained="",
+                apart_layer_count=CheckpointFiles.read(self.init).config.apart_layer_count,
+            )
+        self._refuse_all_but(
+            _OF_EVERY_CORPUS | taken,
+            "the checkpoint that the run begins with says it; leave it out, or begin without",
+        )
+        source = self.image_source
+        if source is None and "image_source" in taken and self.regions:
+            source = "regions"
+        recipe = on_corpus(self._shaped(recipe, source), corpus)
+        if self.rounds is not None:
+            recipe = in_rounds(recipe, self.rounds)
+        if self.backbone_steps is not None:
+            recipe = replace(recipe, backbone_step_count=self.backbone_steps)
+        return recipe
+
+    def _shaped(self, recipe: Recipe, image_source: ImageSource | None) -> Recipe:
+        changes: dict[str, Any] = {
+            "pretrained": self.pretrained,
+            "image_source": image_source,
+            "apart_layer_count": self.apart_layers,
+        }
+        return replace(recipe, **{name: v for name, v in changes.items() if v is not None})
+
+    def _refuse_all_but(self, taken: Collection[str], why: str) -> None:
+        ignored = [
+            f"--{each.name.replace('_', '-')}"
+            for each in fields(self)
+            if each.name not in taken and getattr(self, each.name) is not None
+        ]
+        if ignored:
+            raise ValueError(f"{', '.join(ignored)} would be ignored: {why}")

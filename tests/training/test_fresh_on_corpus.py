@@ -1,0 +1,287 @@
+"""A fresh encoder on a corpus of one's own: its words, its image tokens, every objective."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from tandem.corpus.records import Record
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
+from tandem.modeling.image_tokens import image_backbone_of
+from tandem.modeling.region_tokens import write_regions
+from tandem.training.corpus_training import CorpusRecalls, train_on_corpus
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.recipes import Recipe, on_corpus, tiny
+from tandem.training.record_pairs import RecordPairs
+from tests.modeling.published_folders import published_bert
+from tests.training.emoji_tuning import Stopped, records
+
+TRAIN, DEV = records("train", 100), records("val", 60)
+FRESH = on_corpus(replace(tiny(1), round_count=6, dev_every_round_count=3), "emoji")
+# Softmax, then the triplet; masked words beside both; mined from the third round on.
+EVERYTHING = on_corpus(
+    replace(
+        tiny(1),
+        ance_steps_per_round=1,
+        round_count=6,
+        dev_every_round_count=3,
+        mlm_steps_per_round=1,
+        mlm_batch_size=8,
+        ance_batch_size=4,
+        ance_negative_count=2,
+        mined_from_round_count=2,
+        mined_refresh_round_count=2,
+        mined_negative_share=0.5,
+    ),
+    "emoji",
+)
+Regions = Mapping[str, NDArray[np.float16]]
+
+
+def of_regions(recipe: Recipe) -> Recipe:
+    """Returns a recipe of the corpus as it reads a detector's regions."""
+    return replace(recipe, image_source="regions", backbone_step_count=0)
+
+
+def write_file(path: Path, made: Regions, region_count: int = 4) -> Path:
+    """Writes a file of regions and returns its path."""
+    path.parent.mkdir(exist_ok=True)
+    write_regions(path, made, region_count)
+    return path
+
+
+def made_regions(some: list[Record], seed: int = 0) -> dict[str, NDArray[np.float16]]:
+    """Returns 1 to 3 regions of each record: what the detector says of them is noise."""
+    rng = np.random.default_rng(seed)
+    return {
+        each.record_id: rng.random((1 + number % 3, REGION_WIDTH)).astype(np.float16)
+        for number, each in enumerate(some)
+    }
+
+
+def train_fresh(recipe: Recipe, folder: Path, **options: object) -> CorpusRecalls:
+    """Trains on the first emoji, unwatched unless told."""
+    options.setdefault("progress", lambda *_: None)
+    return train_on_corpus(recipe, TRAIN, DEV, folder, **options)  # type: ignore[arg-type]
+
+
+def losses(folder: Path, use: str) -> list[float]:
+    """Returns a use's mean loss of each round that had it."""
+    lines = map(json.loads, (folder / FILE_NAME).read_text().splitlines())
+    return [line[f"{use}_loss"] for line in lines if f"{use}_loss" in line]
+
+
+@pytest.mark.parametrize("source", ["grid", "patches", "regions"])
+def test_every_objective_and_image_source(tmp_path: Path, source: ImageSource) -> None:
+    """From random weights: the corpus' own words, and the image tokens that were asked for."""
+    recipe = replace(EVERYTHING, image_source=source, backbone_step_count=0)
+    regions = (
+        write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
+        if source == "regions"
+        else None
+    )
+
+    done = train_fresh(recipe, tmp_path / "out", regions=regions)
+
+    checkpoint = load_checkpoint(tmp_path / "out")
+    assert checkpoint.model.config.image_source == source
+    assert checkpoint.model.config.encoder == "pre_norm"
+    words = {word for each in TRAIN for c in each.captions for word in c.text.lower().split()}
+    whole = words & set(checkpoint.tokenizer.get_vocab())
+    assert len(whole) > 0.3 * len(words)
+    family_count = len(RecordPairs(TRAIN).families)
+    assert (
+        checkpoint.training["recipe"] == replace(recipe, pool_family_count=family_count).to_dict()
+    )
+    assert done.best.be_r1 is not None
+    assert done.best.ce_r1 is not None
+    counts = {use: len(losses(tmp_path / "out", use)) for use in ("be", "ce", "mlm", "ance")}
+    assert counts == {"be": 6, "ce": 6, "mlm": 6, "ance": 4}
+
+
+def test_the_vocabulary_is_learned_from_the_training_split(tmp_path: Path) -> None:
+    """And of nothing else: a word that only dev has is spelled out."""
+    names = {
+        split: {word for each in some for c in each.captions for word in c.text.lower().split()}
+        for split, some in (("train", TRAIN), ("dev", DEV))
+    }
+    train_fresh(replace(FRESH, image_source="patches", backbone_step_count=0), tmp_path)
+
+    known = set(load_checkpoint(tmp_path).tokenizer.get_vocab())
+    only_dev = {word for word in names["dev"] - names["train"] if len(word) > 6}
+    assert only_dev  # or the split shows nothing
+    assert not only_dev & known
+
+
+def test_a_fresh_grid_learns_the_corpus_before_the_rounds(tmp_path: Path) -> None:
+    """Its backbone moves in its own steps, and not in the rounds."""
+    stages: list[str] = []
+
+    def backbone_of(folder: Path, recipe: Recipe) -> dict[str, torch.Tensor]:
+        train_fresh(recipe, folder, progress=lambda stage, *_: stages.append(stage))
+        return load_checkpoint(folder).model.image_backbone.state_dict()
+
+    short = backbone_of(tmp_path / "short", FRESH)
+    long = backbone_of(tmp_path / "long", replace(FRESH, round_count=9))
+    frozen = backbone_of(tmp_path / "frozen", replace(FRESH, backbone_step_count=0))
+
+    assert "backbone" in stages
+    assert all(torch.equal(weight, long[name]) for name, weight in short.items())
+    assert not torch.equal(short["stem.0.weight"], frozen["stem.0.weight"])
+
+
+def test_a_published_encoder_begins_it(tmp_path: Path) -> None:
+    """Over regions, as the papers' models do: the published words, layers that have moved."""
+    published_bert(tmp_path / "published")
+    regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
+    recipe = of_regions(replace(FRESH, pretrained=str(tmp_path / "published")))
+
+    train_fresh(recipe, tmp_path / "out", regions=regions)
+
+    checkpoint = load_checkpoint(tmp_path / "out")
+    config = checkpoint.model.config
+    assert (config.encoder, config.image_source, config.layer_count) == ("post_norm", "regions", 3)
+    assert config.vocabulary_size == 20
+    assert checkpoint.training["recipe"]["pretrained_weights_sha256"]
+
+
+def weights_of(folder: Path, regions: Regions, region_count: int) -> str:
+    """Returns the digest of what a run over the regions comes to."""
+    path = write_file(folder / "regions.safetensors", regions, region_count)
+    train_fresh(of_regions(EVERYTHING), folder / "out", regions=path)
+    return load_checkpoint(folder / "out").weights_sha256
+
+
+def test_what_is_no_region_has_no_part_in_training(tmp_path: Path) -> None:
+    """Of rows that do not count the numbers change no bit; positive control: those of one do."""
+    made = made_regions(TRAIN + DEV)
+    other = dict(made)
+    other[TRAIN[0].record_id] = other[TRAIN[0].record_id] + np.float16(1)
+
+    plain = weights_of(tmp_path / "plain", made, 4)
+    path = tmp_path / "plain" / "regions.safetensors"
+    noised = _with_noise_behind(path, tmp_path / "noise.safetensors")
+    train_fresh(of_regions(EVERYTHING), tmp_path / "noised", regions=noised)
+
+    assert load_checkpoint(tmp_path / "noised").weights_sha256 == plain
+    assert weights_of(tmp_path / "other", other, 4) != plain
+
+
+def _with_noise_behind(path: Path, target: Path) -> Path:
+    """Writes the same file with another number for zero in the rows that do not count."""
+    with safe_open(path, "pt") as file:
+        tokens_NRD, counts_N = file.get_tensor("tokens"), file.get_tensor("counts")
+        notes = file.metadata()
+    behind_NR = torch.arange(tokens_NRD.shape[1]) >= counts_N[:, None]
+    assert behind_NR.any()
+    tokens_NRD[behind_NR] = 5.0
+    save_file({"tokens": tokens_NRD, "counts": counts_N}, target, notes)
+    return target
+
+
+def test_regions_are_learned(tmp_path: Path) -> None:
+    """Where a region names its picture the BE's loss falls; where none does, it stays.
+
+    The latter is the positive control: the texts alone say nothing.
+    """
+    rng = np.random.default_rng(0)
+    own = {each.family: (rng.random((1, REGION_WIDTH)) < 0.05).astype(np.float16) for each in TRAIN}
+    naming = {each.record_id: own[each.family] for each in TRAIN} | made_regions(DEV)
+    blank = {name: np.zeros((1, REGION_WIDTH), np.float16) for name in naming}
+    recipe = replace(
+        of_regions(FRESH),
+        round_count=120,
+        softmax_round_count=120,
+        dev_every_round_count=120,
+        learning_rate=3e-3,
+    )
+
+    last = {}
+    for name, made in (("naming", naming), ("blank", blank)):
+        path = write_file(tmp_path / f"{name}.safetensors", made)
+        train_fresh(recipe, tmp_path / name, regions=path)
+        last[name] = sum(losses(tmp_path / name, "be")[-20:]) / 20
+
+    assert last["naming"] < 0.6 * last["blank"]
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    """From its vocabulary on, which is learned anew, through the backbone's steps and mining."""
+    recipe = replace(EVERYTHING, backbone_step_count=4)
+
+    def stop_in(wanted: str, step: int) -> object:
+        def stop(stage: str, at: int, *_: object) -> None:
+            if (stage, at) == (wanted, step):
+                raise Stopped
+
+        return stop
+
+    train_fresh(recipe, tmp_path / "whole")
+    whole = load_checkpoint(tmp_path / "whole")
+    for stage, step in (("backbone", 4), ("encoder", 3)):
+        folder = tmp_path / stage
+        with pytest.raises(Stopped):
+            train_fresh(recipe, folder, progress=stop_in(stage, step), state_every_step_count=2)
+        train_fresh(recipe, folder, resume=True, state_every_step_count=2)
+        assert load_checkpoint(folder).weights_sha256 == whole.weights_sha256
+
+
+@pytest.mark.parametrize(
+    ("source", "has_file", "why"),
+    [
+        ("regions", False, "give their file with --regions"),
+        ("patches", True, r"regions.safetensors would be ignored: image tokens are of patches"),
+    ],
+)
+def test_regions_and_pixels_are_not_mixed(
+    tmp_path: Path, source: ImageSource, *, has_file: bool, why: str
+) -> None:
+    """Before anything is read."""
+    regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
+    recipe = replace(FRESH, image_source=source, backbone_step_count=0)
+
+    with pytest.raises(ValueError, match=why):
+        train_fresh(recipe, tmp_path / "out", regions=regions if has_file else None)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cross_encoder_alone_has_nothing_that_teaches_its_grid(tmp_path: Path) -> None:
+    """It is refused, with what to do."""
+    recipe = replace(FRESH, be_steps_per_round=0)
+
+    with pytest.raises(ValueError, match=r"trains the CE alone.*take another image source"):
+        train_fresh(recipe, tmp_path)
+
+
+def test_a_checkpoint_of_regions_goes_on(tmp_path: Path) -> None:
+    """With their file, and with the words that it knows."""
+    regions = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
+    train_fresh(of_regions(FRESH), tmp_path / "init", regions=regions)
+    recipe = on_corpus(replace(tiny(1), begins_trained=True), "emoji")
+
+    train_fresh(recipe, tmp_path / "out", init=tmp_path / "init", regions=regions)
+
+    begun, after = (load_checkpoint(tmp_path / name) for name in ("init", "out"))
+    assert after.training["recipe"]["init_weights_sha256"] == begun.weights_sha256
+    assert after.tokenizer.to_str() == begun.tokenizer.to_str()
+    assert _moved(begun, after)
+
+
+def _moved(begun: Checkpoint, after: Checkpoint) -> bool:
+    name = "joint_encoder.word.weight"
+    return not torch.equal(begun.model.state_dict()[name], after.model.state_dict()[name])
+
+
+def test_a_model_of_regions_has_no_backbone() -> None:
+    """So that what trained over them is whole without a picture."""
+    backbone = image_backbone_of(JointConfig(vocabulary_size=9, image_source="regions"))
+    assert not list(backbone.parameters())
