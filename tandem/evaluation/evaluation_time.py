@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tandem.evaluation.report import BE, Report
 
 EVERY_PAIR = "CE, all pairs"
+"""The paper's CE without a BE, and a pool that is the whole gallery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,21 @@ def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
             yield _time(report, order_by, _pair_counts(report, order_by))
     every_pair = {name: int(parts["all_pair_count"]) for name, parts in report.seconds.items()}
     yield _time(report, EVERY_PAIR, every_pair)
+
+
+def reads_every_pair(report: Report, order_by: str) -> bool:
+    """Returns whether that order's pools are the whole gallery, both ways.
+
+    False where the report does not tell how many pairs there are, as one of a server or of folds.
+    """
+    if report.fold_query_counts or not all("all_pair_count" in p for p in report.seconds.values()):
+        return False
+    counts = {name: len(queries) for name, queries in report.languages.items()}
+    first, second = counts
+    # The second direction's pairs are told less those that the first has read.
+    pairs = {name: parts["all_pair_count"] for name, parts in report.seconds.items()}
+    pairs[second] += counts[first] * counts[second]
+    return all(report.ranking(name, order_by).k >= pairs[name] / counts[name] for name in counts)
 
 
 def pair_seconds(parts: Mapping[str, float]) -> float:

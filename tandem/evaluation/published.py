@@ -1,45 +1,72 @@
-"""What the papers report for the same ways of ordering, on other pictures and with other models.
+"""What the paper reports for the same ways of ordering, on other pictures and with other models.
 
-Joint+OSCAR's rows of Geigle et al. (TACL 2022), Tables 1, 8 and 9, and the times of its Table 4.
-For orientation alone: photographs with five captions each and a pretrained model of 110 million
-parameters say nothing of how well another model does on another corpus.
+Geigle et al. (TACL 2022): OSCAR's rows of Tables 1, 5, 8 and 9, M3P's of Table 2, and the times of
+Table 4, of one model (Joint) and of two (Sep). For orientation alone: photographs with five
+captions each and pretrained models of 110 million parameters and more say nothing of how well
+another model does on another corpus.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 _ROWS = Path(__file__).with_name("published.csv")
+_LANGUAGES = Path(__file__).with_name("published_languages.csv")
 _TIMES = Path(__file__).with_name("published_times.csv")
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """One printed row, in percent."""
+    """What was printed of one system on one data set, in percent."""
 
     order_by: str
+    system: str
+    """Joint or Sep."""
     data_set: str
-    direction: str
-    recalls: tuple[float, float, float]
-    """R@1, R@5 and R@10."""
+    recalls: Mapping[str, tuple[float, float, float]]
+    """R@1, R@5 and R@10, by direction."""
     table: str
     note: str
 
 
-def published_rows(order_by: str) -> Iterator[PublishedRow]:
-    """Yields what was printed for that way of ordering; nothing where nothing was."""
+def published_rows(order_by: str, *, is_enlarged: bool) -> Iterator[PublishedRow]:
+    """Yields what was printed for that way of ordering; nothing where nothing was.
+
+    `is_enlarged` takes the rows among distractors as well.
+    """
     with _ROWS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["order_by"] == order_by]
+    wanted = (row for row in rows if is_enlarged or row["setting"] != "enlarged")
+    named = groupby(wanted, lambda row: (row["system"], row["data_set"], row["table"]))
+    for (system, data_set, table), both in named:
+        recalls, notes = {}, []
+        for row in both:
+            recalls[row["direction"]] = (float(row["R@1"]), float(row["R@5"]), float(row["R@10"]))
+            if row["note"]:
+                notes.append(f"{row['direction']} {row['note']}")
+        yield PublishedRow(order_by, system, data_set, recalls, table, ", ".join(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLanguages:
+    """mR of one system on Multi30k, in percent (Table 2)."""
+
+    order_by: str
+    system: str
+    mean_recalls: Mapping[str, float]
+    """By language; "mean" is the plain mean of the four."""
+
+
+def published_languages(order_by: str) -> Iterator[PublishedLanguages]:
+    """Yields what was printed for that way of ordering; nothing where nothing was."""
+    with _LANGUAGES.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["order_by"] == order_by:
-                yield PublishedRow(
-                    order_by,
-                    row["data_set"],
-                    row["direction"],
-                    (float(row["R@1"]), float(row["R@5"]), float(row["R@10"])),
-                    row["table"],
-                    row["note"],
-                )
+            if row.pop("order_by") == order_by:
+                system = row.pop("system")
+                means = {language: float(value) for language, value in row.items()}
+                yield PublishedLanguages(order_by, system, means)
 
 
 @dataclass(frozen=True, slots=True)

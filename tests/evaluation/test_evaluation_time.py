@@ -9,6 +9,7 @@ from tandem.evaluation.evaluation_time import (
     EvaluationTime,
     duration,
     evaluation_times,
+    reads_every_pair,
 )
 from tandem.evaluation.published import published_times
 from tandem.evaluation.report import BE, Ranking, Report, joined
@@ -96,6 +97,19 @@ def test_the_page_has_the_papers_times_beside_ours() -> None:
     assert "| CE, all pairs | this | 16 | 15.5 s, extrapolated |" in page
     assert "| CE, all pairs | the paper's, MSCOCO 5k | 125,000,000 | 50 h |" in page
     assert f"| {TEXT} | 2 | 1 | 0.5 | 8 | 0.25 | 4 | 10 | 500.00 |" in page
+
+
+@pytest.mark.parametrize(("k", "is_every"), [(3, False), (5, True), (9, True)])
+def test_a_pool_of_the_whole_gallery_is_the_papers_ce(k: int, *, is_every: bool) -> None:
+    """Five items both ways; the paper's figures of its CE alone stand beside that pool."""
+    order = f"{BE} + CE {k}"
+    whole = tuple(Ranking(direction, order, k, (1, 2)) for direction in (TEXT, IMAGE))
+    asked = replace(report(), rankings=(*report().rankings, *whole))
+
+    assert reads_every_pair(asked, order) is is_every
+    row = "| CE, all pairs | the paper's Joint | MSCOCO 5k | 54.6 / 81.1 / 88.8 |"
+    assert (row in report_markdown(asked)) is is_every
+    assert not reads_every_pair(joined([asked, asked]), order)
 
 
 def test_printed_times_are_the_papers() -> None:

@@ -1,12 +1,14 @@
 """Reports: what the ranks come to, and the same again from the file."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from tandem.evaluation.evaluation_time import EVERY_PAIR
 from tandem.evaluation.plots import plot_recall_against_time
 from tandem.evaluation.published import published_rows
 from tandem.evaluation.report import BE, Ranking, Report, Spread, joined
@@ -112,8 +114,8 @@ def test_the_papers_sums_stand_beside_sums_over_as_many() -> None:
         sums = tuple(Ranking(name, "add 0.1", k, (1, 2, 6, 4)) for name in (TEXT, IMAGE))
         return report_markdown(replace(report(), rankings=(*report().rankings, *sums)))
 
-    assert "| add 0.1 | Flickr30k 1k |" in page(20)
-    assert "| add 0.1 | Flickr30k 1k |" not in page(50)
+    assert "| add 0.1 | the paper's Sep | Flickr30k 1k |" in page(20)
+    assert "| add 0.1 | the paper's" not in page(50)
 
 
 def test_a_page_tells_how_deep_was_looked() -> None:
@@ -137,24 +139,78 @@ def test_the_page_says_what_the_numbers_are_of() -> None:
     )
     assert "| text→image | BE | 50.0  9.5–90.5 | 0.0  0.0–65.8 |" in page  # by language
     assert "![R@1 against what a query takes](plot.png)" in page
-    assert "| BE + CE 20 | Flickr30k 1k | text→image | 76.4 | 93.6 | 96.2 | Table 8 |" in page
-    assert "Other data sets, other models" in page
+    ours = "| BE + CE 20 | **this** | scenes | 75.0 / 100.0 / 100.0 | 50.0 / 75.0 / 75.0 |  |"
+    theirs = [
+        "| the paper's Joint | Flickr30k 1k | 76.4 / 93.6 / 96.2 | 89.4 / 97.7 / 99.0 | Table 8 |",
+        "| the paper's Sep | Flickr30k 1k | 76.0 / 93.0 / 95.0 | 88.7 / 98.3 / 99.2 | Table 8 |",
+    ]
+    assert [page.index(row) for row in (ours, *theirs)] == sorted(map(page.index, (ours, *theirs)))
+    assert "other data sets and other models" in page
+
+
+def test_rows_among_distractors_stand_beside_an_enlarged_gallery() -> None:
+    """And beside no other (Table 5)."""
+    row = (
+        "| BE + CE 20 | the paper's Joint | MSCOCO 5k among 20,000 | 45.6 / 73.0 / 82.3 "
+        "| 69.0 / 90.3 / 94.7 | Table 5 |"
+    )
+    about = {**report().about, "distractors": "scenes:val:9"}
+
+    assert row in report_markdown(replace(report(), about=about))
+    assert row not in report_markdown(report())
+    assert row not in report_markdown(
+        replace(report(), about={**report().about, "distractors": "none"})
+    )
+
+
+def test_mean_recalls_by_language_stand_beside_the_papers() -> None:
+    """Of two queries a language and direction: mR by hand, and no mean of fewer languages.
+
+    English by BE: 50, 100, 100 and 100, 100, 100; German: 0, 50, 100 and 0, 0, 0.
+    """
+    page = report_markdown(report())
+
+    assert "| BE | **this** | 91.7 | 25.0 |  |  |  |" in page
+    assert "| BE | the paper's Sep | 82.8 | 78.0 | 75.1 | 73.6 | 77.4 |" in page
+    assert "| BE + CE 20 | the paper's Joint | 83.0 | 79.2 | 75.9 | 74.0 | 78.0 |" in page
+    four = {name: ["en", "de", "fr", "cs"] for name in (TEXT, IMAGE)}
+    assert re.search(
+        r"\| BE \| \*\*this\*\* \| 100.0 \| 83.3 \| 16.7 \| 33.3 \| 58.3 \|",
+        report_markdown(replace(report(), languages=four)),
+    )
+    one = {name: ["en"] * 4 for name in (TEXT, IMAGE)}
+    assert "Multi30k" not in report_markdown(replace(report(), languages=one))
 
 
 def test_what_was_printed_is_found_by_the_same_name() -> None:
-    """The bi-encoder of the joint model, on both data sets, both ways; nothing for what is new."""
-    rows = list(published_rows(BE))
+    """The bi-encoders of both systems, on both data sets; nothing for what is new."""
+    rows = list(published_rows(BE, is_enlarged=False))
 
-    assert {(each.data_set, each.direction) for each in rows} == {
-        (data_set, direction)
+    assert {(each.data_set, each.system) for each in rows} == {
+        (data_set, system)
         for data_set in ("Flickr30k 1k", "MSCOCO 5k")
-        for direction in (TEXT, IMAGE)
+        for system in ("Joint", "Sep")
     }
-    assert (71.6, 91.5, 95.0) in [each.recalls for each in rows]
-    assert [each.note for each in published_rows("norm_add 0.5") if each.direction == TEXT] == [
-        "normalised for a fifth of the queries only"
-    ]
-    assert not list(published_rows("BE + CE 7"))
+    assert {TEXT: (71.6, 91.5, 95.0), IMAGE: (86.3, 96.8, 98.6)} in [each.recalls for each in rows]
+    assert {each.note for each in published_rows("norm_add 0.5", is_enlarged=False)} == {
+        "text→image normalised for a fifth of the queries only"
+    }
+    assert not list(published_rows("BE + CE 7", is_enlarged=True))
+
+
+def test_every_printed_row_is_whole() -> None:
+    """Both directions of each, in percent, deeper recalls no lower."""
+    orders = [BE, *(f"BE + CE {k}" for k in (10, 20, 50)), EVERY_PAIR]
+    orders += [f"{name} {weight}" for name in ("add", "norm_add") for weight in (0.1, 0.5, 0.9)]
+    rows = [row for order in orders for row in published_rows(order, is_enlarged=True)]
+
+    # Table 1 has 8 of BE and CE, Table 8 has 18, Table 9 has 12, Table 5 has 6.
+    assert len(rows) == 44
+    for row in rows:
+        assert list(row.recalls) == [TEXT, IMAGE]
+        for recalls in row.recalls.values():
+            assert list(recalls) == sorted(recalls)
+            assert 40 < recalls[0] < recalls[2] < 100
 
 
 def test_seeds_have_a_mean_and_a_deviation() -> None:
