@@ -3,15 +3,16 @@
 A gallery is encoded once. Pools are nested, so one pass over the largest k gives every smaller one,
 and the cross-encoder on all pairs is a pool of everything.
 
-Shapes: Q queries, N pictures, C captions, M items of the target modality, K pool, P pairs, T text
-tokens, R image tokens, D width.
+Shapes: Q queries, N pictures, U different ones of some contents, M items of the target modality, K
+pool, P pairs, T text tokens, R image tokens, D width.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -94,6 +95,38 @@ class ScoredPools:
         return rerank_order(self.retrieved, fuse(similarity_QK, probability_QK, weight))
 
 
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """Contents of which some are equal, and each distinct one's first."""
+
+    numbers: list[int]
+    """Of the first of each, in order."""
+    places: list[int]
+    """Of each content, the place among `numbers` of the first that is equal to it."""
+
+    @classmethod
+    def of(cls, contents: Iterable[bytes]) -> Self:
+        """Returns what is equal among the contents.
+
+        >>> _Distinct.of([b"a", b"b", b"a"])
+        _Distinct(numbers=[0, 1], places=[0, 1, 0])
+        """
+        numbers: list[int] = []
+        places: list[int] = []
+        place_of: dict[bytes, int] = {}
+        for number, content in enumerate(contents):
+            place = place_of.setdefault(sha256(content).digest(), len(numbers))
+            if place == len(numbers):
+                numbers.append(number)
+            places.append(place)
+        return cls(numbers, places)
+
+    @property
+    def repetition(self) -> float:
+        """How often each occurs, in the mean."""
+        return len(self.places) / len(self.numbers)
+
+
 class OfflineGallery:
     """A gallery as one checkpoint encodes it."""
 
@@ -128,33 +161,47 @@ class OfflineGallery:
                     f"image tokens are {self.tokens_NRD.shape[2]} wide and the checkpoint reads "
                     f"{config.image_source}, {config.token_width} wide"
                 )
+            # What is equal is embedded once: twice, in another batch or beside longer texts, it may
+            # come to another last bit, and the batches that ask would stand before distractors that
+            # say the same, or behind them.
+            read = zip(self.tokens_NRD.numpy(), self._image_mask_NR.numpy(), strict=True)
+            self._images = _Distinct.of(tokens.tobytes() + mask.tobytes() for tokens, mask in read)
+            self._texts = _Distinct.of(ids.tobytes() for ids in self._ids)
             image_start_time = time.monotonic()
-            self._images_ND = torch.cat(
+            images_UD = torch.cat(
                 [
-                    self._model.embed_images(tokens_BRD, special.cls_id, mask_BR)
-                    for tokens_BRD, mask_BR in zip(
-                        torch.split(self.tokens_NRD, _BATCH_SIZE),
-                        torch.split(self._image_mask_NR, _BATCH_SIZE),
-                        strict=True,
+                    self._model.embed_images(
+                        self.tokens_NRD[numbers], special.cls_id, self._image_mask_NR[numbers]
                     )
+                    for numbers in _batches(self._images.numbers)
                 ]
             )
             text_start_time = time.monotonic()
-            self._texts_CD = torch.cat(
-                [self._model.embed_texts(*self._padded(ids)) for ids in _batches(self._ids)]
+            texts_UD = torch.cat(
+                [
+                    self._model.embed_texts(
+                        *self._padded([self._ids[number] for number in numbers])
+                    )
+                    for numbers in _batches(self._texts.numbers)
+                ]
             )
+            text_end_time = time.monotonic()
+        self._embeddings = {Modality.IMAGE: images_UD, Modality.TEXT: texts_UD}
+        # As long as it would have taken one by one: a query of its own pays for itself.
         self.encode_seconds = EncodeSeconds(
             image_start_time - token_start_time,
-            text_start_time - image_start_time,
-            time.monotonic() - text_start_time,
+            (text_start_time - image_start_time) * self._images.repetition,
+            (text_end_time - text_start_time) * self._texts.repetition,
         )
 
     def similarity(self, target: Modality) -> Floats:
         """Returns [Q, M]: each asking content's similarity to each item of the target modality."""
         query_count = len(self._gallery.languages(target))
-        if target is Modality.IMAGE:
-            return (self._texts_CD[:query_count] @ self._images_ND.T).numpy()
-        return (self._images_ND[:query_count] @ self._texts_CD.T).numpy()
+        is_by_text = target is Modality.IMAGE
+        asked, items = (self._texts, self._images) if is_by_text else (self._images, self._texts)
+        asking = Modality.TEXT if is_by_text else Modality.IMAGE
+        queries_QD = self._embeddings[asking][asked.places[:query_count]]
+        return (queries_QD @ self._embeddings[target].T).numpy()[:, items.places]
 
     def score(
         self,
