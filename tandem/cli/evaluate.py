@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
 
 _BEST = "best expected R@1"
+_ANY_MATCH = "all that shares the caption word by word"
 
 
 def evaluate(
@@ -59,8 +60,18 @@ def evaluate(
         int, typer.Option("--folds", help="galleries to divide the pictures into", min=1)
     ] = 1,
     distractors: Annotated[
-        str | None, typer.Option(help="CORPUS:SPLIT:COUNT to search among as well, never asking")
+        list[str] | None,
+        typer.Option(
+            help="CORPUS:SPLIT:COUNT to search among as well, never asking; may be said again"
+        ),
     ] = None,
+    any_match: Annotated[
+        bool,
+        typer.Option(
+            "--any-match",
+            help="all that shares the caption word by word answers, not its own alone",
+        ),
+    ] = False,
     query_count: Annotated[
         int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
     ] = None,
@@ -118,11 +129,13 @@ def evaluate(
         measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
     records = list(open_corpus(corpus, split, seed, gallery_count))
-    others = list(_distractors(distractors, seed, corpus, records))
+    others = [
+        other for each in distractors or () for other in _distractors(each, seed, corpus, records)
+    ]
     spoken = [_in_language(each, language) for each in (records, others)]
     left_out_count = len(records) + len(others) - sum(map(len, spoken))
     galleries = _readable(
-        _galleries(spoken[0], language, captions, fold_count, spoken[1]),
+        _galleries(spoken[0], language, captions, fold_count, spoken[1], any_match=any_match),
         measure.check,
         on_error,
         skipped,
@@ -135,7 +148,8 @@ def evaluate(
         "galleries": f"{len(galleries)} of {galleries[0].asking_count:,} pictures, "
         f"{captions} caption(s) each",
         "language": _told_language(language, left_out_count),
-        "distractors": distractors or "none",
+        "distractors": ", ".join(distractors or ()) or "none",
+        **({"answers": _ANY_MATCH} if any_match else {}),
         _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),
@@ -174,13 +188,15 @@ def _galleries(
     caption_count: int,
     fold_count: int,
     distractors: Sequence[Record],
+    *,
+    any_match: bool,
 ) -> Iterator[Gallery]:
     if not records:
         where = f" in {language!r}" if language else ""
         raise ValueError(f"the corpus has no records to evaluate on{where}")
     languages = [language] if language else languages_of([*records, *distractors])
     for fold in folds(records, fold_count):
-        yield make_gallery(fold, languages, caption_count, distractors)
+        yield make_gallery(fold, languages, caption_count, distractors, counts_matches=any_match)
 
 
 def _readable(
@@ -217,14 +233,12 @@ def _check_asking(check: RecordCheck, record: Record) -> None:
 
 
 def _distractors(
-    name: str | None, seed: int, asking_corpus: str, asking: Sequence[Record]
+    name: str, seed: int, asking_corpus: str, asking: Sequence[Record]
 ) -> Iterator[Record]:
     """Returns so many records that do not ask; those of the asking corpus that do are passed over.
 
     They would be wrong answers to their own queries.
     """
-    if name is None:
-        return iter(())
     # From the end, since a corpus's name may have a colon of its own.
     rest, _, count = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
@@ -232,11 +246,17 @@ def _distractors(
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
     asked = set()
     # Of scenes another seed draws others, though it gives them the same names.
-    if corpus == asking_corpus != "scenes":
+    if corpus != "scenes" and _place(corpus) == _place(asking_corpus):
         asked = {(each.split, each.record_id) for each in asking}
     others = open_corpus(corpus, split, seed + 1, int(count) + len(asked))
     unasked = (each for each in others if (each.split, each.record_id) not in asked)
     return islice(unasked, int(count))
+
+
+def _place(corpus: str) -> tuple[str, Path]:
+    """Returns how a corpus is read, and where from, however its path was spelled."""
+    kind, _, path = corpus.rpartition(":")
+    return kind, Path(path).expanduser().resolve()
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:

@@ -14,6 +14,7 @@ _SAME = (
     "galleries",
     "language",
     "distractors",
+    "answers",
     "skipped",
     "refused by the server",
 )

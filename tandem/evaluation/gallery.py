@@ -1,8 +1,9 @@
 """What an evaluation searches and what it asks: pictures with captions, all of them both ways."""
 
 import random
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from statistics import fmean
@@ -36,6 +37,8 @@ class Gallery:
     chosen: tuple[tuple[Record, tuple[Caption, ...]], ...]
     asking_count: int
     """The first so many ask; those behind them only stand in the way, as distractors."""
+    counts_matches: bool = False
+    """Whether all that a query is true of answers it (`matches`), and not its own alone."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
     item_ids: Mapping[Modality, Sequence[str]] = field(init=False)
@@ -43,15 +46,23 @@ class Gallery:
 
     They begin with a digest, because equally similar items stand in the order of their ids: by the
     names of the records, those that ask would stand before all distractors that say the same. And
-    no two are equal, though distractors may have the names of records that ask.
+    no two are equal, though distractors may have the names of records that ask, or of each other.
     """
 
     def __post_init__(self) -> None:
         pairs, image_ids, text_ids = [], [], []
-        for number, (record, captions) in enumerate(self.chosen):
+        seen: Counter[tuple[str, Modality, str]] = Counter()
+
+        def item_id(number: int, modality: Modality, name: str) -> str:
             place = "asking" if self.asks(number) else "distractor"
-            image_ids.append(_item_id(place, Modality.IMAGE, record.record_id))
-            text_ids += [_item_id(place, Modality.TEXT, each.caption_id) for each in captions]
+            # Distractors of two corpora may have one name.
+            seen[place, modality, name] += 1
+            again = seen[place, modality, name]
+            return _item_id(place if again == 1 else f"{place} {again}", modality, name)
+
+        for number, (record, captions) in enumerate(self.chosen):
+            image_ids.append(item_id(number, Modality.IMAGE, record.record_id))
+            text_ids += [item_id(number, Modality.TEXT, each.caption_id) for each in captions]
             pairs += [(record, each) for each in captions]
         object.__setattr__(self, "pairs", tuple(pairs))
         object.__setattr__(self, "item_ids", {Modality.IMAGE: image_ids, Modality.TEXT: text_ids})
@@ -103,6 +114,8 @@ class Gallery:
 
     def answers(self, target: Modality) -> list[set[int]]:
         """Returns each query's answers, by their number among the items of the target modality."""
+        if self.counts_matches:
+            return self.matches(target)
         if target is Modality.IMAGE:
             asking = enumerate(self.chosen[: self.asking_count])
             return [{number} for number, (_, captions) in asking for _ in captions]
@@ -115,7 +128,8 @@ class Gallery:
         """Returns what each query is true of, numbered as in `answers`: its answers and more.
 
         More is what shares a caption word by word: of two pictures of two dogs, each is only one
-        caption's answer, but both match both. A recall counts answers, a probability matches.
+        caption's answer, but both match both. A recall counts answers, which are these where
+        `counts_matches` says so; a probability counts matches.
         """
         numbers: dict[str, set[int]] = {}
         if target is Modality.IMAGE:
@@ -166,7 +180,7 @@ class Gallery:
         """Returns the gallery less all records but those, by their numbers."""
         kept = [(number, each) for number, each in enumerate(self.chosen) if number in numbers]
         asking_count = sum(self.asks(number) for number, _ in kept)
-        return Gallery(tuple(each for _, each in kept), asking_count)
+        return replace(self, chosen=tuple(each for _, each in kept), asking_count=asking_count)
 
 
 def _item_id(place: str, modality: Modality, name: str) -> str:
@@ -179,11 +193,14 @@ def make_gallery(
     languages: Sequence[str],
     captions_per_picture: int = 1,
     distractors: Iterable[Record] = (),
+    *,
+    counts_matches: bool = False,
 ) -> Gallery:
     """Returns a gallery of the records and, behind them, of `distractors`, which ask nothing.
 
     A picture comes with its first `captions_per_picture` captions of its family's language, or as
-    many as it has. Raises ValueError if one has captions, and none in its family's language.
+    many as it has. `counts_matches` is the gallery's. Raises ValueError if a picture has captions,
+    and none in its family's language.
     """
     asking, behind = list(records), list(distractors)
     # A distractor's family may have the name of one that asks, and is another.
@@ -197,7 +214,7 @@ def make_gallery(
         if record.captions and not captions:
             raise ValueError(f"{record.record_id} has no caption in {language!r}")
         chosen.append((record, captions[:captions_per_picture]))
-    return Gallery(tuple(chosen), len(asking))
+    return Gallery(tuple(chosen), len(asking), counts_matches)
 
 
 def languages_of(records: Sequence[Record]) -> list[str]:

@@ -102,6 +102,72 @@ def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> No
     assert "best expected R@1: text→image 100.0, image→text 100.0" in result.output
 
 
+def test_what_asks_is_found_by_any_spelling_of_its_path(checkpoint: Path, tmp_path: Path) -> None:
+    """Else a detour would make each record a wrong answer to itself."""
+    pets = tmp_path / "pets"
+    pets.mkdir()
+    for letter in "abcd":
+        Image.new("RGB", (40, 40), "red").save(pets / f"{letter}.png")
+        (pets / f"{letter}.txt").write_text(f"two dogs {letter}")
+    asked = [f"folder:{pets}", "--split", "all", "--gallery-count", "2"]
+    among = ["--distractors", f"folder:{pets}/../pets:all:9", "--checkpoint", str(checkpoint)]
+
+    status, output = run(*asked, *among)
+
+    assert status == 0, output
+    assert "2 distractors" in output
+
+
+def test_any_match_may_answer(checkpoint: Path, tmp_path: Path) -> None:
+    """Drawings of one concept share their captions: each is the answer, or all. And not mixed."""
+    for letter in "abcd":
+        Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
+        (tmp_path / f"{letter}.txt").write_text("two dogs")
+    asked = [f"folder:{tmp_path}", "--split", "all", "--checkpoint", str(checkpoint)]
+
+    reports = []
+    for name, options in (("own", []), ("any", ["--any-match"])):
+        status, output = run(*asked, *options, "--report", str(tmp_path / name))
+        assert status == 0, output
+        reports.append(Report.read(tmp_path / name / "report.json"))
+
+    own, any_match = reports
+    assert own.about["best expected R@1"] == "text→image 25.0, image→text 25.0"
+    assert any_match.about["best expected R@1"] == "text→image 100.0, image→text 100.0"
+    assert any_match.about["answers"] == "all that shares the caption word by word"
+    assert all(set(each.ranks) == {1} for each in any_match.rankings)
+    assert any(set(each.ranks) != {1} for each in own.rankings)
+    paths = [f"{name}={tmp_path / name / 'report.json'}" for name in ("own", "any")]
+    compared = CliRunner().invoke(app, ["compare", *paths])
+    assert "measured with answers" in str(compared.exception)
+
+
+def test_distractors_come_from_several_corpora(checkpoint: Path, tmp_path: Path) -> None:
+    """As the paper's enlarged collection does, of two data sets beside the one that asks."""
+    for folder in ("cups", "hats"):
+        (tmp_path / folder).mkdir()
+        for letter in "abc":
+            Image.new("RGB", (40, 40), "red").save(tmp_path / folder / f"{letter}.png")
+            (tmp_path / folder / f"{letter}.txt").write_text(f"two {folder} {letter}")
+    cups, hats = (f"folder:{tmp_path / folder}:all" for folder in ("cups", "hats"))
+    arguments = ["--checkpoint", str(checkpoint), "--language", "en"]
+
+    status, output = run(
+        *arguments,
+        "--distractors",
+        f"{cups}:3",
+        "--distractors",
+        f"{hats}:2",
+        "--report",
+        str(tmp_path / "report"),
+    )
+
+    assert status == 0, output
+    about = Report.read(tmp_path / "report" / "report.json").about
+    assert about["title"].endswith("5 distractors, fp32")
+    assert about["distractors"] == f"{cups}:3, {hats}:2"
+
+
 def test_a_distractor_needs_no_caption(checkpoint: Path, tmp_path: Path) -> None:
     """A picture alone stands in the way as well; the services take it too."""
     for letter in "ab":

@@ -8,7 +8,14 @@ import pytest
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import FAMILY_SIZE, scene_records
-from tandem.evaluation.gallery import EvaluationQuery, Gallery, folds, languages_of, make_gallery
+from tandem.evaluation.gallery import (
+    DIRECTIONS,
+    EvaluationQuery,
+    Gallery,
+    folds,
+    languages_of,
+    make_gallery,
+)
 
 LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -63,6 +70,38 @@ def test_ids_and_ties_do_not_tell_who_asks(target: Modality) -> None:
     assert 70 < sum(gallery.asks(number) for number in order[:200]) < 130
     ids = gallery.item_ids[target]
     assert [ids[number] for number in order] == sorted(ids)  # as an index has them
+
+
+@pytest.mark.parametrize("target", DIRECTIONS.values())
+def test_all_that_is_said_of_may_answer(target: Modality) -> None:
+    """Two drawings of dogs answer each other's captions, and so does a distractor; a cat does not.
+
+    Then nothing keeps a reader without fault from the first place.
+    """
+    *asking, behind = [
+        replace(_record(name, name), captions=(Caption(f"{name}-0", text, "en"),))
+        for name, text in (("a", "dogs"), ("b", "Dogs"), ("c", "cat"), ("d", "dogs"))
+    ]
+    gallery = make_gallery(asking, ["en"], distractors=[behind], counts_matches=True)
+
+    assert gallery.answers(target) == [{0, 1, 3}, {0, 1, 3}, {2}]
+    assert gallery.best_recall_at_1(target) == 100
+    assert gallery.only({0, 2, 3}).answers(target) == [{0, 2}, {1}]
+    own = replace(gallery, counts_matches=False)
+    assert own.answers(target) == [{0}, {1}, {2}]
+    assert own.best_recall_at_1(target) == pytest.approx(100 * (1 / 3 + 1 / 3 + 1) / 3)
+
+
+def test_distractors_of_two_corpora_may_have_one_name() -> None:
+    """Each is an item of its own; the first is called as if it were alone."""
+    alone = make_gallery([_record("a", "a")], ["en"], distractors=[_record("b", "b")])
+    both = make_gallery(
+        [_record("a", "a")], ["en"], distractors=[_record("b", "b"), _record("b", "b")]
+    )
+
+    for modality, ids in both.item_ids.items():
+        assert ids[:2] == alone.item_ids[modality]
+        assert len(set(ids)) == 3
 
 
 def test_a_distractor_may_have_the_name_of_a_record_that_asks() -> None:
