@@ -1,6 +1,6 @@
 """How fast training goes and what memory it takes, and the same of an export.
 
-    python benchmarks/bench_training.py [--part be] [--repeats 3] [--intervals 3]
+    python benchmarks/bench_training.py [--part be] [--repeats 3] [--intervals 3] [--families 128]
 
 Each part is a process of its own, run `--repeats` times:
 
@@ -10,8 +10,9 @@ Each part is a process of its own, run `--repeats` times:
 - round: whole rounds of `default`, its steps of masked words too; a row is a pair of any step.
 - export: the shipped checkpoint into a model repository, in this CPU's best precision.
 
-Model and batches have the default recipe's sizes, on a pool of 128 families. What a step costs does
-not hang on the pool; memory does: a family's image tokens take 75 kB, 0.9 GB in the default recipe.
+Model and batches have the default recipe's sizes, on a pool of `--families`. What a step costs does
+not hang on the pool; memory does: a family's image tokens take 75 kB. The default recipe has 12,000
+families, whose tokens take minutes to compute before the first step.
 Training reports each tenth step: that interval is the unit timed, and the first is warm-up.
 CPU time says more than the clock where other work shares the cores, though threads that wait for
 one another count in it.
@@ -36,20 +37,19 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training.recipes import Recipe, bi_encoder, cross_encoder, default
 
 INTERVAL_STEP_COUNT = 10
-POOL_FAMILY_COUNT = 128
 FAMILY_SIZE = 4
 PARTS = ("backbone", "be", "ce", "round", "export")
 NEVER = 1_000_000
 
 
-def recipe_of(part: str, interval_count: int) -> Recipe:
+def recipe_of(part: str, interval_count: int, family_count: int) -> Recipe:
     """Returns a recipe in which this part alone takes long, at the default sizes."""
     step_count = INTERVAL_STEP_COUNT * (interval_count + 1)
     if part == "round":
         recipe = default()
     else:
         recipe = replace(cross_encoder() if part == "ce" else bi_encoder(), mlm_steps_per_round=0)
-    recipe = replace(recipe, pool_family_count=POOL_FAMILY_COUNT, dev_family_count=2)
+    recipe = replace(recipe, pool_family_count=family_count, dev_family_count=2)
     if part == "backbone":
         return replace(
             recipe, backbone_step_count=step_count, round_count=1, dev_every_round_count=1
@@ -75,11 +75,11 @@ def rows_of_a_step(part: str, recipe: Recipe) -> int:
     )
 
 
-def train_part(part: str, interval_count: int) -> dict[str, float]:
+def train_part(part: str, interval_count: int, family_count: int) -> dict[str, float]:
     """Returns rows a second, the median of the intervals, and the peak; runs in its process."""
     from tandem.training.train import train
 
-    recipe = recipe_of(part, interval_count)
+    recipe = recipe_of(part, interval_count, family_count)
     stage = "backbone" if part == "backbone" else "encoder"
     times_at: dict[int, tuple[float, float]] = {}
 
@@ -125,9 +125,10 @@ def peak_mib() -> float:
     return int(match[1]) / 1024
 
 
-def in_a_process(part: str, interval_count: int) -> dict[str, float]:
+def in_a_process(part: str, interval_count: int, family_count: int) -> dict[str, float]:
     """Returns what the part measured, in a process that did nothing before."""
     command = [sys.executable, __file__, "--inside", part, "--intervals", str(interval_count)]
+    command += ["--families", str(family_count)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     measured: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     # At once: a run of all parts takes long, and what it measured before it broke off is true.
@@ -135,17 +136,20 @@ def in_a_process(part: str, interval_count: int) -> dict[str, float]:
     return measured
 
 
-def run(parts: Sequence[str], repeat_count: int, interval_count: int) -> dict[str, object]:
+def run(
+    parts: Sequence[str], repeat_count: int, interval_count: int, family_count: int
+) -> dict[str, object]:
     """Returns the medians over the repeats; the parts take turns."""
     measured: dict[str, list[dict[str, float]]] = {part: [] for part in parts}
     for _ in range(repeat_count):
         for part in parts:
-            measured[part].append(in_a_process(part, interval_count))
+            measured[part].append(in_a_process(part, interval_count, family_count))
     return {
         "benchmark": "training",
         "repeats": repeat_count,
         "intervals_of_a_repeat": interval_count,
         "steps_of_an_interval": INTERVAL_STEP_COUNT,
+        "families": family_count,
         "cores": os.cpu_count(),
         "export_precision": native_precision(),
         "parts": {
@@ -184,14 +188,21 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append", help="one or more; unset is all")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--intervals", type=int, default=3, help="of ten steps, after the warm-up")
+    parser.add_argument("--families", type=int, default=128, help="in the pool")
     parser.add_argument("--inside", choices=PARTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
         inside: str = arguments.inside
-        figures = export_part() if inside == "export" else train_part(inside, arguments.intervals)
+        figures = (
+            export_part()
+            if inside == "export"
+            else train_part(inside, arguments.intervals, arguments.families)
+        )
         print(json.dumps(figures))
         return
-    result = run(arguments.part or PARTS, arguments.repeats, arguments.intervals)
+    result = run(
+        arguments.part or PARTS, arguments.repeats, arguments.intervals, arguments.families
+    )
     print(json.dumps(result))
     print(table(result))
 
