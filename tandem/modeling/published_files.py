@@ -5,9 +5,11 @@ tokenizer from files older than tokenizer.json.
 """
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -16,13 +18,18 @@ from torch import Tensor
 from tandem.model_io.special_tokens import special_tokens
 
 CONFIG = "config.json"
-_WEIGHTS, _SHARDS, _TOKENIZER = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
+_TOKENIZER = "tokenizer.json"
+_WEIGHTS = "model.safetensors"
+_PICKLED = "pytorch_model.bin"
+_DOWNLOADED = (
+    CONFIG,
+    "*.safetensors",
+    f"{_WEIGHTS}.index.json",
+    _TOKENIZER,
+    "vocab.txt",
+    "tokenizer_config.json",
 )
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth")
-_DOWNLOADED = (CONFIG, "*.safetensors", _SHARDS, _TOKENIZER, "vocab.txt", "tokenizer_config.json")
+_DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
 
 
 class PublishedCheckpointInvalid(ValueError):
@@ -49,8 +56,13 @@ def published_folder(name_or_folder: str) -> Path:
             f"{name_or_folder} is no folder, and to download it by that name transformers is "
             "needed: pip install 'tandem-search[pretrained]'"
         ) from error
+    wanted = list(_DOWNLOADED)
     try:
-        return Path(snapshot_download(name_or_folder, allow_patterns=list(_DOWNLOADED)))
+        folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
+        if _listed(folder, _WEIGHTS) is None:
+            wanted += _DOWNLOADED_WITHOUT_SAFETENSORS
+            folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
+        return folder
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         raise PublishedCheckpointInvalid(
             f"{name_or_folder} is neither a folder nor a checkpoint that the hub gives: {error}"
@@ -67,27 +79,25 @@ def read_fields(path: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Returns the files that the weights are in, by name.
+    """Returns the files that the weights are in, by name: safetensors, or else torch's pickles.
 
-    Raises PublishedCheckpointInvalid where they are a pickle, are not there, or lie elsewhere.
+    Raises PublishedCheckpointInvalid where they are not there, or lie elsewhere.
     """
-    if (folder / _WEIGHTS).is_file():
-        return [folder / _WEIGHTS]
-    if not (folder / _SHARDS).is_file():
-        raise PublishedCheckpointInvalid(_why_no_weights(folder))
-    names = set(read_fields(folder / _SHARDS).get("weight_map", {}).values())
-    for name in names:
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise PublishedCheckpointInvalid(f"{folder / _SHARDS} names {name!r}, no safetensors")
-    return sorted(folder / name for name in names)
+    for name in (_WEIGHTS, _PICKLED):
+        if (files := _listed(folder, name)) is not None:
+            return files
+    raise PublishedCheckpointInvalid(f"{folder} has no {_WEIGHTS}, nor {_PICKLED}")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Returns all weights by their published names, in float32; errors as `weight_files`."""
+    """Returns all weights by their published names, in float32; errors as `weight_files`.
+
+    And for a file that is damaged, or a pickle of more than tensors.
+    """
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder):
         try:
-            weights |= load_file(path)
+            weights |= load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
         except (OSError, SafetensorError) as error:
             raise PublishedCheckpointInvalid(f"{path} cannot be read: {error}") from error
     return {
@@ -118,14 +128,39 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _why_no_weights(folder: Path) -> str:
-    pickles = [name for name in _PICKLES if (folder / name).is_file()]
-    if not pickles:
-        return f"{folder} has no {_WEIGHTS}"
-    return (
-        f"{folder} has its weights as a pickle ({pickles[0]}), which can run code of whoever wrote "
-        f"it, and is not opened; {_WEIGHTS} is what is needed"
-    )
+def _listed(folder: Path, name: str) -> list[Path] | None:
+    """Returns the file of that name, or those of its index; None where there is neither."""
+    if (folder / name).is_file():
+        return [folder / name]
+    index = folder / f"{name}.index.json"
+    if not index.is_file():
+        return None
+    parts = set(read_fields(index).get("weight_map", {}).values())
+    suffix = Path(name).suffix
+    for part in parts:
+        if Path(part).name != part or Path(part).suffix != suffix:
+            raise PublishedCheckpointInvalid(f"{index} names {part!r}, no {suffix} beside it")
+    return sorted(folder / part for part in parts)
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """Returns the tensors of a pickle, by a reader that makes tensors and plain values only.
+
+    What else a pickle asks for, to run it, is refused: many a published BERT has no other file.
+    """
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError) as error:
+        raise PublishedCheckpointInvalid(
+            # Not torch's own words, which advise to load the file unsafely.
+            f"{path} is damaged, or would run code, and is not opened any further "
+            f"({type(error).__name__}); {_WEIGHTS} is what is needed"
+        ) from error
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
+    ):
+        raise PublishedCheckpointInvalid(f"{path} is no list of weights by name")
+    return dict(weights)
 
 
 def _older(folder: Path) -> Tokenizer:

@@ -21,7 +21,7 @@ from transformers import BertModel, XLMRobertaModel
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid
+from tandem.modeling.published_files import PublishedCheckpointInvalid, weight_files
 from tests.modeling.published_folders import published_bert, published_xlm_r
 
 Published = BertModel | XLMRobertaModel
@@ -250,14 +250,87 @@ def test_weights_that_are_not_the_shapes_are_refused_by_name(
     assert str(tmp_path) in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])
-def test_a_pickle_is_refused_unopened(tmp_path: Path, name: str) -> None:
-    """A file that would run code were it opened; nothing of it runs."""
+@pytest.mark.parametrize("is_sharded", [False, True])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_pickle_of_tensors_is_read(tmp_path: Path, *, is_sharded: bool, is_zip: bool) -> None:
+    """Where there is nothing else, whole or in parts, as torch wrote it before 1.6 and since."""
+    published_bert(tmp_path)
+    expected = started(tmp_path).state_dict()
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = [names[::2], names[1::2]] if is_sharded else [names]
+    files = [f"pytorch_model-{n}.bin" for n in range(2)] if is_sharded else ["pytorch_model.bin"]
+    for file, part in zip(files, parts, strict=True):
+        part_weights = {name: weights[name] for name in part}
+        torch.save(part_weights, tmp_path / file, _use_new_zipfile_serialization=is_zip)
+    if is_sharded:
+        index = {name: file for file, part in zip(files, parts, strict=True) for name in part}
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": index}))
+
+    found = started(tmp_path).state_dict()
+
+    for name, weight in found.items():
+        # The rest is random.
+        if name.startswith(("word.", "layers.", "embedding_norm.", "token_type")):
+            assert torch.equal(weight, expected[name]), name
+    assert [path.name for path in weight_files(tmp_path)] == files
+
+
+def test_safetensors_are_taken_where_there_are_both(tmp_path: Path) -> None:
+    """A damaged pickle beside them is never opened."""
+    published_bert(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"damaged")
+
+    assert started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"cposix\nsystem\n(S'touch opened'\ntR.", "or would run code, and is not opened any"),
+        (b"", "is damaged, or would run code"),
+        (b"PK\x03\x04 cut", "is damaged, or would run code"),
+    ],
+)
+def test_a_pickle_of_more_than_tensors_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
+    """Nothing of it runs, and torch's advice to open it all the same is not passed on."""
+    published_bert(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+
+    with pytest.raises(PublishedCheckpointInvalid, match=message) as refusal:
+        started(tmp_path)
+
+    assert "weights_only" not in str(refusal.value)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_a_pickle_of_something_else_is_refused(tmp_path: Path) -> None:
+    """A training state, for instance, whose weights lie deeper."""
+    published_bert(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({"model": weights, "step": 3}, tmp_path / "pytorch_model.bin")
+
+    with pytest.raises(PublishedCheckpointInvalid, match="no list of weights by name"):
+        started(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "model.pt"])
+def test_a_folder_without_weights_is_refused(tmp_path: Path, name: str) -> None:
+    """Before anything else of it is read; other names of pickles are not looked for."""
     published_bert(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    (tmp_path / name).write_bytes(b"cposix\nsystem\n(S'touch opened'\ntR.")
+    if name:
+        (tmp_path / name).write_bytes(b"cposix\nsystem\n(S'touch opened'\ntR.")
 
-    with pytest.raises(PublishedCheckpointInvalid, match=f"as a pickle \\({name}\\).*is not open"):
+    with pytest.raises(
+        PublishedCheckpointInvalid, match=r"has no model\.safetensors, nor pytorch_"
+    ):
         PublishedCheckpoint.open(str(tmp_path))
 
 
@@ -321,7 +394,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
 HUB = """
 import sys
 from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid
+from tandem.modeling.published_files import PublishedCheckpointInvalid, weight_files
 try:
     print(PublishedCheckpoint.open(sys.argv[1]).config.width)
 except PublishedCheckpointInvalid as error:
@@ -333,16 +406,21 @@ except PublishedCheckpointInvalid as error:
     ("name", "answer"),
     [
         ("someone/tiny-bert", "32"),
+        ("someone/older-bert", "32"),
         ("someone/else", "someone/else is neither a folder nor a checkpoint that the hub gives"),
         ("/no/such/folder", "/no/such/folder is neither a folder nor a checkpoint"),
     ],
 )
 def test_a_name_is_looked_up_on_the_hub(tmp_path: Path, name: str, answer: str) -> None:
     """Here in what was downloaded before, without a network."""
-    published_bert(tmp_path / "hub/models--someone--tiny-bert/snapshots/abc")
-    refs = tmp_path / "hub/models--someone--tiny-bert/refs"
-    refs.mkdir()
-    (refs / "main").write_text("abc")
+    for known in ("tiny", "older"):
+        model = tmp_path / f"hub/models--someone--{known}-bert"
+        published_bert(model / "snapshots/abc")
+        (model / "refs").mkdir()
+        (model / "refs/main").write_text("abc")
+    weights = tmp_path / "hub/models--someone--older-bert/snapshots/abc/model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
     environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
 
     printed = subprocess.run(

@@ -161,7 +161,7 @@ def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name
     )
 
     assert isinstance(result.exception, PublishedCheckpointInvalid)
-    assert str(result.exception) == f"{tmp_path} has no model.safetensors"
+    assert str(result.exception) == f"{tmp_path} has no model.safetensors, nor pytorch_model.bin"
     assert not (tmp_path / "ours").exists()
 
 
