@@ -28,6 +28,13 @@ R_MAX = (IMAGE_SIZE // 16) ** 2
 
 Pixels = NDArray[np.uint8]
 
+KINDS: dict[str, dict[str, object]] = {
+    "pre_norm": {},
+    "post_norm": {"encoder": "post_norm"},
+    "apart": {"apart_layer_count": 1},
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 BRIEF = settings(max_examples=30)
 
@@ -43,8 +50,8 @@ class Inputs:
 
 
 @cache
-def model() -> JointModel:
-    """Returns a small model that attends sharply, as a trained one does.
+def model(kind: str = "pre_norm") -> JointModel:
+    """Returns a small model of that kind that attends sharply, as a trained one does.
 
     At the weights a model starts from, attention is all but even and a leak through the mask would
     be as faint as what is leaked.
@@ -58,6 +65,7 @@ def model() -> JointModel:
             head_count=2,
             image_size=IMAGE_SIZE,
             max_text_tokens=T_MAX,
+            **KINDS[kind],  # type: ignore[arg-type]
         )
         made = JointModel(config).eval()
     with torch.no_grad():
@@ -122,9 +130,9 @@ def pictures() -> st.SearchStrategy[Pixels]:
 
 
 @torch.inference_mode()
-def outputs(given_inputs: Inputs) -> tuple[Tensor, Tensor]:
+def outputs(kind: str, given_inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Returns embeddings [B, D] and logits [B, 1]."""
-    return model().joint_encoder(
+    return model(kind).joint_encoder(
         given_inputs.ids,
         given_inputs.text_mask,
         given_inputs.tokens,
@@ -138,14 +146,17 @@ def assert_same(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> Non
         assert_allclose(mine, its, **CLOSE)
 
 
+@every_kind
 @BRIEF
-@given(inputs(ORDINARY), st.randoms(use_true_random=False))
-def test_any_rows_of_a_batch_in_any_order_give_the_same(batch: Inputs, rng: random.Random) -> None:
+@given(batch=inputs(ORDINARY), rng=st.randoms(use_true_random=False))
+def test_any_rows_of_a_batch_in_any_order_give_the_same(
+    kind: str, batch: Inputs, rng: random.Random
+) -> None:
     """No row reads another's."""
     count = len(batch.ids)
     order = rng.sample(range(count), rng.randint(1, count))
 
-    embeddings_BD, logits_B1 = outputs(batch)
+    embeddings_BD, logits_B1 = outputs(kind, batch)
 
     chosen = Inputs(
         batch.ids[order],
@@ -153,12 +164,13 @@ def test_any_rows_of_a_batch_in_any_order_give_the_same(batch: Inputs, rng: rand
         batch.tokens[order],
         batch.image_mask[order],
     )
-    assert_same(outputs(chosen), (embeddings_BD[order], logits_B1[order]))
+    assert_same(outputs(kind, chosen), (embeddings_BD[order], logits_B1[order]))
 
 
+@every_kind
 @BRIEF
-@given(st.data())
-def test_padding_on_either_side_changes_nothing(data: st.DataObject) -> None:
+@given(data=st.data())
+def test_padding_on_either_side_changes_nothing(kind: str, data: st.DataObject) -> None:
     """Whatever the added ids and rows hold, as long as they are masked."""
     batch = data.draw(inputs(ORDINARY))
     texts, images = batch.ids.shape[1], batch.tokens.shape[1]
@@ -173,12 +185,13 @@ def test_padding_on_either_side_changes_nothing(data: st.DataObject) -> None:
         torch.cat([batch.image_mask, torch.zeros_like(pads.image_mask)], dim=1),
     )
 
-    assert_same(outputs(padded), outputs(batch))
+    assert_same(outputs(kind, padded), outputs(kind, batch))
 
 
+@every_kind
 @BRIEF
-@given(st.data())
-def test_what_is_masked_has_no_influence_whatever_it_holds(data: st.DataObject) -> None:
+@given(data=st.data())
+def test_what_is_masked_has_no_influence_whatever_it_holds(kind: str, data: st.DataObject) -> None:
     """Not even the first position, and not even values far from any that a backbone gives."""
     batch = data.draw(inputs(ANY))
     others = data.draw(inputs_of(*batch.ids.shape, batch.tokens.shape[1], ANY))
@@ -190,12 +203,13 @@ def test_what_is_masked_has_no_influence_whatever_it_holds(data: st.DataObject) 
         batch.image_mask,
     )
 
-    assert_same(outputs(changed), outputs(batch))
+    assert_same(outputs(kind, changed), outputs(kind, batch))
 
 
 @pytest.mark.parametrize("position", [0, 3])
 @pytest.mark.parametrize("side", ["text", "image"])
-def test_what_counts_has_influence(side: str, position: int) -> None:
+@every_kind
+def test_what_counts_has_influence(kind: str, side: str, position: int) -> None:
     """The control of the test above: without the mask the same change shows, and with it not."""
     generator = torch.Generator().manual_seed(3)
     ids_BT = torch.randint(0, VOCABULARY_SIZE, (1, R_MAX), generator=generator)
@@ -210,8 +224,8 @@ def test_what_counts_has_influence(side: str, position: int) -> None:
         other_tokens_BRD[:, position] = 1e4 * torch.randn(D, generator=generator).sign()
 
     def change(text_mask: Tensor, image_mask: Tensor) -> list[float]:
-        before = outputs(Inputs(ids_BT, text_mask, tokens_BRD, image_mask))
-        after = outputs(Inputs(other_ids_BT, text_mask, other_tokens_BRD, image_mask))
+        before = outputs(kind, Inputs(ids_BT, text_mask, tokens_BRD, image_mask))
+        after = outputs(kind, Inputs(other_ids_BT, text_mask, other_tokens_BRD, image_mask))
         return [(a - b).abs().max().item() for a, b in zip(after, before, strict=True)]
 
     assert min(change(one_11, one_11)) > 1e-3
@@ -219,11 +233,12 @@ def test_what_counts_has_influence(side: str, position: int) -> None:
     assert max(change(*both)) < 1e-5
 
 
+@every_kind
 @BRIEF
-@given(inputs(ANY))
-def test_every_legal_input_gives_numbers(batch: Inputs) -> None:
+@given(batch=inputs(ANY))
+def test_every_legal_input_gives_numbers(kind: str, batch: Inputs) -> None:
     """A finite logit, and an embedding of unit length."""
-    embeddings_BD, logits_B1 = outputs(batch)
+    embeddings_BD, logits_B1 = outputs(kind, batch)
 
     assert logits_B1.isfinite().all()
     assert_allclose(embeddings_BD.norm(dim=-1), torch.ones(len(batch.ids)), **CLOSE)
