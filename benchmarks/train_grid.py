@@ -6,7 +6,8 @@ Each run is a process of one thread, and so many go side by side: a run of two t
 than half of the time. What is done in FOLDER is not done again, and a run that was stopped goes on.
 Then every system answers the same queries, as by `tandem evaluate`, and all are held against
 Joint+Coop, as by `tandem compare`: R@1 over the seeds, how likely chance alone parts them, and R@1
-by language. FOLDER/dev_recall.png shows how the runs came to know what they know.
+by language. FOLDER/dev_recall.png shows how the runs came to know what they know, and
+FOLDER/sample_efficiency.png what more pictures are worth, where the runs on fewer are there.
 
 Scenes say no emoji's name, so what is asked of emoji is asked of Joint and Sep trained further on
 emoji, image backbone and all. A checkpoint that was trained elsewhere is taken as trained where
@@ -34,6 +35,8 @@ from pathlib import Path
 
 from grid_tables import language_table, recall_table, seed_table
 
+from tandem.corpus.scenes import FAMILY_SIZE
+from tandem.evaluation.plots import plot_sample_efficiency
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -102,6 +105,10 @@ RUNS: Mapping[str, Training] = {
     "joint_on_emoji": Training(on_emoji, (JOINT,)),
     "sep_on_emoji": Training(on_emoji, ("bi_encoder", "cross_encoder_after_be")),
 }
+
+
+# Joint on all its pictures and on fewer, for the curve of sample efficiency.
+OF_FEWER = (JOINT, "joint_quarter", "joint_sixteenth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +358,21 @@ def _curves(work: Path, runs: Sequence[str], seeds: Sequence[int]) -> dict[str, 
     }
 
 
+def _plot_sample_efficiency(
+    work: Path, base: str, runs: Sequence[str], questions: Sequence[str], seeds: Sequence[int]
+) -> None:
+    """Draws it, where the runs on fewer pictures were asked the scenes."""
+    if not set(OF_FEWER) <= set(runs) or "scenes" not in questions:
+        return
+    reports = {}
+    for system in SYSTEMS:
+        if system.run in OF_FEWER and not system.retriever:
+            recipe = RUNS[system.run].recipe(1, RECIPES[base])
+            count = recipe.pool_family_count * FAMILY_SIZE
+            reports[count] = [measured(work, "scenes", system, seed) for seed in seeds]
+    plot_sample_efficiency(reports, work / "sample_efficiency.png", k=20)
+
+
 def _time(path: Path) -> float:
     return path.stat().st_mtime
 
@@ -385,6 +407,7 @@ def main() -> None:
     train_all(arguments, runs, seeds)
     plot_dev_recalls(_curves(arguments.work, runs, seeds), arguments.work / "dev_recall.png")
     measure_all(arguments, runs, questions, seeds)
+    _plot_sample_efficiency(arguments.work, arguments.base, runs, questions, seeds)
     for question in questions:
         reports = {
             system.name: [measured(arguments.work, question, system, seed) for seed in seeds]

@@ -1,6 +1,6 @@
 """Pictures of reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -40,6 +40,43 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
             )
     axes.set_title(str(report.about["title"]), fontsize=10, loc="left")
     _finish(axes, "one query, ms", "R@1, %")
+    figure.savefig(path, dpi=150)
+
+
+def plot_sample_efficiency(reports: Mapping[int, Sequence[Report]], path: Path, k: int) -> None:
+    """Draws R@1 against the pictures that a model was trained on: its mean over the seeds.
+
+    `reports` are by the number of pictures, one a seed. Of each direction there is a line for BE,
+    dashed, and one with `k` reranked. Bars reach from the lowest seed to the highest; of one seed
+    there are none.
+    """
+    figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+    axes = figure.add_subplot()
+    counts = sorted(reports)
+    directions = next(iter(reports.values()))[0].languages
+    for number, direction in enumerate(directions):
+        for order_by, style in ((BE, "--"), (f"{BE} + CE {k}", "-")):
+            percents = [
+                [each.ranking(direction, order_by).recalls[0].percent for each in reports[count]]
+                for count in counts
+            ]
+            means = [fmean(of_count) for of_count in percents]
+            below = [mean - min(each) for mean, each in zip(means, percents, strict=True)]
+            above = [max(each) - mean for mean, each in zip(means, percents, strict=True)]
+            axes.errorbar(
+                counts,
+                means,
+                yerr=[below, above],
+                fmt=f"o{style}",
+                capsize=3,
+                color=f"C{number}",
+                label=f"{direction}, {order_by}",
+            )
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.minorticks_off()
+    axes.set_ylim(0, 103)
+    _finish(axes, "pictures trained on", "R@1, %")
     figure.savefig(path, dpi=150)
 
 

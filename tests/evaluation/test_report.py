@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tandem.evaluation.evaluation_time import EVERY_PAIR
-from tandem.evaluation.plots import plot_recall_against_time
+from tandem.evaluation.plots import plot_recall_against_time, plot_sample_efficiency
 from tandem.evaluation.published import published_rows
 from tandem.evaluation.report import BE, Ranking, Report, Spread, joined
 from tandem.evaluation.report_markdown import report_markdown
@@ -229,6 +229,19 @@ def test_a_plot_has_a_line_a_direction(tmp_path: Path) -> None:
     plot_recall_against_time(text_only, one)
 
     assert ink(both) > ink(one) > 0
+
+
+def test_sample_efficiency_has_bars_where_there_are_seeds(tmp_path: Path) -> None:
+    """Two lines a direction; several seeds that differ have more ink than one of their mean."""
+    many, one = tmp_path / "many.png", tmp_path / "one.png"
+    better, worse = report((1, 1, 1, 1)), report((2, 2, 2, 2))
+
+    plot_sample_efficiency({1_000: [better, worse], 4_000: [better, worse]}, many, k=20)
+    plot_sample_efficiency(
+        {1_000: [report((1, 1, 2, 2))], 4_000: [report((1, 1, 2, 2))]}, one, k=20
+    )
+
+    assert ink(many) > ink(one) > 0
 
 
 def ink(path: Path) -> int:
