@@ -80,7 +80,10 @@ def test_how_many_layers_and_how_long_can_be_said(init: Path, tmp_path: Path) ->
     ("arguments", "why"),
     [
         (["apart", "--pretrained", "x"], "--pretrained would be ignored"),
-        (["apart", "--corpus", "scenes", "--count", "4"], "--corpus, --count would be ignored"),
+        (
+            ["apart", "--corpus", "scenes", "--count", "4"],
+            "--count would be ignored: recipe apart says",
+        ),
         (["default", "--apart-layers", "1"], "--apart-layers would be ignored"),
         (
             ["finetune", "--corpus", "emoji", "--apart-layers", "1"],
