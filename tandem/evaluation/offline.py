@@ -106,11 +106,7 @@ class _Distinct:
 
     @classmethod
     def of(cls, contents: Iterable[bytes]) -> Self:
-        """Returns what is equal among the contents.
-
-        >>> _Distinct.of([b"a", b"b", b"a"])
-        _Distinct(numbers=[0, 1], places=[0, 1, 0])
-        """
+        """Returns what is equal among the contents: of a, b, a the numbers 0, 1, places 0, 1, 0."""
         numbers: list[int] = []
         places: list[int] = []
         place_of: dict[bytes, int] = {}
