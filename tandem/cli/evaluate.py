@@ -22,6 +22,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.served_measure import ServedMeasure
+from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
 from tandem.evaluation.metrics import RECALL_AT
@@ -128,7 +129,9 @@ def evaluate(
     else:
         measure = ServedMeasure(address, query_count, concurrency, on_error)
     skipped = SkippedRecords()
-    records = list(open_corpus(corpus, split, seed, gallery_count))
+    # Scenes are had in whole families alone; of others one more tells whether the last is whole.
+    count = gallery_count if corpus == "scenes" else gallery_count + 1
+    records, cut = _first_records(open_corpus(corpus, split, seed, count), gallery_count)
     others = [
         other for each in distractors or () for other in _distractors(each, seed, corpus, records)
     ]
@@ -150,6 +153,7 @@ def evaluate(
         "language": _told_language(language, left_out_count),
         "distractors": ", ".join(distractors or ()) or "none",
         **({"answers": _ANY_MATCH} if any_match else {}),
+        **({"last family": f"{cut}, in part"} if cut else {}),
         _BEST: _best(galleries, query_count),
         "skipped": "; ".join(skipped.lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),
@@ -159,10 +163,28 @@ def evaluate(
     }
     for line in skipped.lines():
         errors.print(line, markup=False, highlight=False)
+    if cut:
+        errors.print(
+            f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
+            "--gallery-count has it whole",
+            markup=False,
+            highlight=False,
+        )
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     print_report(whole)
     if report is not None:
         _write(whole, report)
+
+
+def _first_records(corpus: Iterator[Record], count: int) -> tuple[list[Record], str]:
+    """Returns the first `count` records, and the family that is cut behind them, or nothing."""
+    records = list(islice(corpus, count))
+    try:
+        following = next(corpus, None)
+    except CorpusError:
+        return records, ""  # what is wrong with it is wrong with none that asks
+    is_cut = following is not None and following.family == records[-1].family
+    return records, records[-1].family if is_cut else ""
 
 
 def _in_language(records: Sequence[Record], language: str | None) -> list[Record]:

@@ -118,6 +118,38 @@ def test_what_asks_is_found_by_any_spelling_of_its_path(checkpoint: Path, tmp_pa
     assert "2 distractors" in output
 
 
+@pytest.mark.parametrize(("count", "is_cut"), [(6, True), (8, False)])
+def test_a_gallery_that_ends_inside_a_family_says_so(
+    checkpoint: Path, tmp_path: Path, count: int, *, is_cut: bool
+) -> None:
+    """What is left of it is easier than it claims; these are two families of four."""
+    corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
+    arguments = ["--gallery-count", str(count), "--checkpoint", str(checkpoint)]
+
+    status, output = run(str(corpus), *arguments, "--report", str(tmp_path))
+
+    assert status == 0, output
+    about = Report.read(tmp_path / "report.json").about
+    assert ("ends inside the family" in output) is is_cut
+    assert ("last family" in about) is is_cut
+    assert about["galleries"].startswith(f"1 of {count} pictures")
+
+
+def test_a_damaged_record_behind_the_gallery_is_none_of_it(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """It is looked at for its family alone."""
+    corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
+    written = json.loads(corpus.read_text())
+    written["images"][4]["sentids"] = "damaged"
+    corpus.write_text(json.dumps(written))
+
+    status, output = run(str(corpus), "--gallery-count", "4", "--checkpoint", str(checkpoint))
+
+    assert status == 0, output
+    assert "ends inside" not in output
+
+
 def test_any_match_may_answer(checkpoint: Path, tmp_path: Path) -> None:
     """Drawings of one concept share their captions: each is the answer, or all. And not mixed."""
     for letter in "abcd":
