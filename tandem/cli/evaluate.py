@@ -218,7 +218,7 @@ def _galleries(
         raise ValueError(f"the corpus has no records to evaluate on{where}")
     languages = [language] if language else languages_of([*records, *distractors])
     for fold in folds(records, fold_count):
-        yield make_gallery(fold, languages, caption_count, distractors, counts_matches=any_match)
+        yield make_gallery(fold, languages, caption_count, distractors, any_match=any_match)
 
 
 def _readable(

@@ -37,7 +37,7 @@ class Gallery:
     chosen: tuple[tuple[Record, tuple[Caption, ...]], ...]
     asking_count: int
     """The first so many ask; those behind them only stand in the way, as distractors."""
-    counts_matches: bool = False
+    any_match: bool = False
     """Whether all that a query is true of answers it (`matches`), and not its own alone."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
@@ -114,7 +114,7 @@ class Gallery:
 
     def answers(self, target: Modality) -> list[set[int]]:
         """Returns each query's answers, by their number among the items of the target modality."""
-        if self.counts_matches:
+        if self.any_match:
             return self.matches(target)
         if target is Modality.IMAGE:
             asking = enumerate(self.chosen[: self.asking_count])
@@ -129,7 +129,7 @@ class Gallery:
 
         More is what shares a caption word by word: of two pictures of two dogs, each is only one
         caption's answer, but both match both. A recall counts answers, which are these where
-        `counts_matches` says so; a probability counts matches.
+        `any_match` is true; a probability counts matches.
         """
         numbers: dict[str, set[int]] = {}
         if target is Modality.IMAGE:
@@ -194,12 +194,12 @@ def make_gallery(
     captions_per_picture: int = 1,
     distractors: Iterable[Record] = (),
     *,
-    counts_matches: bool = False,
+    any_match: bool = False,
 ) -> Gallery:
     """Returns a gallery of the records and, behind them, of `distractors`, which ask nothing.
 
     A picture comes with its first `captions_per_picture` captions of its family's language, or as
-    many as it has. `counts_matches` is the gallery's. Raises ValueError if a picture has captions,
+    many as it has. `any_match` is the gallery's. Raises ValueError if a picture has captions,
     and none in its family's language.
     """
     asking, behind = list(records), list(distractors)
@@ -214,7 +214,7 @@ def make_gallery(
         if record.captions and not captions:
             raise ValueError(f"{record.record_id} has no caption in {language!r}")
         chosen.append((record, captions[:captions_per_picture]))
-    return Gallery(tuple(chosen), len(asking), counts_matches)
+    return Gallery(tuple(chosen), len(asking), any_match)
 
 
 def languages_of(records: Sequence[Record]) -> list[str]:

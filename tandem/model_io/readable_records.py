@@ -36,6 +36,7 @@ class RecordFault(StrEnum):
     CAPTION_TOO_LONG = "caption too long"
     CAPTION_UNREADABLE = "caption not readable"
     REGIONS_MISSING = "no regions"
+    REGIONS_UNREADABLE = "regions not readable"
 
 
 _PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {

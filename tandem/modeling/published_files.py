@@ -5,17 +5,16 @@ tokenizer from files older than tokenizer.json.
 """
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
+from tandem.modeling.pickled_tensors import PickleRefused, read_pickled_tensors
 
 CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
@@ -144,18 +143,11 @@ def _listed(folder: Path, name: str) -> list[Path] | None:
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors of a pickle, by a reader that makes tensors and plain values only.
-
-    What else a pickle asks for, to run it, is refused: many a published BERT has no other file.
-    """
+    """Returns the weights of a pickle: many a published BERT has no other file."""
     try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError) as error:
-        raise PublishedCheckpointInvalid(
-            # Not torch's own words, which advise to load the file unsafely.
-            f"{path} is damaged, or would run code, and is not opened any further "
-            f"({type(error).__name__}); {_WEIGHTS} is what is needed"
-        ) from error
+        weights = read_pickled_tensors(path)
+    except PickleRefused as error:
+        raise PublishedCheckpointInvalid(f"{error}; {_WEIGHTS} is what is needed") from error
     if not isinstance(weights, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
     ):

@@ -91,11 +91,15 @@ class RegionFile:
             shape = self._tokens.get_shape()
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise RegionsInvalid(f"{path} is no file of regions: {error!r}") from error
+        if not isinstance(ids, list) or len(shape) != 3 or self._counts.dim() != 1:
+            raise RegionsInvalid(f"{path} has other contents than write_regions writes")
         if shape[0] != len(ids) or len(self._counts) != len(ids) or shape[2] != REGION_WIDTH:
             raise RegionsInvalid(
                 f"{path} has {len(ids):,} ids, {len(self._counts):,} counts and tokens {shape}; "
                 f"the last should be [{len(ids)}, R, {REGION_WIDTH}]"
             )
+        if self._counts.numel() and not 0 <= self._counts.min() <= self._counts.max() <= shape[1]:
+            raise RegionsInvalid(f"{path} counts regions outside 0 to {shape[1]}")
         self._rows = {record_id: row for row, record_id in enumerate(ids)}
 
     def __contains__(self, record_id: str) -> bool:
@@ -117,7 +121,10 @@ class RegionFile:
 
 @dataclass(frozen=True, slots=True)
 class RegionCheck:
-    """Checks all that a model of regions reads: that they are there, that every caption fits."""
+    """Checks all that a model of regions reads: that they are numbers, that every caption fits.
+
+    It costs what reading the regions costs.
+    """
 
     regions: RegionFile
     texts: TextPreprocessor
@@ -130,3 +137,8 @@ class RegionCheck:
         if record.record_id not in self.regions:
             why = "the file of regions has none of it"
             raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
+        tokens, _ = self.regions.of([record])
+        # Where none of a row counts too: nothing times infinity is no number, and spreads.
+        if not tokens.isfinite().all():
+            why = "the file has infinity, or no number, among them"
+            raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, why)

@@ -11,6 +11,7 @@ Shapes: N records, R image tokens, D width.
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import file_digest
 from pathlib import Path
 
 import torch
@@ -89,7 +90,11 @@ def train_on_corpus(
         check_init_stays(init, folder)
     recipe = in_its_shape(recipe, init)
     _check_image_source(recipe, regions)
-    region_file = RegionFile(regions) if regions else None
+    region_file = None
+    if regions:
+        region_file = RegionFile(regions)
+        with regions.open("rb") as file:
+            recipe = replace(recipe, regions_sha256=file_digest(file, "sha256").hexdigest())
     torch.manual_seed(recipe.seed)
     candidates = list(train_records)
     model, tokenizer = starting_model(recipe, init, lambda: _learn_vocabulary(candidates, recipe))

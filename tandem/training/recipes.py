@@ -90,6 +90,8 @@ class Recipe:
 
     corpus: str = "scenes"
     """Its name or path."""
+    regions_sha256: str = ""
+    """Of the file of regions that is read for pixels; filled in when the run starts."""
     init_weights_sha256: str = ""
     """Of the checkpoint that training began with; empty for random weights."""
     precision: str = "bf16"

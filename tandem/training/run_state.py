@@ -1,7 +1,6 @@
 """What an unfinished run needs to go on as if it had never stopped."""
 
 import os
-import pickle
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tandem.modeling.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.training.recipes import Recipe
 
 FILE_NAME = "run_state.pt"
@@ -66,15 +66,13 @@ class RunStateFile:
         if not self._path.is_file():
             return None
         try:
-            # Tensors and plain values only: a file that someone sends may run nothing.
-            content = torch.load(self._path, map_location="cpu", weights_only=True)
+            content = read_pickled_tensors(self._path)
             recipe, state = content["recipe"], RunState(**content["state"])
-        except (pickle.UnpicklingError, EOFError, RuntimeError, KeyError, TypeError) as error:
-            raise RunStateInvalid(
-                # Not torch's own words, which advise to load the file unsafely.
-                f"{self._path} is damaged or of another version ({type(error).__name__}); "
-                "delete it to start anew"
-            ) from error
+        except (PickleRefused, KeyError, TypeError) as error:
+            why = (
+                error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
+            )
+            raise RunStateInvalid(f"{why}; delete it to start anew") from error
         if recipe != self._recipe.to_dict():
             differing = [
                 name for name, value in self._recipe.to_dict().items() if recipe.get(name) != value

@@ -82,12 +82,12 @@ def test_all_that_is_said_of_may_answer(target: Modality) -> None:
         replace(_record(name, name), captions=(Caption(f"{name}-0", text, "en"),))
         for name, text in (("a", "dogs"), ("b", "Dogs"), ("c", "cat"), ("d", "dogs"))
     ]
-    gallery = make_gallery(asking, ["en"], distractors=[behind], counts_matches=True)
+    gallery = make_gallery(asking, ["en"], distractors=[behind], any_match=True)
 
     assert gallery.answers(target) == [{0, 1, 3}, {0, 1, 3}, {2}]
     assert gallery.best_recall_at_1(target) == 100
     assert gallery.only({0, 2, 3}).answers(target) == [{0, 2}, {1}]
-    own = replace(gallery, counts_matches=False)
+    own = replace(gallery, any_match=False)
     assert own.answers(target) == [{0}, {1}, {2}]
     assert own.best_recall_at_1(target) == pytest.approx(100 * (1 / 3 + 1 / 3 + 1) / 3)
 

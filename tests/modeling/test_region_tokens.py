@@ -1,6 +1,7 @@
 """Regions: OSCAR's numbers of a box, a file of them, and a model that reads them."""
 
 import doctest
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,15 @@ from safetensors.torch import load_file, save_file
 from tandem.corpus.records import Record
 from tandem.corpus.scenes import scene_records
 from tandem.model_io.precision import Precision
+from tandem.model_io.readable_records import RecordUnreadable
+from tandem.model_io.text import TextPreprocessor
 from tandem.modeling import region_tokens as module
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import (
+    RegionCheck,
     RegionFile,
     RegionsInvalid,
     region_tokens,
@@ -171,3 +175,45 @@ def test_a_model_of_regions_is_saved_but_not_exported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="which no pixels give; give it a file of regions"):
         loaded.model.image_backbone(torch.zeros(1, 112, 112, 3, dtype=torch.uint8))
     assert not (tmp_path / "repository").exists()
+
+
+@pytest.mark.parametrize("count", [-1, 4])
+def test_a_count_that_cannot_be_is_refused(tmp_path: Path, file: RegionFile, count: int) -> None:
+    """Of three rows there are none to three regions."""
+    path = tmp_path / "regions.safetensors"
+    tensors = load_file(path) | {"counts": torch.tensor([1, count, 0])}
+    save_file(tensors, path, {"record_ids": json.dumps(["a", "b", "c"])})
+
+    with pytest.raises(RegionsInvalid, match="counts regions outside 0 to 3"):
+        RegionFile(path)
+
+
+@pytest.mark.parametrize("ids", ['"abc"', "7", '{"a": 1}'])
+def test_ids_that_are_no_list_are_refused(tmp_path: Path, file: RegionFile, ids: str) -> None:
+    """By the file's name, and not by what Python stumbles over."""
+    path = tmp_path / "regions.safetensors"
+    save_file(load_file(path), path, {"record_ids": ids})
+
+    with pytest.raises(RegionsInvalid, match=r"regions\.safetensors has other contents"):
+        RegionFile(path)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("row", [0, 2])
+def test_regions_that_are_no_numbers_are_named(
+    tmp_path: Path, file: RegionFile, number: float, row: int
+) -> None:
+    """By their record, also in a row that does not count: it would spread through attention."""
+    path = tmp_path / "regions.safetensors"
+    tensors = load_file(path)
+    tensors["tokens"][0, row, 5] = number
+    save_file(tensors, path, {"record_ids": json.dumps([each.record_id for each in RECORDS])})
+    texts = TextPreprocessor(
+        tiny_tokenizer(tuple(c.text for each in RECORDS for c in each.captions)), 64
+    )
+
+    check = RegionCheck(RegionFile(path), texts)
+
+    with pytest.raises(RecordUnreadable, match=f"{RECORDS[0].record_id}.*infinity, or no number"):
+        check(RECORDS[0])
+    check(RECORDS[1])

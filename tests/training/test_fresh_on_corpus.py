@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from tandem.training.corpus_training import CorpusRecalls, train_on_corpus
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe, on_corpus, tiny
 from tandem.training.record_pairs import RecordPairs
+from tandem.training.run_state import RunStateInvalid
 from tests.modeling.published_folders import published_bert
 from tests.training.emoji_tuning import Stopped, records
 
@@ -97,10 +99,12 @@ def test_every_objective_and_image_source(tmp_path: Path, source: ImageSource) -
     words = {word for each in TRAIN for c in each.captions for word in c.text.lower().split()}
     whole = words & set(checkpoint.tokenizer.get_vocab())
     assert len(whole) > 0.3 * len(words)
-    family_count = len(RecordPairs(TRAIN).families)
-    assert (
-        checkpoint.training["recipe"] == replace(recipe, pool_family_count=family_count).to_dict()
+    made_by = replace(
+        recipe,
+        pool_family_count=len(RecordPairs(TRAIN).families),
+        regions_sha256=sha256(regions.read_bytes()).hexdigest() if regions else "",
     )
+    assert checkpoint.training["recipe"] == made_by.to_dict()
     assert done.best.be_r1 is not None
     assert done.best.ce_r1 is not None
     counts = {use: len(losses(tmp_path / "out", use)) for use in ("be", "ce", "mlm", "ance")}
@@ -185,6 +189,29 @@ def _with_noise_behind(path: Path, target: Path) -> Path:
     tokens_NRD[behind_NR] = 5.0
     save_file({"tokens": tokens_NRD, "counts": counts_N}, target, notes)
     return target
+
+
+def test_a_run_does_not_go_on_over_other_regions(tmp_path: Path) -> None:
+    """The file has the same name, what lies in it is another; a picture may have none."""
+    path = write_file(tmp_path / "regions.safetensors", made_regions(TRAIN + DEV))
+    recipe = of_regions(FRESH)
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == ("encoder", 3):
+            raise Stopped
+
+    def train(**options: object) -> CorpusRecalls:
+        return train_fresh(
+            recipe, tmp_path / "out", regions=path, state_every_step_count=1, **options
+        )
+
+    with pytest.raises(Stopped):
+        train(progress=stop)
+    nothing = np.zeros((0, REGION_WIDTH), np.float16)
+    write_file(path, made_regions(TRAIN + DEV) | {TRAIN[0].record_id: nothing})
+    with pytest.raises(RunStateInvalid, match="regions_sha256 differ"):
+        train(resume=True)
+    assert train().best.be_r1 is not None
 
 
 def test_regions_are_learned(tmp_path: Path) -> None:
