@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
@@ -126,6 +127,34 @@ def test_what_says_the_same_as_a_distractor_is_found_half_of_the_time(
     assert 2.5 < places.mean() < 6.5
     assert report.tied_counts == {TEXT: 16, IMAGE: 16}
     assert "another item: text→image 16, image→text 16" in report_markdown(report)
+
+
+def test_what_is_equal_is_embedded_once(
+    checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight pictures and captions, each three times: eight rows of each go through the model.
+
+    Rows of two batches may differ in the last bit or not, as the CPU and its threads have it.
+    """
+    doubles = [copy_of(record, number) for record in records[:8] for number in range(2)]
+    gallery = make_gallery(records[:8], ["en"], distractors=doubles)
+    model, row_counts = checkpoint.model, {"texts": 0, "images": 0}
+    embed_texts, embed_images = model.embed_texts, model.embed_images
+
+    def count_texts(ids: Tensor, mask: Tensor) -> Tensor:
+        row_counts["texts"] += len(ids)
+        return embed_texts(ids, mask)
+
+    def count_images(tokens: Tensor, cls_id: int, mask: Tensor) -> Tensor:
+        row_counts["images"] += len(tokens)
+        return embed_images(tokens, cls_id, mask)
+
+    monkeypatch.setattr(model, "embed_texts", count_texts)
+    monkeypatch.setattr(model, "embed_images", count_images)
+    report = offline_report(checkpoint, gallery, [4], ABOUT)
+
+    assert row_counts == {"texts": 8, "images": 8}
+    assert report.tied_counts == {TEXT: 8, IMAGE: 8}
 
 
 def test_a_gallery_without_doubles_has_no_ties(checkpoint: Checkpoint, gallery: Gallery) -> None:

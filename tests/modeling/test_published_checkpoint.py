@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,11 @@ from transformers import BertModel, XLMRobertaModel
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid, weight_files
+from tandem.modeling.published_files import (
+    PublishedCheckpointInvalid,
+    published_folder,
+    weight_files,
+)
 from tests.modeling.published_folders import published_bert, published_xlm_r
 
 Published = BertModel | XLMRobertaModel
@@ -389,6 +394,39 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(PublishedCheckpointInvalid, match=name):
         started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("published", "downloaded"),
+    [
+        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
+        (["pytorch_model.bin"], ["pytorch_model.bin"]),
+    ],
+)
+def test_pickles_are_downloaded_where_there_is_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: list[str], downloaded: list[str]
+) -> None:
+    """By what is asked of the hub, which is none here: a folder that heeds the patterns."""
+    published_bert(tmp_path / "hub")
+    weights = load_file(tmp_path / "hub/model.safetensors")
+    torch.save(weights, tmp_path / "hub/pytorch_model.bin")
+    for name in {"model.safetensors", "pytorch_model.bin"} - set(published):
+        (tmp_path / "hub" / name).unlink()
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        (tmp_path / name).mkdir(exist_ok=True, parents=True)
+        for file in (tmp_path / "hub").iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        return str(tmp_path / name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+
+    folder = published_folder("someone/bert")
+
+    assert [path.name for path in weight_files(folder)] == downloaded
+    assert sorted(path.name for path in folder.glob("*model*")) == downloaded
 
 
 HUB = """
