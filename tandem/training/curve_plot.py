@@ -30,7 +30,7 @@ def plot_run(folder: Path) -> Path:
         points = [(line["seconds"] / 60, line["dev_recall_percent"][name]) for line in measured]
         _draw(recalls, [(x, y) for x, y in points if y is not None], label, marker=".")
     _finish(losses, "loss", f"loss, mean of {_WINDOW} rounds")
-    _finish(recalls, "dev recall, %", "recall on dev scenes")
+    _finish(recalls, "dev recall, %", "recall on dev")
     recalls.set_ylim(0, 103)
     path = folder / PLOT_NAME
     figure.savefig(path, dpi=120)
@@ -91,7 +91,8 @@ def _draw(
 ) -> None:
     if points:
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, label=label, marker=marker, color=colour)
+        # A single point, as of a short run's losses, is no line, and would not be seen.
+        axes.plot(x, y, label=label, marker=marker or ("." if len(x) == 1 else None), color=colour)
 
 
 def _finish(axes: Axes, y_name: str, title: str) -> None:

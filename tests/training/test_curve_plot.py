@@ -10,11 +10,11 @@ from tandem.training.curve_plot import PLOT_NAME, plot_dev_recalls, plot_run
 from tandem.training.loss_curve import FILE_NAME
 
 
-def write_curve(folder: Path, *, with_ce: bool) -> None:
-    """Writes thirty rounds, measured every ten."""
+def write_curve(folder: Path, *, with_ce: bool, round_count: int = 30) -> None:
+    """Writes rounds, measured every ten."""
     folder.mkdir()
     lines = []
-    for round_number in range(1, 31):
+    for round_number in range(1, round_count + 1):
         line: dict[str, object] = {"round": round_number, "seconds": 2.0 * round_number}
         line["be_loss"] = 3.0 / round_number
         if with_ce:
@@ -35,6 +35,17 @@ def test_a_run_is_drawn_into_its_folder(tmp_path: Path) -> None:
 
     assert joint == tmp_path / "joint" / PLOT_NAME
     assert colours(joint) > colours(be) > 1
+
+
+def test_the_losses_of_a_short_run_are_seen(tmp_path: Path) -> None:
+    """Of less than ten rounds there is one point each, and no line between points."""
+    write_curve(tmp_path / "short", with_ce=True, round_count=9)
+
+    with Image.open(plot_run(tmp_path / "short")) as image:
+        # Of the left panel what lies below its legend.
+        width, height = image.size
+        panel = image.convert("HSV").crop((width // 12, height // 3, width // 2, height))
+    assert sum(panel.getchannel("S").histogram()[128:]) > 10
 
 
 def test_runs_are_drawn_beside_each_other(tmp_path: Path) -> None:
