@@ -205,11 +205,10 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
             recipe = replace(
                 as_trained(recipe, init), pool_family_count=made_by["pool_family_count"]
             )
-        expected = in_its_shape(recipe, init)
-        if made_by != expected.to_dict():
+        if differing := in_its_shape(recipe, init).differing(made_by):
             raise ValueError(
                 f"{folder} was made by another recipe than {recipe.name} is now: "
-                "remove it, or choose another --work"
+                f"{', '.join(differing)} differ; remove it, or choose another --work"
             )
         return done.read_text()
     torch.set_num_threads(1)

@@ -4,7 +4,7 @@ A recipe and its seed say all that shaped a checkpoint; both are written beside 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from tandem.corpus.scenes import FAMILY_SIZE
@@ -163,6 +163,16 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""
         return asdict(self)
+
+    def differing(self, made_by: Mapping[str, object]) -> list[str]:
+        """Returns the fields that another recipe's manifest has otherwise, by name.
+
+        A manifest from before a field was there is taken as its default, by which it was made; a
+        field that is there no more differs, for what it did is not known.
+        """
+        ours = self.to_dict()
+        theirs = {field.name: field.default for field in fields(self)} | dict(made_by)
+        return sorted(name for name in theirs if name not in ours or ours[name] != theirs[name])
 
 
 NamedRecipe = Callable[[int], Recipe]

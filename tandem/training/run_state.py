@@ -73,10 +73,7 @@ class RunStateFile:
                 error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
             )
             raise RunStateInvalid(f"{why}; delete it to start anew") from error
-        if recipe != self._recipe.to_dict():
-            differing = [
-                name for name, value in self._recipe.to_dict().items() if recipe.get(name) != value
-            ]
+        if differing := self._recipe.differing(recipe):
             raise RunStateInvalid(
                 f"{self._path} is of another recipe: {', '.join(differing)} differ; "
                 "resume with that one, or delete the file to start anew"

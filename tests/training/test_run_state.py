@@ -320,6 +320,25 @@ def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).exists()
 
 
+def test_a_state_from_before_a_field_was_there_goes_on(tmp_path: Path) -> None:
+    """It was made by what is the default now; a field that is there no more is a difference."""
+    stop_after(10, tmp_path)
+    file = tmp_path / FILE_NAME
+    content = torch.load(file, weights_only=True)
+    of_today = content["recipe"]
+    since = {name: value for name, value in of_today.items() if name != "regions_sha256"}
+
+    torch.save(content | {"recipe": of_today | {"warp": 0}}, file)
+    with pytest.raises(RunStateInvalid, match="another recipe: warp differ"):
+        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+    torch.save(content | {"recipe": since}, file)
+    with pytest.raises(RunStateInvalid, match="another recipe: regions_sha256 differ"):
+        RunStateFile(tmp_path, replace(ENCODER_ONLY, regions_sha256="1f")).load()
+    train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+
+    assert load_checkpoint(tmp_path).training["recipe"] == of_today
+
+
 @pytest.mark.parametrize("damage", [b"", b"not a state", b"PK\x03\x04 cut"])
 def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes) -> None:
     """Naming the file and what to do."""
