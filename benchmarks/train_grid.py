@@ -203,7 +203,9 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
         made_by = load_checkpoint(folder).training["recipe"]
         if is_tuning:
             recipe = replace(
-                as_trained(recipe, init), pool_family_count=made_by["pool_family_count"]
+                as_trained(recipe, init),
+                pool_family_count=made_by["pool_family_count"],
+                corpus_sha256=made_by.get("corpus_sha256", ""),
             )
         if differing := in_its_shape(recipe, init).differing(made_by):
             raise ValueError(

@@ -212,20 +212,13 @@ class OfflineGallery:
         with the number of queries scored. `retriever` is the same gallery as another checkpoint
         encodes it, whose bi-encoder then makes the pools (Sep+Coop); unset, this one does.
         """
-        finds_images = target is Modality.IMAGE
         retriever = retriever or self
         start_time = time.monotonic()
         similarity_QM = retriever.similarity(target)
         retrieved_QM = retrieve_order(similarity_QM, self._gallery.tie_order(target))
         match_start_time = time.monotonic()
-        rows = []
-        for query, pool_K in enumerate(retrieved_QM[:, :k].tolist()):
-            itself = [query] * len(pool_K)
-            rows.append(
-                self._match_logits(*((itself, pool_K) if finds_images else (pool_K, itself)))
-            )
-            on_progress(query + 1)
-        logits_QK = np.stack(rows)
+        logits_QK, read_count = self._pool_logits(target, retrieved_QM[:, :k], on_progress)
+        match_seconds = time.monotonic() - match_start_time
         encoding = retriever.encode_seconds
         shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
         seconds = OfflineSeconds(
@@ -233,11 +226,29 @@ class OfflineGallery:
             encoding.texts,
             0.0 if shares_tokens else self.encode_seconds.tokens,
             match_start_time - start_time,
-            time.monotonic() - match_start_time,
+            match_seconds * logits_QK.size / read_count,  # as long as all would have taken
             logits_QK.size,
         )
         tied = tied_count(similarity_QM, self._gallery.answers(target))
         return ScoredPools(retrieved_QM, similarity_QM, logits_QK, tied, seconds)
+
+    def _pool_logits(
+        self, target: Modality, pools_QK: Order, on_progress: OnProgress
+    ) -> tuple[Floats, int]:
+        """Returns [Q, K] match logits, and how many pairs were read: what is equal is read once."""
+        finds_images = target is Modality.IMAGE
+        items = self._images if finds_images else self._texts
+        places_QK = np.asarray(items.places)[pools_QK]
+        rows, read_count = [], 0
+        for query, places_K in enumerate(places_QK):
+            places_U, which_K = np.unique(places_K, return_inverse=True)
+            read = [items.numbers[place] for place in places_U]
+            itself = [query] * len(read)
+            logits_U = self._match_logits(*((itself, read) if finds_images else (read, itself)))
+            rows.append(logits_U[which_K])
+            read_count += len(read)
+            on_progress(query + 1)
+        return np.stack(rows), read_count
 
     @torch.inference_mode()
     def _match_logits(self, captions: Sequence[int], images: Sequence[int]) -> Floats:

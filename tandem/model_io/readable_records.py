@@ -129,7 +129,7 @@ class ModelCheck:
     def pixels(self, record: Record) -> NDArray[np.uint8]:
         """Returns the picture, uint8 [image_size, image_size, 3], of a record that passes."""
         check_captions(record, self.texts, self.needs_caption)
-        image_bytes = _image_bytes(record)
+        image_bytes = picture_bytes(record)
         try:
             return decode_image(image_bytes, self.image_size)
         except (ImageUnreadable, ImageTooLarge) as error:
@@ -143,7 +143,7 @@ def check_picture_there(record: Record) -> None:
     pictures and captions itself.
     """
     _check_captions_there(record)
-    _image_bytes(record)
+    picture_bytes(record)
 
 
 def readable_records(
@@ -180,13 +180,14 @@ def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool 
             raise RecordUnreadable(record, fault, why) from error
 
 
-def _check_captions_there(record: Record) -> None:
-    if record.captions_fault is not None:
-        raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, record.captions_fault)
-
-
-def _image_bytes(record: Record) -> bytes:
+def picture_bytes(record: Record) -> bytes:
+    """Returns the picture as it is encoded; raises RecordUnreadable where it cannot be had."""
     try:
         return record.image.read()
     except tuple(_PICTURE_FAULTS) as error:
         raise RecordUnreadable(record, _PICTURE_FAULTS[type(error)], str(error)) from error
+
+
+def _check_captions_there(record: Record) -> None:
+    if record.captions_fault is not None:
+        raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, record.captions_fault)

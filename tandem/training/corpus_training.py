@@ -35,6 +35,7 @@ from tandem.training.pooled_images import HeldImages, PooledImages, RegionImages
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.record_pairs import RecordPairs
+from tandem.training.records_digest import records_sha256
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays
 from tandem.training.starting_model import in_its_shape, starting_model
@@ -105,8 +106,15 @@ def train_on_corpus(
     check: TextCheck = RegionCheck(region_file, texts) if region_file else pixel_check
     records, dev_candidates = list(read(candidates, check)), list(read(dev_records, check))
     source = RecordPairs(records)
+    tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
+    check_family_count(source, max(recipe.batch_family_count, tuned_batch_size))
+    dev_kept, dev_captions = _dev_pairs(dev_candidates, recipe)
     run = Run(
-        replace(recipe, pool_family_count=len(source.families)),
+        replace(
+            recipe,
+            pool_family_count=len(source.families),
+            corpus_sha256=records_sha256(records, dev_kept, reads_pictures=not region_file),
+        ),
         folder,
         progress,
         state_every=state_every_step_count,
@@ -115,8 +123,6 @@ def train_on_corpus(
         processes=processes,
         skipped_counts={str(fault): n for fault, n in skipped.counts.items()} if skipped else None,
     )
-    tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
-    check_family_count(source, max(recipe.batch_family_count, tuned_batch_size))
     if recipe.backbone_step_count:
         check_tunable(model, run)
     model.to(device)
@@ -127,7 +133,6 @@ def train_on_corpus(
             return RegionImages(region_file, some)
         return HeldImages(image_tokens(model.image_backbone, some, pixel_check.pixels, run, stage))
 
-    dev_kept, dev_captions = _dev_pairs(dev_candidates, recipe)
     dev_texts = tokenize(tokenizer, dev_captions, config.max_text_tokens)
 
     def dev_set() -> tuple[DevSet, DevRecall]:

@@ -90,6 +90,9 @@ class Recipe:
 
     corpus: str = "scenes"
     """Its name or path."""
+    corpus_sha256: str = ""
+    """Of what is read of its records; filled in when the run starts, but for scenes, which follow
+    from the seed."""
     regions_sha256: str = ""
     """Of the file of regions that is read for pixels; filled in when the run starts."""
     init_weights_sha256: str = ""

@@ -129,17 +129,20 @@ def test_what_says_the_same_as_a_distractor_is_found_half_of_the_time(
     assert "another item: text→image 16, image→text 16" in report_markdown(report)
 
 
-def test_what_is_equal_is_embedded_once(
+def test_what_is_equal_is_read_once(
     checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight pictures and captions, each three times: eight rows of each go through the model.
 
-    Rows of two batches may differ in the last bit or not, as the CPU and its threads have it.
+    And of every query's 24 pairs eight, each way; where the CE's logits are equal, the BE's order
+    stays. Rows of two batches may differ in the last bit or not, as the CPU and its threads have
+    it.
     """
     doubles = [copy_of(record, number) for record in records[:8] for number in range(2)]
     gallery = make_gallery(records[:8], ["en"], distractors=doubles)
-    model, row_counts = checkpoint.model, {"texts": 0, "images": 0}
+    model, row_counts = checkpoint.model, {"texts": 0, "images": 0, "pairs": 0}
     embed_texts, embed_images = model.embed_texts, model.embed_images
+    match_logits = model.match_logits
 
     def count_texts(ids: Tensor, mask: Tensor) -> Tensor:
         row_counts["texts"] += len(ids)
@@ -149,12 +152,22 @@ def test_what_is_equal_is_embedded_once(
         row_counts["images"] += len(tokens)
         return embed_images(tokens, cls_id, mask)
 
+    def count_pairs(ids: Tensor, *others: Tensor) -> Tensor:
+        row_counts["pairs"] += len(ids)
+        return match_logits(ids, *others)
+
     monkeypatch.setattr(model, "embed_texts", count_texts)
     monkeypatch.setattr(model, "embed_images", count_images)
-    report = offline_report(checkpoint, gallery, [4], ABOUT)
+    monkeypatch.setattr(model, "match_logits", count_pairs)
+    report = offline_report(checkpoint, gallery, [24], ABOUT)
 
-    assert row_counts == {"texts": 8, "images": 8}
+    assert row_counts == {"texts": 8, "images": 8, "pairs": 2 * 8 * 8}
     assert report.tied_counts == {TEXT: 8, IMAGE: 8}
+    assert [parts["pair_count"] for parts in report.seconds.values()] == [8 * 24, 8 * 24]
+    for direction in (TEXT, IMAGE):
+        be, ce = (report.ranking(direction, name).ranks for name in (BE, f"{BE} + CE 24"))
+        # In its own three contents the answer has the same place for either.
+        assert [(rank - 1) % 3 for rank in ce if rank] == [(rank - 1) % 3 for rank in be if rank]
 
 
 def test_a_gallery_without_doubles_has_no_ties(checkpoint: Checkpoint, gallery: Gallery) -> None:

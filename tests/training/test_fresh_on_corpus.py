@@ -22,6 +22,7 @@ from tandem.training.corpus_training import CorpusRecalls, train_on_corpus
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe, on_corpus, tiny
 from tandem.training.record_pairs import RecordPairs
+from tandem.training.records_digest import records_sha256
 from tandem.training.run_state import RunStateInvalid
 from tests.modeling.published_folders import published_bert
 from tests.training.emoji_tuning import Stopped, records
@@ -99,9 +100,11 @@ def test_every_objective_and_image_source(tmp_path: Path, source: ImageSource) -
     words = {word for each in TRAIN for c in each.captions for word in c.text.lower().split()}
     whole = words & set(checkpoint.tokenizer.get_vocab())
     assert len(whole) > 0.3 * len(words)
+    asked = [DEV[members[0]] for members in RecordPairs(DEV).families]
     made_by = replace(
         recipe,
         pool_family_count=len(RecordPairs(TRAIN).families),
+        corpus_sha256=records_sha256(TRAIN, asked, reads_pictures=source != "regions"),
         regions_sha256=sha256(regions.read_bytes()).hexdigest() if regions else "",
     )
     assert checkpoint.training["recipe"] == made_by.to_dict()
@@ -212,6 +215,33 @@ def test_a_run_does_not_go_on_over_other_regions(tmp_path: Path) -> None:
     with pytest.raises(RunStateInvalid, match="regions_sha256 differ"):
         train(resume=True)
     assert train().best.be_r1 is not None
+
+
+def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
+    """A caption, a family or a picture that was changed meanwhile, of either split, is noticed."""
+    recipe = replace(FRESH, backbone_step_count=0)
+    folder = tmp_path / "out"
+
+    def stop(stage: str, step: int, *_: object) -> None:
+        if (stage, step) == ("encoder", 3):
+            raise Stopped
+
+    def go_on(train: list[Record], dev: list[Record]) -> None:
+        train_on_corpus(recipe, train, dev, folder, lambda *_: None, resume=True)
+
+    with pytest.raises(Stopped):
+        train_fresh(recipe, folder, progress=stop, state_every_step_count=1)
+    first = TRAIN[0]
+    [caption, *others] = first.captions
+    said = replace(first, captions=(replace(caption, text=f"{caption.text} too"), *others))
+    for other in (said, replace(first, image=TRAIN[-1].image)):
+        with pytest.raises(RunStateInvalid, match="recipe: corpus_sha256 differ"):
+            go_on([other, *TRAIN[1:]], DEV)
+    with pytest.raises(RunStateInvalid, match="recipe: corpus_sha256 differ"):
+        go_on(TRAIN, [replace(DEV[0], image=DEV[-1].image), *DEV[1:]])
+    go_on(TRAIN, DEV)  # positive control: the same ones
+
+    assert len(losses(folder, "be")) == recipe.round_count
 
 
 def test_regions_are_learned(tmp_path: Path) -> None:
