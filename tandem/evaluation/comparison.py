@@ -63,7 +63,7 @@ def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
                 *key,
                 spread,
                 spread.mean - _spread(base).mean,
-                paired_p_value(_hits(rankings), _hits(base)),
+                paired_p_value(_hit_counts(rankings), _hit_counts(base)),
             )
 
 
@@ -71,9 +71,9 @@ def _spread(rankings: Sequence[Ranking]) -> Spread:
     return Spread(tuple(each.recalls[0].percent for each in rankings))
 
 
-def _hits(rankings: Sequence[Ranking]) -> list[int]:
-    """Returns of each query how many seeds answered it."""
-    return [sum(of_query) for of_query in zip(*(each.hits for each in rankings), strict=True)]
+def _hit_counts(rankings: Sequence[Ranking]) -> list[int]:
+    """Returns of each picture how many of its queries were answered, over the seeds."""
+    return [sum(of_one) for of_one in zip(*(each.hit_counts for each in rankings), strict=True)]
 
 
 def _has(report: Report, wanted: Ranking) -> bool:
@@ -91,3 +91,11 @@ def _check_same_queries(name: str, report: Report, first: Report) -> None:
     for direction, languages in first.languages.items():
         if len(report.languages.get(direction, ())) != len(languages):
             raise ValueError(f"{name} answers another number of {direction} queries than the first")
+    pictures = {each.direction: each.pictures for each in first.rankings}
+    if any(
+        each.pictures != pictures.get(each.direction, each.pictures) for each in report.rankings
+    ):
+        raise ValueError(
+            f"{name} and the first do not tell alike which captions are of one picture: measure "
+            "anew what was measured by the earlier release"
+        )

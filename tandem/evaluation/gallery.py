@@ -112,6 +112,13 @@ class Gallery:
             return [captions[0].language for _, captions in asking]
         return [caption.language for _, captions in asking for caption in captions]
 
+    def query_pictures(self, target: Modality) -> tuple[int, ...]:
+        """Returns which picture each query is of, by number; nothing where each is of its own."""
+        asking = enumerate(self.chosen[: self.asking_count])
+        pictures = [number for number, (_, captions) in asking for _ in captions]
+        shares = target is Modality.IMAGE and len(set(pictures)) < len(pictures)
+        return tuple(pictures) if shares else ()
+
     def answers(self, target: Modality) -> list[set[int]]:
         """Returns each query's answers, by their number among the items of the target modality."""
         if self.any_match:

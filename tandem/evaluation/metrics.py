@@ -18,6 +18,8 @@ class Recall:
     k: int
     hit_count: int
     query_count: int
+    effective_count: float | None = None
+    """As effective_query_count gives it; None where every query is of its own picture."""
 
     @property
     def percent(self) -> float:
@@ -28,12 +30,15 @@ class Recall:
     def interval_percent(self) -> tuple[float, float]:
         """The 95 % Wilson score interval of R@k, which stays within 0 to 100.
 
+        Queries of one picture count as the effective number of them (Dean and Pagano, 2015).
+
         >>> low, high = Recall(1, 50, 100).interval_percent
         >>> round(low, 1), round(high, 1)
         (40.4, 59.6)
         """
         z = 1.959964
-        n, p = self.query_count, self.hit_count / self.query_count
+        p = self.hit_count / self.query_count
+        n = self.query_count if self.effective_count is None else self.effective_count
         centre = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         low, high = 100.0 * (centre - half), 100.0 * (centre + half)
@@ -41,17 +46,45 @@ class Recall:
         return max(0.0, min(low, self.percent)), min(100.0, max(high, self.percent))
 
 
-def recall_at(ranks: Sequence[int | None], k: int) -> Recall:
+def recall_at(ranks: Sequence[int | None], k: int, pictures: Sequence[int] = ()) -> Recall:
     """Returns R@k of queries whose first right answer stands at `ranks`, from 1; None is absent.
 
-    Raises ValueError without queries.
+    `pictures` says which picture each query is of, where some share one. Raises ValueError without
+    queries.
 
     >>> recall_at([1, 3, None, 2], k=2).percent
     50.0
     """
     if not ranks:
         raise ValueError("no queries were ranked, so there is no recall")
-    return Recall(k, sum(rank is not None and rank <= k for rank in ranks), len(ranks))
+    hits = [rank is not None and rank <= k for rank in ranks]
+    effective_count = effective_query_count(hits, pictures) if pictures else None
+    return Recall(k, sum(hits), len(hits), effective_count)
+
+
+def effective_query_count(hits: Sequence[bool], pictures: Sequence[int]) -> float:
+    """Returns how many queries, each of its own picture, would tell a recall as closely.
+
+    The captions of a picture are answered alike, more or less: as many as there are pictures where
+    they are answered all alike, and all of them where no more alike than any two. It is p (1 - p)
+    over the variance of the recall p, that taken between pictures; of a recall of 0 or 100 percent,
+    which does not tell how alike, the number of pictures.
+
+    >>> effective_query_count([True, True, False, False], [1, 1, 2, 2])
+    2.0
+    >>> effective_query_count([True, False, True, False], [1, 1, 2, 2])
+    4.0
+    """
+    picture_hits: Counter[int] = Counter()
+    for hit, picture in zip(hits, pictures, strict=True):
+        picture_hits[picture] += hit
+    sizes = Counter(pictures)
+    count, recall = len(hits), sum(hits) / len(hits)
+    if recall in (0.0, 1.0):
+        return float(len(sizes))
+    squares = sum((picture_hits[each] - recall * size) ** 2 for each, size in sizes.items())
+    alike = squares / (recall * (1 - recall))  # `count` where each is of its own picture
+    return float(count * count / max(alike, count))
 
 
 def mean_recall(recalls: Sequence[Recall]) -> float:
@@ -94,9 +127,10 @@ def median_rank(ranks: Sequence[int | None]) -> float:
 def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
     """Returns how likely chance alone parts two systems as far on the same queries: McNemar, exact.
 
-    A query counts as one, however many seeds of each system answered it: what it is given then is
-    how many of them hit. By chance its difference is as likely one system's as the other's, and
-    nothing else of it is chance's: two seeds that answer alike are no more evidence than one
+    A query counts as one, however many seeds of each system answered it, and so do the captions of
+    one picture: what it is given then is how many of them hit. By chance its difference is as
+    likely one system's as the other's, and nothing else of it is chance's: two seeds that answer
+    alike are no more evidence than one
     (methods 8.7). Two-sided. Raises ValueError unless both answered the same queries.
 
     >>> paired_p_value([True] * 6, [False] * 6)

@@ -68,7 +68,7 @@ class _ScoredDirection:
 
     def __init__(self, name: str, pools: ScoredPools, gallery: Gallery, target: Modality) -> None:
         self._name, self._pools = name, pools
-        self._answers = gallery.answers(target)
+        self._answers, self._pictures = gallery.answers(target), gallery.query_pictures(target)
         # One query encodes one content; all others are in the index before it comes.
         seconds = pools.seconds
         self._be_seconds = seconds.retrieve / len(self._answers)
@@ -97,4 +97,4 @@ class _ScoredDirection:
         if k:
             pair_count = min(k, order.shape[1])
             seconds += self._ce_seconds + pair_count * self._pools.seconds.per_pair
-        return Ranking(self._name, order_by, k, ranks, seconds)
+        return Ranking(self._name, order_by, k, ranks, seconds, self._pictures)

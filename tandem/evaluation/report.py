@@ -5,6 +5,7 @@ Ranks are kept query by query, so that two reports of the same queries can be co
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -39,16 +40,30 @@ class Ranking:
     """Of each query's best-placed answer, from 1; None is outside what was looked at."""
     query_seconds: float | None = None
     """What one query took, where that was measured."""
+    pictures: tuple[int, ...] = ()
+    """Of each query which picture it is of, by a number; empty where each is of its own."""
 
     @property
     def recalls(self) -> tuple[Recall, ...]:
         """R@1, R@5 and R@10."""
-        return tuple(recall_at(self.ranks, k) for k in RECALL_AT)
+        return tuple(recall_at(self.ranks, k, self.pictures) for k in RECALL_AT)
 
     @property
-    def hits(self) -> list[bool]:
-        """Whether each query's answer came first."""
-        return [rank == 1 for rank in self.ranks]
+    def hit_counts(self) -> list[int]:
+        """Of each picture how many of its queries had their answer first, for a paired test."""
+        counts: Counter[int] = Counter()
+        for picture, rank in zip(self.pictures or range(len(self.ranks)), self.ranks, strict=True):
+            counts[picture] += rank == 1
+        return list(counts.values())
+
+    def of_places(self, places: Sequence[int]) -> Self:
+        """Returns the ranking of the queries in those places alone, of which no time is known."""
+        return replace(
+            self,
+            ranks=tuple(self.ranks[place] for place in places),
+            query_seconds=None,
+            pictures=tuple(self.pictures[place] for place in places if self.pictures),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +109,18 @@ class Report:
 
     def p_value(self, ranking: Ranking) -> float:
         """Returns how likely chance alone parts its R@1 from BE's on the same queries."""
-        return paired_p_value(ranking.hits, self.ranking(ranking.direction, BE).hits)
+        be = self.ranking(ranking.direction, BE)
+        return paired_p_value(ranking.hit_counts, be.hit_counts)
 
     def of_language(self, ranking: Ranking, language: str) -> Ranking:
         """Returns the ranking of the queries in that language alone."""
         languages = self.languages[ranking.direction]
-        ranks = tuple(
-            rank for rank, each in zip(ranking.ranks, languages, strict=True) if each == language
-        )
-        return Ranking(ranking.direction, ranking.order_by, ranking.k, ranks)
+        return ranking.of_places([n for n, each in enumerate(languages) if each == language])
 
     def of_folds(self, ranking: Ranking) -> list[Ranking]:
         """Returns the ranking of each fold alone; of a gallery that has none, none."""
         ends = list(accumulate(self.fold_query_counts.get(ranking.direction, ()), initial=0))
-        return [replace(ranking, ranks=ranking.ranks[a:b]) for a, b in pairwise(ends)]
+        return [ranking.of_places(range(start, end)) for start, end in pairwise(ends)]
 
     def write(self, path: Path) -> None:
         """Writes JSON: the ranks, and beside them what they come to."""
@@ -122,7 +135,9 @@ class Report:
             "measures": [self._measures(each) for each in self.rankings],
             "mean_recall_and_sum": {name: [mean, total] for name, mean, total in self.summaries()},
             "languages": {name: list(each) for name, each in self.languages.items()},
-            "rankings": [asdict(each) for each in self.rankings],
+            # Once a direction, as its rankings are of the same queries.
+            "pictures": {each.direction: each.pictures for each in self.rankings if each.pictures},
+            "rankings": [asdict(replace(each, pictures=())) for each in self.rankings],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -134,10 +149,18 @@ class Report:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
+            # Neither these, nor ties and folds, are told by earlier releases.
+            pictures = content.get("pictures", {})
             rankings = tuple(
-                Ranking(**(each | {"ranks": tuple(each["ranks"])})) for each in content["rankings"]
+                Ranking(
+                    **each
+                    | {
+                        "ranks": tuple(each["ranks"]),
+                        "pictures": tuple(pictures.get(each["direction"], ())),
+                    }
+                )
+                for each in content["rankings"]
             )
-            # Neither is told by earlier releases.
             ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
             return cls(
                 content["about"], content["languages"], rankings, content["seconds"], ties, folds
@@ -198,6 +221,7 @@ def joined(reports: Sequence[Report]) -> Report:
             each.k,
             tuple(rank for report in reports for rank in report.rankings[number].ranks),
             _mean(report.rankings[number].query_seconds for report in reports),
+            _renumbered([report.rankings[number] for report in reports]),
         )
         for number, each in enumerate(first.rankings)
     )
@@ -213,6 +237,18 @@ def joined(reports: Sequence[Report]) -> Report:
     about = {key: value for report in reports for key, value in report.about.items()}
     folds = {name: [len(report.languages[name]) for report in reports] for name in languages}
     return Report(about, languages, rankings, seconds, ties, folds if len(reports) > 1 else {})
+
+
+def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
+    """Returns the pictures of all queries, no two folds' alike."""
+    if not any(each.pictures for each in folds):
+        return ()
+    numbers: dict[tuple[int, int], int] = {}
+    return tuple(
+        numbers.setdefault((fold, picture), len(numbers))
+        for fold, ranking in enumerate(folds)
+        for picture in ranking.pictures or range(len(ranking.ranks))
+    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

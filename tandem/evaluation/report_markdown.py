@@ -77,6 +77,12 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
 
 
 def _notes(report: Report) -> Iterator[str]:
+    if any(each.pictures for each in report.rankings):
+        yield (
+            "Captions of one picture are answered alike, more or less: intervals are of as many "
+            "queries as would tell as much if each had its own picture, and for p a picture's "
+            "captions are one."
+        )
     ties = ", ".join(f"{name} {count:,}" for name, count in report.tied_counts.items() if count)
     if ties:
         yield (

@@ -54,6 +54,8 @@ async def served_report(
         every = gallery.languages(target)
         asked = gallery.asked(target, query_count)
         languages[name] = [every[number] for number in asked]
+        whole = gallery.query_pictures(target)
+        pictures = tuple(whole[number] for number in asked if whole)
         seconds[name] = {}
         reranked = []
         be_seconds = None
@@ -70,9 +72,10 @@ async def served_report(
                 be_seconds = median_seconds
             else:
                 final = tuple(each.final_rank for each in ranks)
-                reranked.append(Ranking(name, f"{BE} + CE {k}", k, final, median_seconds))
+                order_by = f"{BE} + CE {k}"
+                reranked.append(Ranking(name, order_by, k, final, median_seconds, pictures))
         retrieved = tuple(each.retrieve_rank for each in ranks)
-        rankings += [Ranking(name, BE, 0, retrieved, be_seconds), *reranked]
+        rankings += [Ranking(name, BE, 0, retrieved, be_seconds, pictures), *reranked]
     return Report(about, languages, tuple(rankings), seconds)
 
 

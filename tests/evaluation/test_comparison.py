@@ -39,6 +39,24 @@ def test_seeds_are_joined() -> None:
     assert (second.difference, second.p_value) == (50.0, 0.25)
 
 
+def test_the_captions_of_a_picture_are_one_in_pairs() -> None:
+    """Two pictures of two captions, all answered by the one and none by the other: 2 x 1/4.
+
+    What does not say which are whose is held against nothing that does.
+    """
+    of_captions = [
+        replace(each, rankings=(replace(each.rankings[0], pictures=(0, 0, 1, 1)),))
+        for each in (report(2, 2, 2, 2), report(1, 1, 1, 1))
+    ]
+
+    _, second = compare({"joint": of_captions[:1], "sep": of_captions[1:]})
+    _, alone = compare({"joint": [report(2, 2, 2, 2)], "sep": [report(1, 1, 1, 1)]})
+
+    assert (second.p_value, alone.p_value) == (0.5, 0.125)
+    with pytest.raises(ValueError, match="sep and the first do not tell alike which captions"):
+        list(compare({"joint": of_captions[:1], "sep": [report(1, 1, 1, 1)]}))
+
+
 def test_what_only_one_of_them_has_is_left_out() -> None:
     """There is nothing to hold it against."""
     more = report(1, 1)

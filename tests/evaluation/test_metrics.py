@@ -3,6 +3,7 @@
 import doctest
 import itertools
 import math
+import random
 import statistics
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tandem.evaluation import metrics
 from tandem.evaluation.metrics import (
     Recall,
+    effective_query_count,
     mean_recall,
     mean_reciprocal_rank,
     median_rank,
@@ -101,6 +103,50 @@ def test_more_queries_narrow_the_interval(queries: int, share: float) -> None:
     narrower_low, narrower_high = Recall(1, 4 * hits, 4 * queries).interval_percent
 
     assert narrower_high - narrower_low < high - low
+
+
+def test_captions_count_as_what_they_tell() -> None:
+    """Worked by hand: sums 2, 0 and 1 of pairs, each 1 expected, so 36 · 0.25 / (1 + 1 + 0)."""
+    hits, pictures = [True, True, False, False, True, False], [7, 7, 8, 8, 9, 9]
+
+    assert effective_query_count(hits, pictures) == 4.5
+    low, high = Recall(1, 3, 6, 4.5).interval_percent
+    assert low < Recall(1, 3, 6).interval_percent[0]
+    assert high > Recall(1, 3, 6).interval_percent[1]
+
+
+@pytest.mark.parametrize("hit_count", [0, 1, 30, 100])
+def test_captions_that_are_answered_alike_are_their_pictures(hit_count: int) -> None:
+    """Five of each of 100 tell what one of each does; each of its own picture, all that they do."""
+    ranks = [1 if picture < hit_count else 9 for picture in range(100) for _ in range(5)]
+    alike = recall_at(ranks, 1, [number // 5 for number in range(500)])
+    apart = recall_at(ranks, 1, range(500))
+
+    of_pictures = Recall(1, hit_count, 100).interval_percent
+    assert alike.interval_percent == pytest.approx(of_pictures)
+    assert apart.interval_percent == pytest.approx(Recall(1, 5 * hit_count, 500).interval_percent)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """Of pictures some of which are easy: 19 times in 20, and 5 captions taken for 5 pictures not.
+
+    The latter is the positive control.
+    """
+    rng = random.Random(0)
+    pictures = [number // 5 for number in range(500)]
+    held = {"effective": 0, "naive": 0}
+    for _ in range(400):
+        ease = [rng.betavariate(0.6, 0.4) for _ in range(100)]  # 0.6 in the mean
+        ranks = [1 if rng.random() < ease[picture] else 2 for picture in pictures]
+        for name, recall in (
+            ("effective", recall_at(ranks, 1, pictures)),
+            ("naive", recall_at(ranks, 1)),
+        ):
+            low, high = recall.interval_percent
+            held[name] += low <= 60.0 <= high
+
+    assert 0.92 * 400 <= held["effective"] <= 0.98 * 400
+    assert held["naive"] < 0.85 * 400
 
 
 def test_ranks_by_hand() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.evaluation_time import EVERY_PAIR, evaluation_times
@@ -55,6 +56,18 @@ def test_a_query_takes_its_own_sides_encoding(checkpoint: Checkpoint, gallery: G
         query_count = len(report.languages[name])
         expected = parts[encoding] / count + report.seconds[name]["retrieve"] / query_count
         assert report.ranking(name, BE).query_seconds == pytest.approx(expected)
+
+
+def test_a_report_tells_which_captions_are_of_one_picture(
+    checkpoint: Checkpoint, gallery: Gallery
+) -> None:
+    """Two each of the eight that ask; and where each picture asks itself, or with one, nothing."""
+    report = offline_report(checkpoint, gallery, [4], ABOUT, fusion_pool_size=4)
+
+    expected = {TEXT: tuple(number // 2 for number in range(16)), IMAGE: ()}
+    assert all(each.pictures == expected[each.direction] for each in report.rankings)
+    single = make_gallery(gallery.records[:8], ["en"])
+    assert single.query_pictures(Modality.IMAGE) == ()
 
 
 def test_a_query_takes_no_more_pairs_than_there_are(

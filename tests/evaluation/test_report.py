@@ -48,6 +48,48 @@ def test_p_is_of_the_queries_that_one_of_both_answers() -> None:
     assert measured.p_value(measured.ranking(TEXT, BE)) == 1.0
 
 
+def of_two_pictures(ce_ranks: tuple[int | None, ...] = (1, 1, 1, 4)) -> Report:
+    """Returns the same where the texts are two captions each of two pictures."""
+    rankings = [
+        replace(each, pictures=(0, 0, 1, 1)) if each.direction == TEXT else each
+        for each in report(ce_ranks).rankings
+    ]
+    return replace(report(), rankings=tuple(rankings))
+
+
+def test_the_captions_of_a_picture_are_one_for_p() -> None:
+    """The cross-encoder answers one more of either: 2 x 1/4 as of two, where all four are right."""
+    together, alone = of_two_pictures((1, 1, 1, 1)), report((1, 1, 1, 1))
+
+    # Of the four texts three differ: 2 x 1/8. Of the two pictures both: 2 x 1/4.
+    assert together.p_value(together.ranking(TEXT, CE)) == 0.5
+    assert alone.p_value(alone.ranking(TEXT, CE)) == 0.25
+
+
+def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
+    """As the page says; and the file keeps which are whose, a direction's but once."""
+    alike = (1, 1, 4, 4)
+    measured = of_two_pictures(alike)
+    path = tmp_path / "report.json"
+
+    measured.write(path)
+
+    assert Report.read(path) == measured
+    content = json.loads(path.read_text())
+    assert content["pictures"] == {TEXT: [0, 0, 1, 1]}
+    german = measured.of_language(measured.ranking(TEXT, BE), "de")
+    assert (german.ranks, german.pictures) == ((6, 4), (1, 1))
+    alone, together = (each.ranking(TEXT, CE).recalls[0] for each in (report(alike), measured))
+    assert together.percent == alone.percent
+    assert together.interval_percent[0] < alone.interval_percent[0]
+    note = "Captions of one picture"
+    assert note in report_markdown(measured)
+    assert note not in report_markdown(report())
+    del content["pictures"]  # as an earlier release wrote it
+    path.write_text(json.dumps(content))
+    assert Report.read(path) == report(alike)
+
+
 def test_a_language_has_its_own_queries() -> None:
     """Of the two German ones the bi-encoder puts neither first."""
     measured = report()
@@ -93,6 +135,18 @@ def test_folds_are_one_report_of_all_their_queries() -> None:
     assert whole.ranking(TEXT, CE).query_seconds == pytest.approx(0.08)
     assert whole.seconds[TEXT] == {"match": 3.0, "pair_count": 160}
     assert len(whole.languages[IMAGE]) == 8
+
+
+def test_no_two_folds_share_a_picture() -> None:
+    """Though each numbers its own from 0; and each fold has its own again."""
+    folds = [of_two_pictures(), of_two_pictures()]
+
+    whole = joined(folds)
+
+    assert whole.ranking(TEXT, CE).pictures == (0, 0, 1, 1, 2, 2, 3, 3)
+    assert whole.ranking(IMAGE, CE).pictures == ()
+    second = whole.of_folds(whole.ranking(TEXT, CE))[1]
+    assert (second.ranks, second.pictures) == ((1, 1, 1, 4), (2, 2, 3, 3))
 
 
 def test_what_one_fold_says_alone_is_said_of_all() -> None:

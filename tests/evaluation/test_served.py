@@ -146,6 +146,24 @@ async def test_fewer_queries_are_spread_over_the_gallery() -> None:
     assert [each.query_seconds is None for each in report.rankings] == [True, False] * 2
 
 
+async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None:
+    """As an offline one does; of those that are asked alone."""
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"], captions_per_picture=2)
+
+    async with search_server() as (address, _), AsyncClient(address) as client:
+        every, some = [
+            await served_report(client, "scenes", gallery, [0, 20], {}, query_count=count)
+            for count in (None, 4)
+        ]
+
+    whole = gallery.query_pictures(Modality.IMAGE)
+    assert whole == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
+    asked = tuple(whole[number] for number in gallery.asked(Modality.IMAGE, 4))
+    for report, of_texts in ((every, whole), (some, asked)):
+        expected = {"text→image": of_texts, "image→text": ()}
+        assert all(each.pictures == expected[each.direction] for each in report.rankings)
+
+
 @pytest.mark.parametrize("count", [60, 100, 125, 250])
 async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> None:
     """Languages take turns in sixteen, siblings in four: every 4th, 8th or 16th would be alike."""
