@@ -10,6 +10,8 @@ from statistics import fmean
 
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
+from tandem.errors import ItemIdInvalid
+from tandem.identifiers import check_item_id
 
 # What each direction looks for.
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
@@ -192,7 +194,10 @@ class Gallery:
 
 def _item_id(place: str, modality: Modality, name: str) -> str:
     digest = sha256(f"{place}/{modality}/{name}".encode(errors="surrogatepass")).hexdigest()
-    return f"{digest[:8]}-{name}"
+    try:
+        return check_item_id(f"{digest[:8]}-{name}")
+    except ItemIdInvalid:  # a path as a name may be too long for a server; the digest will do
+        return digest
 
 
 def make_gallery(

@@ -16,6 +16,7 @@ from tandem.evaluation.gallery import (
     languages_of,
     make_gallery,
 )
+from tandem.identifiers import check_item_id
 
 LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -102,6 +103,19 @@ def test_distractors_of_two_corpora_may_have_one_name() -> None:
     for modality, ids in both.item_ids.items():
         assert ids[:2] == alone.item_ids[modality]
         assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize("name", ["a" * 248, "é" * 124, "a\0b", "\ud800"])
+def test_any_name_makes_an_id_that_a_server_takes(name: str) -> None:
+    """Where the name cannot be part of it, a digest of the name is it; two names, two ids."""
+    longest = _record("a" * 247, "b")
+    gallery = make_gallery([_record(name, "a"), _record(f"{name}2", "c"), longest], ["en"])
+
+    item_ids = [item_id for ids in gallery.item_ids.values() for item_id in ids]
+    assert all(check_item_id(each) for each in item_ids)
+    assert len(set(item_ids)) == 6
+    # Positive control: the longest that fits is there to be read.
+    assert named(gallery.item_ids[Modality.IMAGE][2]) == longest.record_id
 
 
 def test_a_distractor_may_have_the_name_of_a_record_that_asks() -> None:
