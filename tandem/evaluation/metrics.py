@@ -130,8 +130,8 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
     A query counts as one, however many seeds of each system answered it, and so do the captions of
     one picture: what it is given then is how many of them hit. By chance its difference is as
     likely one system's as the other's, and nothing else of it is chance's: two seeds that answer
-    alike are no more evidence than one
-    (methods 8.7). Two-sided. Raises ValueError unless both answered the same queries.
+    alike are no more evidence than one (methods 8.7). Two-sided. Raises ValueError unless both
+    answered the same queries.
 
     >>> paired_p_value([True] * 6, [False] * 6)
     0.03125

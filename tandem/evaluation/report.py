@@ -137,7 +137,7 @@ class Report:
             "languages": {name: list(each) for name, each in self.languages.items()},
             # Once a direction, as its rankings are of the same queries.
             "pictures": {each.direction: each.pictures for each in self.rankings if each.pictures},
-            "rankings": [asdict(replace(each, pictures=())) for each in self.rankings],
+            "rankings": [_without_pictures(each) for each in self.rankings],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -237,6 +237,12 @@ def joined(reports: Sequence[Report]) -> Report:
     about = {key: value for report in reports for key, value in report.about.items()}
     folds = {name: [len(report.languages[name]) for report in reports] for name in languages}
     return Report(about, languages, rankings, seconds, ties, folds if len(reports) > 1 else {})
+
+
+def _without_pictures(ranking: Ranking) -> dict[str, Any]:
+    fields = asdict(ranking)
+    del fields["pictures"]
+    return fields
 
 
 def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:

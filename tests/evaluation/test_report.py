@@ -77,6 +77,7 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     assert Report.read(path) == measured
     content = json.loads(path.read_text())
     assert content["pictures"] == {TEXT: [0, 0, 1, 1]}
+    assert not any("pictures" in each for each in content["rankings"])
     german = measured.of_language(measured.ranking(TEXT, BE), "de")
     assert (german.ranks, german.pictures) == ((6, 4), (1, 1))
     alone, together = (each.ranking(TEXT, CE).recalls[0] for each in (report(alike), measured))
