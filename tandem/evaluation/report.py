@@ -43,6 +43,11 @@ class Ranking:
     pictures: tuple[int, ...] = ()
     """Of each query which picture it is of, by a number; empty where each is of its own."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for pictures of other queries."""
+        if self.pictures and len(self.pictures) != len(self.ranks):
+            raise ValueError(f"{len(self.ranks)} queries are of {len(self.pictures)} pictures")
+
     @property
     def recalls(self) -> tuple[Recall, ...]:
         """R@1, R@5 and R@10."""
@@ -165,7 +170,7 @@ class Report:
             return cls(
                 content["about"], content["languages"], rankings, content["seconds"], ties, folds
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is no report of this version: {error!r}") from error
 
     def _measures(self, ranking: Ranking) -> dict[str, Any]:

@@ -12,7 +12,7 @@ def records_sha256(*parts: Iterable[Record], reads_pictures: bool = True) -> str
     """Returns a digest of what a run learns of records, in their order, part by part.
 
     That is names, families, captions and, with `reads_pictures`, the pictures' files as they are
-    read. Raises RecordUnreadable for a picture that cannot be had.
+    read: it costs reading each once more. Raises RecordUnreadable for a picture that cannot be had.
     """
     digest = sha256()
     for part in parts:

@@ -67,8 +67,8 @@ class RunStateFile:
             return None
         try:
             content = read_pickled_tensors(self._path)
-            recipe, state = content["recipe"], RunState(**content["state"])
-        except (PickleRefused, KeyError, TypeError) as error:
+            recipe, state = dict(content["recipe"]), RunState(**content["state"])
+        except (PickleRefused, KeyError, TypeError, ValueError) as error:
             why = (
                 error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
             )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
+from tandem.evaluation import offline
 from tandem.evaluation.evaluation_time import EVERY_PAIR, evaluation_times
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.offline_report import offline_report
@@ -181,6 +183,26 @@ def test_what_is_equal_is_read_once(
         be, ce = (report.ranking(direction, name).ranks for name in (BE, f"{BE} + CE 24"))
         # In its own three contents the answer has the same place for either.
         assert [(rank - 1) % 3 for rank in ce if rank] == [(rank - 1) % 3 for rank in be if rank]
+
+
+def test_the_time_of_equal_pairs_is_as_if_all_were_read(
+    checkpoint: Checkpoint, records: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on a second a pair: a pair's cost is not that of the few."""
+    doubles = [copy_of(record, number) for record in records[:8] for number in range(2)]
+    gallery = make_gallery(records[:8], ["en"], distractors=doubles)
+    match_logits, read = checkpoint.model.match_logits, [0.0]
+
+    def count_pairs(ids: Tensor, *others: Tensor) -> Tensor:
+        read[0] += len(ids)
+        return match_logits(ids, *others)
+
+    monkeypatch.setattr(checkpoint.model, "match_logits", count_pairs)
+    monkeypatch.setattr(offline, "time", SimpleNamespace(monotonic=lambda: read[0]))
+    report = offline_report(checkpoint, gallery, [24], ABOUT)
+
+    assert read == [2 * 8 * 8]
+    assert [parts["match"] for parts in report.seconds.values()] == [8 * 24, 8 * 24]
 
 
 def test_a_gallery_without_doubles_has_no_ties(checkpoint: Checkpoint, gallery: Gallery) -> None:

@@ -86,6 +86,10 @@ def test_captions_of_a_picture_widen_the_interval(tmp_path: Path) -> None:
     note = "Captions of one picture"
     assert note in report_markdown(measured)
     assert note not in report_markdown(report())
+    for hostile in ({TEXT: [0, 0, 1]}, [1], {TEXT: 7}):
+        path.write_text(json.dumps(content | {"pictures": hostile}))
+        with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+            Report.read(path)
     del content["pictures"]  # as an earlier release wrote it
     path.write_text(json.dumps(content))
     assert Report.read(path) == report(alike)

@@ -234,7 +234,9 @@ def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
     first = TRAIN[0]
     [caption, *others] = first.captions
     said = replace(first, captions=(replace(caption, text=f"{caption.text} too"), *others))
-    for other in (said, replace(first, image=TRAIN[-1].image)):
+    spoken = replace(first, captions=(replace(caption, language="xx"), *others))
+    moved = replace(first, family="another")
+    for other in (said, spoken, moved, replace(first, image=TRAIN[-1].image)):
         with pytest.raises(RunStateInvalid, match="recipe: corpus_sha256 differ"):
             go_on([other, *TRAIN[1:]], DEV)
     with pytest.raises(RunStateInvalid, match="recipe: corpus_sha256 differ"):

@@ -328,6 +328,10 @@ def test_a_state_from_before_a_field_was_there_goes_on(tmp_path: Path) -> None:
     of_today = content["recipe"]
     since = {name: value for name, value in of_today.items() if name != "regions_sha256"}
 
+    for hostile in (["margin"], 3, None):
+        torch.save(content | {"recipe": hostile}, file)
+        with pytest.raises(RunStateInvalid, match="of another version; delete it"):
+            train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
     torch.save(content | {"recipe": of_today | {"warp": 0}}, file)
     with pytest.raises(RunStateInvalid, match="another recipe: warp differ"):
         train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
