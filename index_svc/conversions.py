@@ -6,7 +6,7 @@ Plain functions without the shard: what they refuse touches nothing.
 from collections.abc import Iterable
 
 from index_svc.hit import F32, Found, SearchPath
-from index_svc.shard import Answer, Query
+from index_svc.shard import MAX_READ_BYTES, Answer, Query
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
 from tandem.corpus.item_record import StoredItem
@@ -96,14 +96,16 @@ def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
     return Delete(check_index_id(request.index_id), item_ids, check_request_id(request.request_id))
 
 
-def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str]]:
-    """Returns the index id and the item ids to read.
+def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
+    """Returns the index id, the item ids to read, and how many bytes at most.
 
-    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid.
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestMalformed.
     """
+    if request.max_bytes < 0:
+        raise RequestMalformed(why=f"max_bytes is {request.max_bytes}")
     _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
-    return check_index_id(request.index_id), item_ids
+    return check_index_id(request.index_id), item_ids, request.max_bytes or MAX_READ_BYTES
 
 
 def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:

@@ -78,15 +78,18 @@ class IndexServicer(_Base):
     async def GetItems(
         self, request: pb.GetItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.GetItemsResponse:
-        """Reads items' contents by id."""
-        index_id, item_ids = get_from_proto(request)
+        """Reads items' contents by id: as many as fit in the bytes of an answer."""
+        index_id, item_ids, max_bytes = get_from_proto(request)
         with STAGE_DURATION.labels("read").time():
-            items = await self._in_thread(lambda: self._shard.read(index_id, item_ids))
+            items, read_count = await self._in_thread(
+                lambda: self._shard.read(index_id, item_ids, max_bytes)
+            )
         if not request.encodings_included:
-            return pb.GetItemsResponse(items=items_to_proto(items))
+            return pb.GetItemsResponse(items=items_to_proto(items), read_count=read_count)
         return pb.GetItemsResponse(
             encoded_items=encoded_items_to_proto(items),
             model_fingerprint=self._shard.fingerprint(index_id),
+            read_count=read_count,
         )
 
     def _check_shard_map(self, version: int) -> None:

@@ -40,6 +40,9 @@ from tandem.filters import Filter
 
 log = get_logger()
 
+MAX_READ_BYTES = 16 * 2**20
+"""Of items' records that are read at once; two pictures of the largest size."""
+
 # What is raised where the store is closed for good, or for as long as it is opened anew.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
 
@@ -226,13 +229,19 @@ class Shard:
         self._check_loaded()
         return self._writer.submit(write)
 
-    def read(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem]:
-        """Returns the items that are there, in the order asked for.
+    def read(
+        self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
+    ) -> tuple[list[StoredItem], int]:
+        """Returns the items that are there, in the order asked for; and how many were looked for.
 
+        Those are all, or the first whose records come to no more than `max_bytes`, at least one.
         Raises IndexNotFound, ItemCorrupt.
         """
         self._check_loaded()
-        return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
+        items, read_count = self._store.read_items_within(
+            index_id, item_ids, min(max_bytes, MAX_READ_BYTES)
+        )
+        return [item for item in items if item is not None], read_count
 
     def fingerprint(self, index_id: str) -> str:
         """Returns which model made the index's encodings; raises IndexNotFound."""

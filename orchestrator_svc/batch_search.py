@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from orchestrator_svc.adaptive_depth import DepthRules
 from orchestrator_svc.clients import EncoderClient, ShardClient
+from orchestrator_svc.content_room import ContentRoom
 from orchestrator_svc.gathering import Parties
 from orchestrator_svc.joint_calls import JointEncoder, JointScorer, JointShard
 from orchestrator_svc.query import SearchQuery
@@ -41,7 +42,8 @@ class BatchSearcher:
         """Returns each query's answer, or why it has none; one that is an error stays it."""
         parties = Parties(sum(not isinstance(query, TandemError) for query in queries))
         async with self._joint(parties) as services:
-            searcher = Searcher(services, self._depth_rules)
+            # One message carries all of the answers.
+            searcher = Searcher(services, self._depth_rules, ContentRoom())
 
             async def answer(query: SearchQuery | TandemError) -> SearchAnswer | TandemError:
                 if isinstance(query, TandemError):

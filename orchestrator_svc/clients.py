@@ -5,7 +5,7 @@ answer to be here by then.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.content_room import Take
 from orchestrator_svc.dependency import FAILURES, Dependency
 from orchestrator_svc.hit import Hit, merge_windows
 from orchestrator_svc.rerank_client import RerankClient
@@ -77,6 +78,8 @@ class FetchedItem:
 
     content: Content
     attributes: Attributes
+    size_bytes: int = field(default=0, compare=False)
+    """On the wire."""
 
 
 class EncodePurpose(enum.Enum):
@@ -284,21 +287,20 @@ class ShardClient:
         self._dependency.note_late(waited_seconds)
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
     ) -> Mapping[str, FetchedItem]:
-        """Returns items by their ids; one that is no longer there is left out."""
+        """Returns items by their ids; one that is no longer there is left out.
+
+        Their bytes are taken by `take`, whose error ends the reading.
+        """
         fetched: dict[str, FetchedItem] = {}
-        for start in range(0, len(item_ids), _MAX_GET_COUNT):
-            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
-                self._index.GetItems,
-                index_service_pb2.GetItemsRequest(
-                    index_id=index_id, item_ids=item_ids[start : start + _MAX_GET_COUNT]
-                ),
-                deadline_time,
-            )
+        async for response in self._get_each(index_id, item_ids, deadline_time):
+            take(response.ByteSize())
             fetched |= {
                 item.item_id: FetchedItem(
-                    content_from_proto(item.content), attributes_from_proto(item.attributes)
+                    content_from_proto(item.content),
+                    attributes_from_proto(item.attributes),
+                    item.ByteSize(),
                 )
                 for item in response.items
             }
@@ -307,23 +309,24 @@ class ShardClient:
     async def get_encodings(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float
     ) -> tuple[Mapping[str, Encoding], str]:
-        """Returns at most 256 items' encodings by id, and the fingerprint; without what is gone."""
-        response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
-            self._index.GetItems,
-            index_service_pb2.GetItemsRequest(
-                index_id=index_id, item_ids=item_ids, encodings_included=True
-            ),
-            deadline_time,
-        )
-        if response.items:
-            raise InternalFault(why="a shard of an earlier version gives no encodings; update it")
-        encodings = {
-            item.item_id: Encoding(
-                embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
-            )
-            for item in response.encoded_items
-        }
-        return encodings, response.model_fingerprint
+        """Returns the items' encodings by id, and the fingerprint; without what is gone."""
+        encodings: dict[str, Encoding] = {}
+        fingerprint = ""
+        async for response in self._get_each(
+            index_id, item_ids, deadline_time, are_encodings_included=True
+        ):
+            if response.items:
+                raise InternalFault(
+                    why="a shard of an earlier version gives no encodings; update it"
+                )
+            encodings |= {
+                item.item_id: Encoding(
+                    embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
+                )
+                for item in response.encoded_items
+            }
+            fingerprint = response.model_fingerprint
+        return encodings, fingerprint
 
     async def upsert(
         self,
@@ -366,6 +369,36 @@ class ShardClient:
             deadline_time,
         )
         return Deleted(response.deleted_count, response.sequence)
+
+    async def _get_each(
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline_time: float,
+        *,
+        are_encodings_included: bool = False,
+    ) -> AsyncIterator[index_service_pb2.GetItemsResponse]:
+        """Yields answers until they are about all items: the shard says what fits in each."""
+        left = list(item_ids)
+        while left:
+            asked = left[:_MAX_GET_COUNT]
+            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
+                self._index.GetItems,
+                index_service_pb2.GetItemsRequest(
+                    index_id=index_id,
+                    item_ids=asked,
+                    encodings_included=are_encodings_included,
+                ),
+                deadline_time,
+            )
+            # Shards of an earlier version answer all or fail.
+            read_count = response.read_count if response.HasField("read_count") else len(asked)
+            if not 1 <= read_count <= len(asked):
+                raise InternalFault(
+                    why=f"{self._index_name} read {read_count} of {len(asked)} items"
+                )
+            yield response
+            del left[:read_count]
 
 
 def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
 from orchestrator_svc.depth import MAX_RETRIEVE_K
 from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank
 from orchestrator_svc.hit import Hit, MatchScore
@@ -19,8 +20,6 @@ from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import search_cursor_pb2, search_service_pb2
 from tandem.wire import modality_from_proto, modality_to_proto
 
-# Of both modalities.
-_MAX_ITEM_COUNT = 2 * MAX_RETRIEVE_K
 # What a request may have beside a cursor.
 _PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included")
 
@@ -130,19 +129,27 @@ def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
 
 
 def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
-    """Returns what the cursor holds; its columns are of one length."""
+    """Returns what the cursor holds; its columns are of one length, and in their ranges."""
+    held_bytes = unseal_cursor(cursor)
+    check_cursor_shape(held_bytes)
     held = search_cursor_pb2.SearchCursor()
     try:
-        held.ParseFromString(unseal_cursor(cursor))
+        held.ParseFromString(held_bytes)
     except DecodeError:
         raise CursorInvalid(why="what it holds cannot be read") from None
     count = len(held.item_ids)
     lengths = {len(getattr(held, column)) for column in _COLUMNS if column != "explanations"}
     if (
-        not 1 <= count <= _MAX_ITEM_COUNT
-        or held.given_count < 1
+        not 1 <= count <= MAX_ITEM_COUNT
+        or not 1 <= held.given_count <= MAX_ITEM_COUNT
+        or not 1 <= held.return_n <= MAX_RETRIEVE_K
+        or held.model_version < 0
         or lengths != {count}
         or len(held.explanations) not in (0, count)
+        or not 1 <= min(held.retrieve_ranks) <= max(held.retrieve_ranks) <= MAX_ITEM_COUNT
+        # Or a few bytes would ask for one large item over and over. As a text and as a picture an
+        # item may be there twice, if it was replaced while it was searched for.
+        or len(set(zip(held.item_ids, held.modalities, strict=True))) != count
     ):
         raise CursorInvalid(why="no answer leaves such a rest")
     return held

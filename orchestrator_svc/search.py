@@ -9,6 +9,7 @@ from orchestrator_svc.adaptive_depth import DepthRules
 from orchestrator_svc.behind import CandidateScorer, ContentEncoder, Shard
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.consistency_token import read_tokens
+from orchestrator_svc.content_room import ContentRoom, Take
 from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
 from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
@@ -77,8 +78,15 @@ class _Search:
 class Searcher:
     """Answers queries over all shards of an index."""
 
-    def __init__(self, services: SearchServices, depth_rules: DepthRules) -> None:
+    def __init__(
+        self,
+        services: SearchServices,
+        depth_rules: DepthRules,
+        content_room: ContentRoom | None = None,
+    ) -> None:
+        """`content_room` is what answers together have room for; without it each has its own."""
         self.services = services
+        self._content_room = content_room
         self.depth_rules = depth_rules
         self._query_encoder = QueryEncoder(services.encoder, services.shards, services.shard_map)
         self._retriever = Retriever(
@@ -269,19 +277,32 @@ class Searcher:
     ) -> Mapping[str, FetchedItem]:
         """Returns the contents, of which those that an earlier answer had are not read again."""
         known = search.contents
-        unread = [entry for entry in ranked if entry.hit.item_id not in known]
-        known |= await self.fetch(search.query.index_id, unread, search.budget.end)
-        wanted = [entry.hit.item_id for entry in ranked]
+        wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
+        room = self._content_room or ContentRoom()
+        with room.taking() as take:
+            for item_id in wanted.keys() & known.keys():
+                take(known[item_id].size_bytes)
+            unread = [item_id for item_id in wanted if item_id not in known]
+            known |= await self._get(search.query.index_id, unread, search.budget.end, take)
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
         self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
     ) -> Mapping[str, FetchedItem]:
-        """Returns the contents and attributes of those that are still there, by item id."""
-        item_ids = [entry.hit.item_id for entry in ranked]
+        """Returns the contents and attributes of those that are still there, by item id.
+
+        Raises AnswerTooLarge where they are more than one answer carries.
+        """
+        item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
+        with ContentRoom().taking() as take:
+            return await self._get(index_id, item_ids, deadline_time, take)
+
+    async def _get(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
+    ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.shards[number].get(index_id, owned, deadline_time)
+                self.services.shards[number].get(index_id, owned, deadline_time, take)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

@@ -38,6 +38,9 @@
     ├── Overloaded              │
     ├── QuotaExceeded           │
     ├── DeadlineExceeded        ┘
+    ├── MessageTooLarge         ┐ more bytes than go at once
+    ├── AnswerTooLarge          ┘
+    ├── ServerUnknown           what answers is not Tandem
     ├── StoreFull               ┐
     ├── ItemCorrupt             │ an operator is needed
     ├── ModelOutputInvalid      │
@@ -517,6 +520,43 @@ class QuotaExceeded(TandemError):
     def retry_delay_seconds(self) -> float:
         """As Overloaded's."""
         return _retry_delay_seconds(self.metadata)
+
+
+class MessageTooLarge(TandemError):
+    """A message is over what is sent at once."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(
+            f"a message is too large to be sent at once: {why}; send fewer items, or smaller ones"
+        )
+
+
+class AnswerTooLarge(TandemError):
+    """The contents asked for are more than one answer carries."""
+
+    reason = "ANSWER_TOO_LARGE"
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(
+            f"the contents asked for come to over {limit:,} bytes, which is the limit of one "
+            "answer; ask for fewer items (return_n) and go on by next_cursor, or leave out "
+            "contents (content_included)",
+            {"limit": str(limit)},
+        )
+
+
+class ServerUnknown(TandemError):
+    """What answers at an address is not the service that was called."""
+
+    reason = "SERVER_UNKNOWN"
+
+    def __init__(self, *, target: str, why: str) -> None:
+        super().__init__(
+            f"what answers at {target} is not Tandem's orchestrator: {why}; check the address and "
+            "what stands before it"
+        )
 
 
 class InternalFault(TandemError):

@@ -14,6 +14,7 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
+    MessageTooLarge,
     Overloaded,
     QuotaExceeded,
     ServiceUnavailable,
@@ -71,6 +72,9 @@ STATUS_CODES: Mapping[str, grpc.StatusCode] = {
     "UNAUTHENTICATED": grpc.StatusCode.UNAUTHENTICATED,
     "PERMISSION_DENIED": grpc.StatusCode.PERMISSION_DENIED,
     "QUOTA_EXCEEDED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "MESSAGE_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "ANSWER_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "SERVER_UNKNOWN": grpc.StatusCode.UNIMPLEMENTED,
 }
 
 
@@ -103,6 +107,9 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError
         # Nobody but a deadline cancels a call while its caller still waits for it.
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return DeadlineExceeded(what=f"a call to {service}")
+        # By gRPC itself, which names no reason: of whatever we refuse we say why.
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MessageTooLarge(why=details)
         case code:
             return InternalFault(why=f"{service} answered {code.name}: {details}")
 

@@ -166,6 +166,27 @@ class ItemStore:
         """
         return self._read(index_id, item_ids, RecordView.item)
 
+    def read_items_within(
+        self, index_id: str, item_ids: Sequence[str], max_bytes: int
+    ) -> tuple[list[StoredItem | None], int]:
+        """Returns what read_items does of the first items, and of how many.
+
+        Of as many as their records' bytes allow, but at least of one. Errors as read_items.
+        """
+        items: list[StoredItem | None] = []
+        left_bytes = max_bytes
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            for item_id in item_ids:
+                key = item_key(index_id, item_id)
+                value = txn.get(key, db=self._files.items)
+                byte_count = 0 if value is None else len(value)
+                if items and byte_count > left_bytes:
+                    break
+                left_bytes -= byte_count
+                items.append(None if value is None else RecordView(item_id, key, value).item())
+        return items, len(items)
+
     def read_tokens(self, index_id: str, item_ids: Sequence[str]) -> list[Tokens | None]:
         """Returns the items' tokens in the order asked for, None where there is no item.
 

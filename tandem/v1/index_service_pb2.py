@@ -27,7 +27,7 @@ from tandem.v1 import attribute_pb2 as tandem_dot_v1_dot_attribute__pb2
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/index_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\"\xca\x02\n\x17SearchEmbeddingsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x07queries\x18\x02 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12%\n\x08modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x12\n\nretrieve_k\x18\x05 \x01(\x05\x12!\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x18\n\x10minimum_sequence\x18\x07 \x01(\x03\x12\x19\n\x11shard_map_version\x18\x08 \x01(\x03\x12+\n\x0equery_modality\x18\t \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x1b\n\x13\x65mbeddings_included\x18\n \x01(\x08\"\xc8\x01\n\x18SearchEmbeddingsResponse\x12%\n\thit_lists\x18\x01 \x03(\x0b\x32\x12.tandem.v1.HitList\x12\x32\n\x0fsearch_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x61pplied_sequence\x18\x03 \x01(\x03\x12\x12\n\nitem_count\x18\x04 \x01(\x03\x12#\n\x04path\x18\x05 \x01(\x0b\x32\x15.tandem.v1.SearchPath\"\xa6\x01\n\nSearchPath\x12+\n\x08strategy\x18\x01 \x01(\x0e\x32\x19.tandem.v1.SearchStrategy\x12\x12\n\nindex_type\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x04 \x01(\t\x12\x1b\n\x0ematching_count\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_matching_count\"\'\n\x07HitList\x12\x1c\n\x04hits\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Hit\"S\n\x03Hit\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\"\x97\x01\n\x12UpsertItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11shard_map_version\x18\x05 \x01(\x03\"\xa0\x02\n\x0b\x45ncodedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12:\n\nattributes\x18\x05 \x03(\x0b\x32&.tandem.v1.EncodedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\"\'\n\x13UpsertItemsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"g\n\x12\x44\x65leteItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x11shard_map_version\x18\x04 \x01(\x03\">\n\x13\x44\x65leteItemsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"Q\n\x0fGetItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x1a\n\x12\x65ncodings_included\x18\x03 \x01(\x08\"|\n\x10GetItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\x12-\n\rencoded_items\x18\x02 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\"\xbf\x01\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x33\n\nattributes\x18\x03 \x03(\x0b\x32\x1f.tandem.v1.Item.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01*\xb2\x01\n\x0eSearchStrategy\x12\x1f\n\x1bSEARCH_STRATEGY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_STRATEGY_UNFILTERED\x10\x01\x12\x1e\n\x1aSEARCH_STRATEGY_PRE_FILTER\x10\x02\x12\x1f\n\x1bSEARCH_STRATEGY_POST_FILTER\x10\x03\x12\x1e\n\x1aSEARCH_STRATEGY_EXACT_SCAN\x10\x04\x32\xcc\x02\n\x0cIndexService\x12[\n\x10SearchEmbeddings\x12\".tandem.v1.SearchEmbeddingsRequest\x1a#.tandem.v1.SearchEmbeddingsResponse\x12L\n\x0bUpsertItems\x12\x1d.tandem.v1.UpsertItemsRequest\x1a\x1e.tandem.v1.UpsertItemsResponse\x12L\n\x0b\x44\x65leteItems\x12\x1d.tandem.v1.DeleteItemsRequest\x1a\x1e.tandem.v1.DeleteItemsResponse\x12\x43\n\x08GetItems\x12\x1a.tandem.v1.GetItemsRequest\x1a\x1b.tandem.v1.GetItemsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/index_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19tandem/v1/attribute.proto\x1a\x17tandem/v1/content.proto\"\xca\x02\n\x17SearchEmbeddingsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x07queries\x18\x02 \x03(\x0b\x32\x14.tandem.v1.Embedding\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12%\n\x08modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x12\n\nretrieve_k\x18\x05 \x01(\x05\x12!\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x11.tandem.v1.Filter\x12\x18\n\x10minimum_sequence\x18\x07 \x01(\x03\x12\x19\n\x11shard_map_version\x18\x08 \x01(\x03\x12+\n\x0equery_modality\x18\t \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x1b\n\x13\x65mbeddings_included\x18\n \x01(\x08\"\xc8\x01\n\x18SearchEmbeddingsResponse\x12%\n\thit_lists\x18\x01 \x03(\x0b\x32\x12.tandem.v1.HitList\x12\x32\n\x0fsearch_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10\x61pplied_sequence\x18\x03 \x01(\x03\x12\x12\n\nitem_count\x18\x04 \x01(\x03\x12#\n\x04path\x18\x05 \x01(\x0b\x32\x15.tandem.v1.SearchPath\"\xd3\x01\n\nSearchPath\x12+\n\x08strategy\x18\x01 \x01(\x0e\x32\x19.tandem.v1.SearchStrategy\x12\x12\n\nindex_type\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x04 \x01(\t\x12\x1b\n\x0ematching_count\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12+\n\x08\x66\x61llback\x18\x06 \x01(\x0e\x32\x19.tandem.v1.SearchFallbackB\x11\n\x0f_matching_count\"\'\n\x07HitList\x12\x1c\n\x04hits\x18\x01 \x03(\x0b\x32\x0e.tandem.v1.Hit\"S\n\x03Hit\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x12\n\nsimilarity\x18\x02 \x01(\x02\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\"\x97\x01\n\x12UpsertItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12%\n\x05items\x18\x03 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11shard_map_version\x18\x05 \x01(\x03\"\xa0\x02\n\x0b\x45ncodedItem\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\'\n\tembedding\x18\x03 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12:\n\nattributes\x18\x05 \x03(\x0b\x32&.tandem.v1.EncodedItem.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01\"\'\n\x13UpsertItemsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"g\n\x12\x44\x65leteItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x11shard_map_version\x18\x04 \x01(\x03\">\n\x13\x44\x65leteItemsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x05\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"d\n\x0fGetItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x1a\n\x12\x65ncodings_included\x18\x03 \x01(\x08\x12\x11\n\tmax_bytes\x18\x04 \x01(\x03\"\xa4\x01\n\x10GetItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\x12-\n\rencoded_items\x18\x02 \x03(\x0b\x32\x16.tandem.v1.EncodedItem\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x17\n\nread_count\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_read_count\"\xbf\x01\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12#\n\x07\x63ontent\x18\x02 \x01(\x0b\x32\x12.tandem.v1.Content\x12\x33\n\nattributes\x18\x03 \x03(\x0b\x32\x1f.tandem.v1.Item.AttributesEntry\x1aL\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.tandem.v1.AttributeValue:\x02\x38\x01*\xb0\x01\n\x0eSearchFallback\x12\x1f\n\x1bSEARCH_FALLBACK_UNSPECIFIED\x10\x00\x12\x1f\n\x1bSEARCH_FALLBACK_BEING_BUILT\x10\x01\x12\x1d\n\x19SEARCH_FALLBACK_NOT_BUILT\x10\x02\x12\x1a\n\x16SEARCH_FALLBACK_DEVICE\x10\x03\x12!\n\x1dSEARCH_FALLBACK_TOO_FEW_FOUND\x10\x04*\xb2\x01\n\x0eSearchStrategy\x12\x1f\n\x1bSEARCH_STRATEGY_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_STRATEGY_UNFILTERED\x10\x01\x12\x1e\n\x1aSEARCH_STRATEGY_PRE_FILTER\x10\x02\x12\x1f\n\x1bSEARCH_STRATEGY_POST_FILTER\x10\x03\x12\x1e\n\x1aSEARCH_STRATEGY_EXACT_SCAN\x10\x04\x32\xcc\x02\n\x0cIndexService\x12[\n\x10SearchEmbeddings\x12\".tandem.v1.SearchEmbeddingsRequest\x1a#.tandem.v1.SearchEmbeddingsResponse\x12L\n\x0bUpsertItems\x12\x1d.tandem.v1.UpsertItemsRequest\x1a\x1e.tandem.v1.UpsertItemsResponse\x12L\n\x0b\x44\x65leteItems\x12\x1d.tandem.v1.DeleteItemsRequest\x1a\x1e.tandem.v1.DeleteItemsResponse\x12\x43\n\x08GetItems\x12\x1a.tandem.v1.GetItemsRequest\x1a\x1b.tandem.v1.GetItemsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,38 +38,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
   _globals['_ITEM_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_ITEM_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_SEARCHSTRATEGY']._serialized_start=2018
-  _globals['_SEARCHSTRATEGY']._serialized_end=2196
+  _globals['_SEARCHFALLBACK']._serialized_start=2123
+  _globals['_SEARCHFALLBACK']._serialized_end=2299
+  _globals['_SEARCHSTRATEGY']._serialized_start=2302
+  _globals['_SEARCHSTRATEGY']._serialized_end=2480
   _globals['_SEARCHEMBEDDINGSREQUEST']._serialized_start=129
   _globals['_SEARCHEMBEDDINGSREQUEST']._serialized_end=459
   _globals['_SEARCHEMBEDDINGSRESPONSE']._serialized_start=462
   _globals['_SEARCHEMBEDDINGSRESPONSE']._serialized_end=662
   _globals['_SEARCHPATH']._serialized_start=665
-  _globals['_SEARCHPATH']._serialized_end=831
-  _globals['_HITLIST']._serialized_start=833
-  _globals['_HITLIST']._serialized_end=872
-  _globals['_HIT']._serialized_start=874
-  _globals['_HIT']._serialized_end=957
-  _globals['_UPSERTITEMSREQUEST']._serialized_start=960
-  _globals['_UPSERTITEMSREQUEST']._serialized_end=1111
-  _globals['_ENCODEDITEM']._serialized_start=1114
-  _globals['_ENCODEDITEM']._serialized_end=1402
-  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_start=1326
-  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_end=1402
-  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1404
-  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1443
-  _globals['_DELETEITEMSREQUEST']._serialized_start=1445
-  _globals['_DELETEITEMSREQUEST']._serialized_end=1548
-  _globals['_DELETEITEMSRESPONSE']._serialized_start=1550
-  _globals['_DELETEITEMSRESPONSE']._serialized_end=1612
-  _globals['_GETITEMSREQUEST']._serialized_start=1614
-  _globals['_GETITEMSREQUEST']._serialized_end=1695
-  _globals['_GETITEMSRESPONSE']._serialized_start=1697
-  _globals['_GETITEMSRESPONSE']._serialized_end=1821
-  _globals['_ITEM']._serialized_start=1824
-  _globals['_ITEM']._serialized_end=2015
-  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_start=1326
-  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_end=1402
-  _globals['_INDEXSERVICE']._serialized_start=2199
-  _globals['_INDEXSERVICE']._serialized_end=2531
+  _globals['_SEARCHPATH']._serialized_end=876
+  _globals['_HITLIST']._serialized_start=878
+  _globals['_HITLIST']._serialized_end=917
+  _globals['_HIT']._serialized_start=919
+  _globals['_HIT']._serialized_end=1002
+  _globals['_UPSERTITEMSREQUEST']._serialized_start=1005
+  _globals['_UPSERTITEMSREQUEST']._serialized_end=1156
+  _globals['_ENCODEDITEM']._serialized_start=1159
+  _globals['_ENCODEDITEM']._serialized_end=1447
+  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_start=1371
+  _globals['_ENCODEDITEM_ATTRIBUTESENTRY']._serialized_end=1447
+  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1449
+  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1488
+  _globals['_DELETEITEMSREQUEST']._serialized_start=1490
+  _globals['_DELETEITEMSREQUEST']._serialized_end=1593
+  _globals['_DELETEITEMSRESPONSE']._serialized_start=1595
+  _globals['_DELETEITEMSRESPONSE']._serialized_end=1657
+  _globals['_GETITEMSREQUEST']._serialized_start=1659
+  _globals['_GETITEMSREQUEST']._serialized_end=1759
+  _globals['_GETITEMSRESPONSE']._serialized_start=1762
+  _globals['_GETITEMSRESPONSE']._serialized_end=1926
+  _globals['_ITEM']._serialized_start=1929
+  _globals['_ITEM']._serialized_end=2120
+  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_start=1371
+  _globals['_ITEM_ATTRIBUTESENTRY']._serialized_end=1447
+  _globals['_INDEXSERVICE']._serialized_start=2483
+  _globals['_INDEXSERVICE']._serialized_end=2815
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SearchFallback(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEARCH_FALLBACK_UNSPECIFIED: _ClassVar[SearchFallback]
+    SEARCH_FALLBACK_BEING_BUILT: _ClassVar[SearchFallback]
+    SEARCH_FALLBACK_NOT_BUILT: _ClassVar[SearchFallback]
+    SEARCH_FALLBACK_DEVICE: _ClassVar[SearchFallback]
+    SEARCH_FALLBACK_TOO_FEW_FOUND: _ClassVar[SearchFallback]
+
 class SearchStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SEARCH_STRATEGY_UNSPECIFIED: _ClassVar[SearchStrategy]
@@ -19,6 +27,11 @@ class SearchStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SEARCH_STRATEGY_PRE_FILTER: _ClassVar[SearchStrategy]
     SEARCH_STRATEGY_POST_FILTER: _ClassVar[SearchStrategy]
     SEARCH_STRATEGY_EXACT_SCAN: _ClassVar[SearchStrategy]
+SEARCH_FALLBACK_UNSPECIFIED: SearchFallback
+SEARCH_FALLBACK_BEING_BUILT: SearchFallback
+SEARCH_FALLBACK_NOT_BUILT: SearchFallback
+SEARCH_FALLBACK_DEVICE: SearchFallback
+SEARCH_FALLBACK_TOO_FEW_FOUND: SearchFallback
 SEARCH_STRATEGY_UNSPECIFIED: SearchStrategy
 SEARCH_STRATEGY_UNFILTERED: SearchStrategy
 SEARCH_STRATEGY_PRE_FILTER: SearchStrategy
@@ -64,18 +77,20 @@ class SearchEmbeddingsResponse(_message.Message):
     def __init__(self, hit_lists: _Optional[_Iterable[_Union[HitList, _Mapping]]] = ..., search_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., applied_sequence: _Optional[int] = ..., item_count: _Optional[int] = ..., path: _Optional[_Union[SearchPath, _Mapping]] = ...) -> None: ...
 
 class SearchPath(_message.Message):
-    __slots__ = ("strategy", "index_type", "device", "fallback_reason", "matching_count")
+    __slots__ = ("strategy", "index_type", "device", "fallback_reason", "matching_count", "fallback")
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     INDEX_TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_REASON_FIELD_NUMBER: _ClassVar[int]
     MATCHING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
     strategy: SearchStrategy
     index_type: str
     device: str
     fallback_reason: str
     matching_count: int
-    def __init__(self, strategy: _Optional[_Union[SearchStrategy, str]] = ..., index_type: _Optional[str] = ..., device: _Optional[str] = ..., fallback_reason: _Optional[str] = ..., matching_count: _Optional[int] = ...) -> None: ...
+    fallback: SearchFallback
+    def __init__(self, strategy: _Optional[_Union[SearchStrategy, str]] = ..., index_type: _Optional[str] = ..., device: _Optional[str] = ..., fallback_reason: _Optional[str] = ..., matching_count: _Optional[int] = ..., fallback: _Optional[_Union[SearchFallback, str]] = ...) -> None: ...
 
 class HitList(_message.Message):
     __slots__ = ("hits",)
@@ -155,24 +170,28 @@ class DeleteItemsResponse(_message.Message):
     def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class GetItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids", "encodings_included")
+    __slots__ = ("index_id", "item_ids", "encodings_included", "max_bytes")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     ENCODINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     encodings_included: bool
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ...) -> None: ...
+    max_bytes: int
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class GetItemsResponse(_message.Message):
-    __slots__ = ("items", "encoded_items", "model_fingerprint")
+    __slots__ = ("items", "encoded_items", "model_fingerprint", "read_count")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     ENCODED_ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    READ_COUNT_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Item]
     encoded_items: _containers.RepeatedCompositeFieldContainer[EncodedItem]
     model_fingerprint: str
-    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., encoded_items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ...) -> None: ...
+    read_count: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., encoded_items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., read_count: _Optional[int] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("item_id", "content", "attributes")

@@ -160,7 +160,7 @@ class Diversity(_message.Message):
     def __init__(self, relevance_weight: _Optional[float] = ..., duplicate_similarity: _Optional[float] = ...) -> None: ...
 
 class SearchItemsResponse(_message.Message):
-    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version")
+    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version", "retrievals")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     DURATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class SearchItemsResponse(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RETRIEVALS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[RankedItem]
     model_fingerprint: str
     durations: StageDurations
@@ -181,7 +182,20 @@ class SearchItemsResponse(_message.Message):
     cost: _cost_pb2.InferenceCost
     next_cursor: bytes
     model_version: int
-    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ...) -> None: ...
+    retrievals: _containers.RepeatedCompositeFieldContainer[ShardRetrieval]
+    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ...) -> None: ...
+
+class ShardRetrieval(_message.Message):
+    __slots__ = ("shard_number", "modality", "path", "item_count")
+    SHARD_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    shard_number: int
+    modality: _content_pb2.Modality
+    path: _index_service_pb2.SearchPath
+    item_count: int
+    def __init__(self, shard_number: _Optional[int] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., path: _Optional[_Union[_index_service_pb2.SearchPath, _Mapping]] = ..., item_count: _Optional[int] = ...) -> None: ...
 
 class StreamSearchItemsRequest(_message.Message):
     __slots__ = ("search",)

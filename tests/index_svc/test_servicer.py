@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -17,6 +18,7 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
+from tandem.content import ImageContent
 from tandem.corpus.item_store import ItemStore
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
@@ -112,6 +114,29 @@ async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub
     assert await hits(stub, search_request([1])) == [["b"]]
     got = await stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["a"]))
     assert list(got.items) == []
+
+
+async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServiceStub) -> None:
+    """Three pictures of 6 MiB are over what a shard reads at once; the caller asks on."""
+    items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]
+    await stub.UpsertItems(upsert_request(items))
+
+    async def read(item_ids: str, **fields: object) -> tuple[list[str], int]:
+        request = pb.GetItemsRequest(index_id="scenes", item_ids=item_ids, **fields)  # type: ignore[arg-type]
+        got = await stub.GetItems(request)
+        return [item.item_id for item in (*got.items, *got.encoded_items)], got.read_count
+
+    assert await read("axbc") == (["a", "b"], 3)
+    assert await read("axbc", encodings_included=True) == (["a", "b"], 3)
+    assert await read("a" * 200) == (["a", "a"], 2)
+    # One is answered whatever its size, or nobody could ever read it.
+    assert await read("cb", max_bytes=1_000) == (["c"], 1)
+    assert await read("cb", max_bytes=2**40) == (["c", "b"], 2)
+    assert await read("x") == ([], 1)
+    _, error = await refusal(
+        stub.GetItems(pb.GetItemsRequest(index_id="scenes", item_ids=["a"], max_bytes=-1))
+    )
+    assert type(error) is errors.RequestMalformed
 
 
 async def test_an_item_upserted_in_the_other_modality_leaves_its_old_one(

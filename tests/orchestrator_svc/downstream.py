@@ -142,6 +142,8 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
         self.path = index_pb.SearchPath()
         """How a search says that it found its hits."""
+        self.max_get_count: int | None = None
+        """What it gives at once; as an earlier version it gives all, and says nothing of it."""
         self.sequence = 0
         """Counts writes, over all indexes."""
         self.answers: dict[str, tuple[object, object]] = {}
@@ -212,9 +214,19 @@ class FakeShard(FakeReranker, IndexServiceServicer):
     async def GetItems(
         self, request: index_pb.GetItemsRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.GetItemsResponse:
-        """Returns what is there."""
+        """Returns what is there, or as many of the first as it gives at once."""
         await self.asked("GetItems", request)
         index = self._index(request.index_id)
+        if self.max_get_count is not None:
+            del request.item_ids[self.max_get_count :]
+            response = self._got(request, index)
+            response.read_count = len(request.item_ids)
+            return response
+        return self._got(request, index)
+
+    def _got(
+        self, request: index_pb.GetItemsRequest, index: dict[str, index_pb.EncodedItem]
+    ) -> index_pb.GetItemsResponse:
         if request.encodings_included:
             return index_pb.GetItemsResponse(
                 encoded_items=[index[each] for each in request.item_ids if each in index],

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.cursor_shape import check_cursor_shape
 from orchestrator_svc.cursor_wire import make_cursor, page_from_proto
 from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank
 from orchestrator_svc.hit import Hit, MatchScore
@@ -50,6 +51,7 @@ def rests(draw: st.DrawFn) -> list[RankedHit]:
             ),
             min_size=1,
             max_size=9,
+            unique=True,
         )
     )
     return [
@@ -156,22 +158,27 @@ def test_a_forged_cursor_is_taken_whole_or_refused(random: Random) -> None:
     assert all(math.isfinite(entry.hit.similarity) for entry in page.ranked)
 
 
+columns: dict[str, list[object]] = {
+    "item_ids": ["a"],
+    "similarities": [0.5],
+    "match_logits": [math.nan],
+    "match_probabilities": [0.0],
+    "retrieve_ranks": [1],
+    "modalities": ["MODALITY_IMAGE"],
+    "scores": [0.5],
+}
+
+
+def held_by(**fields: object) -> bytes:
+    """Returns what a cursor of one item holds, but for these fields."""
+    usual = {"index_id": "scenes", "return_n": 3, "given_count": 10} | columns
+    held = search_cursor_pb2.SearchCursor(**(usual | fields))  # type: ignore[arg-type]
+    return held.SerializeToString()
+
+
 def forged(**fields: object) -> bytes:
     """Returns a cursor of one item, but for these fields."""
-    columns: dict[str, object] = {
-        "index_id": "scenes",
-        "return_n": 3,
-        "given_count": 10,
-        "item_ids": ["a"],
-        "similarities": [0.5],
-        "match_logits": [math.nan],
-        "match_probabilities": [0.0],
-        "retrieve_ranks": [1],
-        "modalities": ["MODALITY_IMAGE"],
-        "scores": [0.5],
-    }
-    held = search_cursor_pb2.SearchCursor(**(columns | fields))  # type: ignore[arg-type]
-    return seal_cursor(held.SerializeToString())
+    return seal_cursor(held_by(**fields))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +195,15 @@ def forged(**fields: object) -> bytes:
         {"modalities": [77]},
         {"given_count": 0},
         {"given_count": -5},
+        {"given_count": 2**31 - 1},
+        {"return_n": 0},
+        {"return_n": -1},
+        {"return_n": 1001},
+        {"retrieve_ranks": [0]},
+        {"retrieve_ranks": [-5]},
+        {"retrieve_ranks": [2**31 - 1]},
+        {"model_version": -1},
+        {name: value * 2 for name, value in columns.items()},
         {"index_id": "pets"},
         {"explanations": [pb.Explanation(), pb.Explanation()]},
         {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
@@ -211,6 +227,45 @@ def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
         page_from_proto(request(sealed))
     with pytest.raises(errors.CursorInvalid, match="bytes"):
         page_from_proto(request(bytes(MAX_CURSOR_BYTES + 1)))
+
+
+def test_an_item_may_be_there_in_both_modalities() -> None:
+    """Where it was replaced by the other while both were searched."""
+    twice: dict[str, object] = {name: value * 2 for name, value in columns.items()}
+
+    page = page_from_proto(
+        request(forged(**(twice | {"modalities": ["MODALITY_IMAGE", "MODALITY_TEXT"]})))
+    )
+
+    assert [entry.hit.item_id for entry in page.ranked] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        b"\x7a\x00" * 1_500_000,  # explanations
+        b"\x42\x00" * 1_500_000,  # ids
+        b"\x2a\x02\x2a\x00" * 700_000,  # coverage, each with a missing shard
+        b"\x2a\xc0\x84\x3d" + b"\x2a\x00" * 500_000,  # one coverage with many
+        b"\x7a\xc0\x84\x3d" + b"\x0a\x00" * 500_000,  # one explanation with many terms
+        b"\x38\x01" * 1_500_000,  # degradations one by one
+        b"\x4d\x00\x00\x00\x00" * 700_000,  # similarities one by one
+        b"\xfa\x01\x00",  # a field that there is not
+        b"\x0b" * 1_000,  # groups
+        b"\x7a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x7a\x05a",
+        b"\x7a",
+    ],
+    ids=lambda added: added[:4].hex(),
+)
+def test_what_is_more_than_an_answer_leaves_is_refused_before_it_is_parsed(added: bytes) -> None:
+    """A few kilobytes that would be made a hundred megabytes of messages."""
+    check_cursor_shape(held_by())
+
+    with pytest.raises(errors.CursorInvalid):
+        check_cursor_shape(held_by() + added)
+    with pytest.raises(errors.CursorInvalid):
+        page_from_proto(request(seal_cursor(held_by() + added)))
 
 
 def test_a_cursor_of_a_later_format_is_refused_by_it() -> None:
@@ -265,7 +320,7 @@ def test_the_largest_rest_fits() -> None:
         RankedHit(
             Hit("".join(chr(random.randrange(33, 127)) for _ in range(256)), 0.5, Modality.TEXT),
             MatchScore(random.uniform(-9, 9), random.random()),
-            rank,
+            rank - 1,
             rank,
             random.random(),
             Explanation(

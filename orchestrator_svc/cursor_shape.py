@@ -1,0 +1,73 @@
+"""What a cursor's bytes are checked for before they are parsed: counts and lengths, by field.
+
+Two bytes make protobuf an empty message of some fifty, so what a caller made up would take up to
+thirty times its size, and all of it is parsed at once. This walks over the outermost fields and
+stops at the first that no answer writes.
+"""
+
+from collections.abc import Mapping
+
+from orchestrator_svc.depth import MAX_RETRIEVE_K
+from tandem.errors import CursorInvalid
+from tandem.v1 import search_cursor_pb2
+
+# Of both modalities.
+MAX_ITEM_COUNT = 2 * MAX_RETRIEVE_K
+
+_VARINT, _LENGTH_DELIMITED = 0, 2
+_MAX_VARINT_BYTES = 10
+
+_NUMBERS = {field.name: field.number for field in search_cursor_pb2.SearchCursor.DESCRIPTOR.fields}
+_MAX_BYTES: Mapping[int, int] = {
+    _NUMBERS[name]: byte_count
+    for name, byte_count in {
+        "index_id": 63,
+        "model_fingerprint": 4 * 128,
+        # 1,000 shards that are missing.
+        "coverage": 8 * 2**10,
+        "rerank": 64,
+        "degradations": 64,
+        "item_ids": 256,
+        "explanations": 2**10,
+        "similarities": 4 * MAX_ITEM_COUNT,
+        "match_logits": 4 * MAX_ITEM_COUNT,
+        "match_probabilities": 4 * MAX_ITEM_COUNT,
+        "scores": 4 * MAX_ITEM_COUNT,
+        "retrieve_ranks": _MAX_VARINT_BYTES * MAX_ITEM_COUNT,
+        "modalities": _MAX_VARINT_BYTES * MAX_ITEM_COUNT,
+    }.items()
+}
+"""By number, of one occurrence of each field that has a length."""
+_NUMERIC = {_NUMBERS[name] for name in ("return_n", "given_count", "model_version")}
+_BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations")}
+"""The fields that occur once an item; all others once."""
+
+
+def check_cursor_shape(held: bytes) -> None:
+    """Raises CursorInvalid for fields that no cursor has, or more or longer ones."""
+    counts: dict[int, int] = {}
+    place = 0
+    while place < len(held):
+        tag, place = _varint(held, place)
+        number, kind = tag >> 3, tag & 7
+        counts[number] = counts.get(number, 0) + 1
+        if counts[number] > (MAX_ITEM_COUNT if number in _BY_ITEM else 1):
+            raise CursorInvalid(why="it holds more than an answer leaves")
+        value, place = _varint(held, place)
+        if kind == _VARINT and number in _NUMERIC:
+            continue
+        if kind != _LENGTH_DELIMITED or value > _MAX_BYTES.get(number, -1):
+            raise CursorInvalid(why="it holds what no answer leaves")
+        place += value
+    if place != len(held):
+        raise CursorInvalid(why="what it holds is cut short")
+
+
+def _varint(held: bytes, place: int) -> tuple[int, int]:
+    """Returns the number that starts there, and the place after it."""
+    value = 0
+    for count, byte in enumerate(held[place : place + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return value, place + count + 1
+    raise CursorInvalid(why="what it holds cannot be read")

@@ -1,0 +1,201 @@
+"""Contents of many items, by the byte: an answer has room for so many, and says how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from orchestrator_svc import content_room
+from orchestrator_svc.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
+from orchestrator_svc.content_room import ContentRoom
+from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from tandem import errors
+from tandem.chassis.channels import MAX_MESSAGE_BYTES
+from tandem.chassis.status import error_from_rpc
+from tandem.v1 import error_reason_pb2, search_cursor_pb2
+from tandem.v1 import index_service_pb2 as index_pb
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.orchestrator_svc.downstream import Stack, door, stack
+
+TIMEOUT_SECONDS = 60
+ITEM_COUNT = 10
+# Of ten, seven fit into an answer and eight do not; a thousandth of what there is room for.
+PICTURE_BYTES = 6 * 2**10
+LIMIT_BYTES = 48 * 2**10
+
+
+@pytest.fixture(autouse=True)
+def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_room, "MAX_ANSWER_CONTENT_BYTES", LIMIT_BYTES)
+
+
+@pytest.fixture(name="behind")
+async def _behind() -> AsyncIterator[Stack]:
+    """Two shards that together have ten pictures, and give two of them at once."""
+    async with stack() as behind:
+        async with door(behind) as stub:
+            items = [
+                index_pb.Item(item_id=f"item-{n}", content={"image": f"{n} ".encode()})
+                for n in range(ITEM_COUNT)
+            ]
+            async for _ in stub.IngestItems(
+                iter([pb.IngestItemsRequest(index_id="scenes", items=items)])
+            ):
+                pass
+        for shard in behind.shards:
+            shard.max_get_count = 2
+            for item in shard.items["scenes"].values():
+                item.content.image = item.content.image.ljust(PICTURE_BYTES)
+        yield behind
+
+
+@pytest.fixture(name="stub")
+async def _stub(behind: Stack) -> AsyncIterator[SearchServiceStub]:
+    async with door(behind) as stub:
+        yield stub
+
+
+def asked(return_n: int, **fields: object) -> pb.SearchItemsRequest:
+    """Returns a search for so many of the pictures with their contents."""
+    usual = {"query": {"text": "1"}, "rerank_disabled": True, "content_included": True}
+    return pb.SearchItemsRequest(index_id="scenes", return_n=return_n, **(usual | fields))  # type: ignore[arg-type]
+
+
+async def refusal(call: grpc.aio.UnaryUnaryCall) -> errors.TandemError:
+    """Returns the error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return error_from_rpc(caught.value, "the orchestrator")
+
+
+async def test_contents_that_fit_come_however_many_calls_they_take(
+    behind: Stack, stub: SearchServiceStub
+) -> None:
+    """Each item once, in its place, with its own content."""
+    answer = await stub.SearchItems(asked(7), timeout=TIMEOUT_SECONDS)
+
+    assert len({item.item_id for item in answer.items}) == 7
+    for item in answer.items:
+        assert len(item.content.image) == PICTURE_BYTES
+        assert item.content.image.startswith(item.item_id.removeprefix("item-").encode() + b" ")
+    sizes = [
+        len(request.item_ids)  # type: ignore[attr-defined]
+        for shard in behind.shards
+        for request in shard.requests("GetItems")
+    ]
+    assert len(sizes) >= 4
+
+
+async def test_contents_that_do_not_fit_are_refused_with_how_to_go_on(
+    stub: SearchServiceStub,
+) -> None:
+    """By a single search, by a page, by a stream; and each way that the refusal names works."""
+    error = await refusal(stub.SearchItems(asked(8), timeout=TIMEOUT_SECONDS))
+    assert type(error) is errors.AnswerTooLarge
+    assert error.metadata == {"limit": str(LIMIT_BYTES)}
+    for way in ("return_n", "next_cursor", "content_included"):
+        assert way in error.message
+
+    bare = await stub.SearchItems(asked(8, content_included=False), timeout=TIMEOUT_SECONDS)
+    assert len(bare.items) == 8
+    first = await stub.SearchItems(asked(1), timeout=TIMEOUT_SECONDS)
+    page = pb.SearchItemsRequest(
+        index_id="scenes", cursor=first.next_cursor, content_included=True, return_n=9
+    )
+    error = await refusal(stub.SearchItems(page, timeout=TIMEOUT_SECONDS))
+    assert type(error) is errors.AnswerTooLarge
+    page.return_n = 5
+    second = await stub.SearchItems(page, timeout=TIMEOUT_SECONDS)
+    assert [len(item.content.image) for item in second.items] == [PICTURE_BYTES] * 5
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for _ in stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=asked(8))):
+            pass
+    assert type(error_from_rpc(caught.value, "it")) is errors.AnswerTooLarge
+
+
+async def test_both_answers_of_a_stream_have_room_of_their_own(stub: SearchServiceStub) -> None:
+    """They are two messages; what the first had is not read again for the second."""
+    answers = [
+        response.answer
+        async for response in stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=asked(6)))
+    ]
+
+    assert [len(answer.items) for answer in answers] == [6, 6]
+    assert all(item.content.image for answer in answers for item in answer.items)
+
+
+async def test_searches_of_a_batch_share_the_room_of_its_one_message(
+    stub: SearchServiceStub,
+) -> None:
+    """Those that find no room are refused alone."""
+    request = pb.BatchSearchItemsRequest(searches=[asked(5), asked(5), asked(2), asked(9)])
+
+    response = await stub.BatchSearchItems(request, timeout=TIMEOUT_SECONDS)
+
+    assert response.ByteSize() < 2 * LIMIT_BYTES
+    reasons = [result.error.reason for result in response.results]
+    too_large = errors_pb_reason("ANSWER_TOO_LARGE")
+    assert set(reasons) == {0, too_large}
+    assert reasons.count(0) >= 1
+    assert reasons[3] == too_large
+
+
+async def test_a_cursor_that_names_one_item_many_times_reads_nothing(
+    behind: Stack, stub: SearchServiceStub
+) -> None:
+    """119 bytes took 7 GiB of a shard."""
+    first = await stub.SearchItems(asked(1), timeout=TIMEOUT_SECONDS)
+    held = search_cursor_pb2.SearchCursor.FromString(unseal_cursor(first.next_cursor))
+    for column in ("item_ids", "similarities", "match_logits", "match_probabilities"):
+        values = getattr(held, column)
+        values[:] = [values[0]] * 200
+    for column in ("retrieve_ranks", "modalities", "scores"):
+        values = getattr(held, column)
+        values[:] = [values[0]] * 200
+    before = [len(shard.requests("GetItems")) for shard in behind.shards]
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.SearchItems(
+            pb.SearchItemsRequest(
+                index_id="scenes",
+                cursor=seal_cursor(held.SerializeToString()),
+                content_included=True,
+                return_n=200,
+            ),
+            timeout=TIMEOUT_SECONDS,
+        )
+
+    assert type(error_from_rpc(caught.value, "it")) is errors.CursorInvalid
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert [len(shard.requests("GetItems")) for shard in behind.shards] == before
+
+
+def test_an_answer_has_room_for_its_contents_and_its_cursor() -> None:
+    """In a message, with 8 MiB for ids, scores and explanations."""
+    assert MAX_ROOM_BYTES + MAX_CURSOR_BYTES + 8 * 2**20 <= MAX_MESSAGE_BYTES
+
+
+def test_what_a_failed_answer_took_is_given_back() -> None:
+    """Or one search of a batch would take the room of all others."""
+    room = ContentRoom(10)
+
+    def take(*byte_counts: int) -> None:
+        with room.taking() as take_one:
+            for byte_count in byte_counts:
+                take_one(byte_count)
+
+    with pytest.raises(errors.AnswerTooLarge):
+        take(8, 3)
+    take(6, 4)
+    with pytest.raises(errors.AnswerTooLarge):
+        take(1)
+
+
+def errors_pb_reason(name: str) -> int:
+    """Returns the reason's number."""
+    return int(error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{name}"))
