@@ -20,7 +20,7 @@ class FilterMasks:
         """Remembers nothing yet."""
         self._lock = threading.Lock()
         self._version = 0
-        self._masks: OrderedDict[str, tuple[Mask, int]] = OrderedDict()
+        self._masks: OrderedDict[Filter, tuple[Mask, int]] = OrderedDict()
 
     def forget(self) -> None:
         """Drops all of them: an item came, changed or went."""
@@ -30,18 +30,16 @@ class FilterMasks:
 
     def get(self, filter_: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
         """Returns the filter's mask over rows, and for how many rows it holds."""
-        # By its text: 1, 1.0 and True are equal keys in Python and different values in a filter.
-        key = repr(filter_)
         with self._lock:
             version = self._version
-            if kept := self._masks.get(key):
-                self._masks.move_to_end(key)
+            if kept := self._masks.get(filter_):
+                self._masks.move_to_end(filter_)
                 return kept
         mask = evaluate()
         count = int(np.count_nonzero(mask))
         with self._lock:
             if version == self._version:
-                self._masks[key] = (mask, count)
+                self._masks[filter_] = (mask, count)
                 while len(self._masks) > _KEPT_COUNT:
                     self._masks.popitem(last=False)
         return mask, count

@@ -59,16 +59,39 @@ class Not(_Operators):
     negated: Filter
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf(_Operators):
+class _OfTypedValues(_Operators):
+    """Equality that tells 1, 1.0 and True apart, which a filter does and Python does not.
+
+    Filters are keys: of searches that are asked as one, of masks that are kept.
+    """
+
+    __slots__ = ()
+
+    def _identity(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _OfTypedValues) or type(self) is not type(other):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf(_OfTypedValues):
     """The attribute is one of the values, or a list with one of them in it."""
 
     name: str
     values: tuple[Value, ...]
 
+    def _identity(self) -> tuple[object, ...]:
+        return (self.name, *map(_typed, self.values))
 
-@dataclass(frozen=True, slots=True)
-class InRange(_Operators):
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InRange(_OfTypedValues):
     """The attribute is a number between the bounds; None is no bound."""
 
     name: str
@@ -76,6 +99,10 @@ class InRange(_Operators):
     above: float | None = None
     at_most: float | None = None
     below: float | None = None
+
+    def _identity(self) -> tuple[object, ...]:
+        bounds = (self.at_least, self.above, self.at_most, self.below)
+        return (self.name, *(None if bound is None else _typed(bound) for bound in bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,12 @@ def holds(tree: Filter, attributes: Attributes) -> bool:
             return any(_holds_for(tree, value) for value in _words(attributes[tree.name]))
         case _:
             assert_never(tree)
+
+
+def _typed(value: Value) -> tuple[type, object]:
+    """Returns what two values have in common only if no filter can tell them apart."""
+    # By its text a float keeps the sign of its zero, and NaN, which is refused, equals itself.
+    return (type(value), repr(value) if isinstance(value, float) else value)
 
 
 def _parts(tree: _Operators, group: type[AllOf] | type[AnyOf]) -> tuple[Filter, ...]:

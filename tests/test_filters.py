@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 
+from tandem.attribute_wire import filter_from_proto, filter_to_proto
 from tandem.attributes import Attributes
 from tandem.errors import FilterInvalid
 from tandem.filters import (
@@ -182,3 +183,52 @@ def test_pythons_own_and_is_refused() -> None:
         Exists("a") and Exists("b")  # type: ignore[unreachable]
     with pytest.raises(TypeError, match="write & for and"):
         not Exists("a")
+
+
+DIFFERENT_VALUES = [
+    0, 1, 0.0, -0.0, 1.0, True, False, 2**53, 2.0**53, 2**53 + 1, 2**63 - 1, 2.0**63, "1", "True"
+]  # fmt: skip
+
+
+def wrapped(leaf: Filter) -> list[Filter]:
+    """Returns trees with the condition somewhere in them."""
+    return [leaf, Not(leaf), AllOf((Exists("y"), leaf)), AnyOf((Not(AllOf((leaf,))),))]
+
+
+def test_filters_are_equal_only_where_no_item_can_tell_them_apart() -> None:
+    """1, 1.0 and True are one key in Python: two searches of a batch got one answer."""
+    leaves = [
+        *(OneOf("x", (value,)) for value in DIFFERENT_VALUES),
+        *(OneOf("x", (1, value)) for value in DIFFERENT_VALUES),
+        *(InRange("x", at_least=value) for value in DIFFERENT_VALUES if not isinstance(value, str)),
+        OneOf("x", ()),
+        OneOf("y", (1,)),
+        InRange("x", above=1),
+        InRange("x", at_most=1),
+        InRange("x", below=1),
+        StartsWith("x", "1"),
+        Exists("x"),
+    ]
+    trees = [tree for leaf in leaves for tree in wrapped(leaf)]
+
+    assert len(set(trees)) == len(trees)
+    for tree in trees:
+        assert sum(tree == other for other in trees) == 1
+
+
+@given(made_filters.filters_of(made_filters.values))
+def test_equal_filters_have_one_hash(tree: Filter) -> None:
+    """Made twice, from the same parts."""
+    again = filter_from_proto(filter_to_proto(tree))
+    twice = filter_from_proto(filter_to_proto(tree))
+
+    assert again == twice
+    assert hash(again) == hash(twice)
+    assert again != 1
+
+
+def test_equal_values_of_other_types_stay_other_filters_on_the_wire() -> None:
+    """Integers and reals are numbers to each other, flags are not; but each is sent as itself."""
+    for value in DIFFERENT_VALUES:
+        tree = OneOf("x", (value,))
+        assert filter_from_proto(filter_to_proto(tree)) == tree

@@ -17,7 +17,7 @@ from tandem.attribute_wire import (
 )
 from tandem.attributes import Attributes
 from tandem.chassis.status import error_from_rpc
-from tandem.filters import Exists, InRange, OneOf
+from tandem.filters import Exists, InRange, OneOf, Value
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
@@ -190,6 +190,33 @@ async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None
         assert attributes_from_proto(item.attributes) == kept[item.item_id]
     assert len(every.items) == 21
     assert not any(item.attributes for item in every.items)
+
+
+async def test_searches_of_a_batch_are_told_apart_by_the_types_of_their_filters() -> None:
+    """1 and 1.0 find the same, True another: as each search alone does, not as Python's keys do."""
+    kept: dict[str, Attributes] = {
+        "int": {"x": 1}, "real": {"x": 1.0}, "flag": {"x": True}, "text": {"x": "1"},
+        "zero": {"x": 0}, "no": {"x": False},
+    }  # fmt: skip
+    values: list[Value] = [1, True, 1.0, "1", 0, False, -0.0, 0.0]
+    trees = [OneOf("x", (value,)) for value in values]
+    trees += [OneOf("x", (1, value)) for value in values]
+
+    async with stack() as behind:
+        assert await stored(behind, attributed(kept)) == [None] * len(kept)
+        searches = [
+            query(filter=filter_to_proto(tree), return_n=20, target_modality=1) for tree in trees
+        ]
+        async with door(behind) as stub:
+            alone = [await stub.SearchItems(each, timeout=TIMEOUT_SECONDS) for each in searches]
+            batch = await stub.BatchSearchItems(
+                pb.BatchSearchItemsRequest(searches=searches), timeout=TIMEOUT_SECONDS
+            )
+
+    found = [{item.item_id for item in answer.items} for answer in alone]
+    assert found[:6] == [{"int", "real"}, {"flag"}, {"int", "real"}, {"text"}, {"zero"}, {"no"}]
+    for tree, expected, result in zip(trees, found, batch.results, strict=True):
+        assert {item.item_id for item in result.response.items} == expected, tree
 
 
 async def test_an_item_with_a_bad_attribute_fails_alone() -> None:
