@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tandem.cli.console import errors, out, query_progress
+from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.progress import query_progress
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,

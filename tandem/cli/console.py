@@ -1,40 +1,101 @@
-"""The terminal: what a person reads goes to stdout, what went wrong to stderr."""
+"""The terminal: what a person reads goes to stdout, what went wrong to stderr.
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+Whatever is printed is text. Brackets, emoji names and control characters in it are somebody's
+values, of a path, an id, a caption or an error, and never orders to the terminal.
+"""
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import re
+from typing import Any
 
-out = Console()
-errors = Console(stderr=True)
+from rich.console import Console, ConsoleDimensions
+from rich.table import Table
+from rich.text import Text
 
-
-def progress_bar(unit: str) -> Progress:
-    """Returns a bar that shows how many, how fast (field `rate`, in `unit` a second), how long."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{{task.fields[rate]:.0f}} {unit}/s"),
-        TimeRemainingColumn(),
-        console=out,
-    )
+# Wider than any line: a table that nobody reads on a screen has as much room as it needs.
+_UNBOUNDED_WIDTH = 1_000_000
+# Control characters but for the line feed, halves of surrogate pairs, line separators, and what
+# turns the direction of the text around it.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_SHORT = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
-@contextmanager
-def query_progress(totals: Mapping[str, int]) -> Iterator[Callable[[str, int], None]]:
-    """Gives a function that shows how many queries of a direction are done."""
-    with progress_bar("queries") as bar:
-        tasks, start_times = {}, {}
+def shown(text: str) -> str:
+    r"""Returns the text with each unprintable character but the line feed as such as \x1b."""
+    return _UNPRINTABLE.sub(_escaped, text)
 
-        def show(name: str, done: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=totals[name], rate=0.0)
-                start_times[name] = time.monotonic()
-                return
-            rate = done / (time.monotonic() - start_times[name])
-            bar.update(tasks[name], completed=done, rate=rate)
 
-        yield show
+def one_line(text: str) -> str:
+    r"""Returns `shown` with line feeds as \n too: for a value that is part of a line or a cell."""
+    return shown(text).replace("\n", _SHORT["\n"])
+
+
+class Terminal(Console):
+    """A console for which every str is text as it stands, printed whole.
+
+    Tables fold in a terminal's width, and have no width where there is no terminal.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+        # Rich keeps COLUMNS of now for ever; a terminal's is looked up when it is needed.
+        self._width = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody is watching; a variable such as FORCE_COLOR does not make it so."""
+        return not self.file.closed and self.file.isatty()
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """The terminal's; where there is none, as wide as it takes."""
+        if self._width is None and not self.is_live:
+            return ConsoleDimensions(_UNBOUNDED_WIDTH, 25)
+        return super().size
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
+        """Prints text without breaking its lines, and tables without cutting their cells."""
+        for each in objects:
+            if isinstance(each, Table):
+                _fold(each)
+                if each.title:  # rich would wrap it to the table's own width
+                    super().print(each.title, soft_wrap=True)
+                    each.title = None
+        if not any(isinstance(each, Table) for each in objects):
+            options.setdefault("soft_wrap", True)
+        super().print(*objects, **options)
+
+    def rule(self, title: Any = "", **_: Any) -> None:  # noqa: ANN401
+        """Prints a heading whole, however long it is."""
+        dashes = "--" if self.options.ascii_only else "──"
+        self.print(f"{dashes} {one_line(str(title))}")
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
+        """Returns what rich makes of any str that it meets: the text and nothing else."""
+        return super().render_str(
+            shown(text), **options | {"markup": False, "emoji": False, "highlight": False}
+        )
+
+    def refusal(self, reason: str, message: str) -> None:
+        """Prints a named error on one line."""
+        self.print(Text(shown(reason), style="bold red"), one_line(message))
+
+
+def _fold(table: Table) -> None:
+    for column in table.columns:
+        column.overflow, column.no_wrap = "fold", False
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+out = Terminal()
+errors = Terminal(stderr=True)

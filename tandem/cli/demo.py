@@ -68,7 +68,7 @@ def demo(
         write_contact_sheet(rows, sheet)
         out.rule(f"evaluate on {2 * query_count:,} held-out queries")
         evaluate(query_count=query_count, address=stack.address)
-    out.print(f"\nBefore and after reranking: [bold]{sheet}[/]")
+    out.print(f"\nBefore and after reranking: {sheet}")
     out.print(f"{time.monotonic() - start_time:.0f} s, and no process left behind.")
 
 

@@ -162,7 +162,7 @@ def evaluate(
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
     for line in skipped.lines():
-        errors.print(line, markup=False, highlight=False)
+        errors.print(line)
     if cut:
         errors.print(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
@@ -316,7 +316,7 @@ def print_report(report: Report) -> None:
         last = each.direction
     out.print(table)
     # Below 100 where queries are true of several items, of which one is the answer.
-    out.print(f"{_BEST}: {report.about[_BEST]}", highlight=False)
+    out.print(f"{_BEST}: {report.about[_BEST]}")
 
 
 def _write(report: Report, folder: Path) -> None:

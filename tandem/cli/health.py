@@ -28,10 +28,10 @@ def health(
         try:
             response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
         except grpc.RpcError as error:
-            errors.print(f"{address}: {error.code().name} {error.details()}", markup=False)
+            errors.print(f"{address}: {error.code().name} {error.details()}")
             raise typer.Exit(1) from None
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
     if status != "SERVING":
-        errors.print(f"{address}: {status}", markup=False)
+        errors.print(f"{address}: {status}")
         raise typer.Exit(1)
     out.print(status)

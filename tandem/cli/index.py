@@ -10,7 +10,9 @@ import grpc
 import typer
 from rich.table import Table
 
+from tandem.cli.command_line import Command
 from tandem.cli.console import out
+from tandem.cli.progress import LongWork
 from tandem.client.access import Access
 from tandem.client.requests import error_of
 from tandem.content import Modality
@@ -35,7 +37,7 @@ _TIMEOUT_SECONDS = 10.0
 _ADVICE_TIMEOUT_SECONDS = 3600.0
 
 
-@app.command("describe")
+@app.command("describe", cls=Command)
 def describe(
     index_id: Annotated[str, typer.Argument(help="which index; all unless given")] = "",
     addresses: ADDRESSES = DEFAULT_ADDRESSES,
@@ -59,10 +61,10 @@ def describe(
             notes.extend(f"{one.index_id} on shard {number}: {note}" for note in said)
     out.print(table)
     for note in notes:
-        out.print(note, highlight=False)
+        out.print(note)
 
 
-@app.command("tune")
+@app.command("tune", cls=Command)
 def tune(
     index_id: INDEX,
     index_type: Annotated[
@@ -97,7 +99,7 @@ def tune(
     out.print(f"{index_id}: tuned on {len(addresses)} shards; tandem index describe shows it")
 
 
-@app.command("rebuild")
+@app.command("rebuild", cls=Command)
 def rebuild(
     index_id: INDEX, modality: MODALITY = None, addresses: ADDRESSES = DEFAULT_ADDRESSES
 ) -> None:
@@ -111,7 +113,7 @@ def rebuild(
     out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
 
 
-@app.command("advise")
+@app.command("advise", cls=Command)
 def advise(
     index_id: INDEX,
     modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,
@@ -140,14 +142,15 @@ def advise(
         index_types=index_type or [],
     )
     choices = []
-    with _admin(address) as stub, out.status("measuring") as status:
+    with _admin(address) as stub, LongWork() as work:
+        work.show(f"advise on {index_id}", 0, unit="types")
         for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
             choices.append(choice)
-            status.update(f"measured {choice.index_type}")
+            work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
     out.print(_choices_table(choices))
     for choice in choices:
         if choice.refusal:
-            out.print(f"{choice.index_type}: {choice.refusal}", markup=False, highlight=False)
+            out.print(f"{choice.index_type}: {choice.refusal}")
     fitting = [choice for choice in choices if choice.fits]
     if not fitting:
         out.print("none reaches the recall within the memory: ask for less, or give more")

@@ -9,8 +9,9 @@ import typer
 
 from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import errors, out, progress_bar
+from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.progress import LongWork
 from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
@@ -72,7 +73,7 @@ def ingest(
             truncation_policy=TruncationPolicy(long_texts.value),
         )
     for line in skipped.lines():
-        errors.print(line, markup=False, highlight=False)
+        errors.print(line)
     if refused:
         raise typer.Exit(1)
 
@@ -92,8 +93,9 @@ def ingest_items(
     stored_count = 0
     truncated_count = 0
     refused = []
-    with progress_bar("items") as bar:
-        task = bar.add_task(f"ingest into {index_id}", total=total, rate=0.0)
+    stage = f"ingest into {index_id}"
+    with LongWork() as work:
+        work.show(stage, 0, total, unit="items")
         for outcome in client.ingest(items, index_id=index_id, truncation_policy=truncation_policy):
             if outcome.error is None:
                 stored_count += 1
@@ -103,10 +105,8 @@ def ingest_items(
                 if len(refused) <= _SHOWN_ERROR_COUNT:
                     name = outcome.item_id or "(no id)"
                     told = f"{name}: {outcome.error.reason}: {outcome.error.message}"
-                    # An id may be a file's name, and that may look like markup.
-                    errors.print(told, markup=False)
-            done = stored_count + len(refused)
-            bar.update(task, completed=done, rate=done / (time.monotonic() - start_time))
+                    errors.print(one_line(told))
+            work.show(stage, stored_count + len(refused))
     seconds = time.monotonic() - start_time
     out.print(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "

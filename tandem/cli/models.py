@@ -8,6 +8,7 @@ from rich.table import Table
 
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
+from tandem.cli.command_line import Command
 from tandem.cli.console import out
 from tandem.cli.swap import swap
 from tandem.client import Access, Client
@@ -24,14 +25,14 @@ app = typer.Typer(
     help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
 )
 
-app.command("calibrate")(calibrate)
-app.command("swap")(swap)
+app.command("calibrate", cls=Command)(calibrate)
+app.command("swap", cls=Command)(swap)
 
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
 
 
-@app.command("add")
+@app.command("add", cls=Command)
 def add(
     checkpoint: Annotated[
         Path | None, typer.Argument(help="a checkpoint's folder; the shipped one unless given")
@@ -51,7 +52,7 @@ def add(
     out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
 
 
-@app.command("combine")
+@app.command("combine", cls=Command)
 def combine_two(
     bi_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose BE is taken")],
     cross_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose CE is taken")],
@@ -67,7 +68,7 @@ def combine_two(
     out.print(f"{folder}: BE of {bi_encoder}, CE of {cross_encoder}, {made.weights_sha256[:12]}")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     """Prints a row for each model of the repository, ours and others."""
     # Fits 80 columns; a longer name of somebody's folds.
@@ -84,7 +85,7 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
     out.print(table)
 
 
-@app.command("describe")
+@app.command("describe", cls=Command)
 def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     """Prints what the model behind a running Tandem is, and what it takes."""
     with Client(address, access=Access.from_environment()) as client:
@@ -112,7 +113,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
     out.print(table)
 
 
-@app.command("verify")
+@app.command("verify", cls=Command)
 def verify(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     checkpoint: Annotated[
@@ -127,7 +128,7 @@ def verify(
     out.print(f"{repository}: model {manifest.fingerprint[:12]} is whole and answers{against}")
 
 
-@app.command("remove")
+@app.command("remove", cls=Command)
 def remove(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem.cli.console import query_progress
+from tandem.cli.progress import query_progress
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline_report import offline_report

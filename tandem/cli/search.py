@@ -171,7 +171,7 @@ def _show_pages(
         )
         print_result(result, attributes_shown=attributes_shown)
     if result.next_cursor:
-        out.print("there is more: --pages", highlight=False)
+        out.print("there is more: --pages")
 
 
 def _search_each(
@@ -187,7 +187,7 @@ def _search_each(
     for text, outcome in zip(texts, outcomes, strict=True):
         out.rule(text, align="left")
         if isinstance(outcome, TandemError):
-            errors.print(f"{outcome.reason} {outcome.message}", markup=False, highlight=False)
+            errors.print(f"{outcome.reason} {outcome.message}")
         else:
             print_result(outcome, attributes_shown=attributes_shown)
     if any(isinstance(outcome, TandemError) for outcome in outcomes):
@@ -252,5 +252,5 @@ def _parsed(expression: str) -> Filter:
         return parse_where(expression)
     except WhereInvalid as error:
         # As it is: wrapped or boxed, its mark would stand below another character.
-        errors.print(f"--where: {error}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"--where: {error}")
         raise typer.Exit(2) from error

@@ -1,10 +1,9 @@
 """What a search answered, for a person: the items, what the answer lacks, where the time went."""
 
 from rich.table import Table
-from rich.text import Text
 
 from tandem.attributes import AttributeValue
-from tandem.cli.console import errors, out
+from tandem.cli.console import errors, one_line, out
 from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
 from tandem.content import TextContent
 
@@ -22,7 +21,7 @@ def print_result(
     items = result.items[:count]
     out.print(_table(items, attributes_shown=attributes_shown))
     for warning in warnings(result):
-        errors.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"warning: {warning}")
     seconds = result.seconds
     stages = {
         "encode": seconds.encode,
@@ -33,7 +32,7 @@ def print_result(
         "total": seconds.total,
     }
     times = ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in stages.items())
-    out.print(f"{times}; model {result.model_fingerprint[:12]}", highlight=False)
+    out.print(f"{times}; model {result.model_fingerprint[:12]}")
     out.print(
         f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}); "
         f"{_spent(result.cost)}",
@@ -95,16 +94,16 @@ def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
         table.add_column("made of")
         table.add_column("places")
     for item in items:
-        cells: list[str | Text] = [
+        cells: list[str] = [
             str(item.final_rank),
             str(item.retrieve_rank),
             f"{item.similarity:.3f}",
             "" if item.match_logit is None else f"{item.match_logit:+.2f}",
             "" if item.match_probability is None else f"{item.match_probability:.3f}",
-            Text(_named(item)),
+            one_line(_named(item)),
         ]
         if attributes_shown:
-            cells.append(Text(_attributes(item)))
+            cells.append(one_line(_attributes(item)))
         if is_explained and item.explanation:
             cells += [f"{item.score:+.3f}", *_explained(item.explanation)]
         table.add_row(*cells)

@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 
-from tandem.cli.console import errors, query_progress
+from tandem.cli.console import errors
 from tandem.cli.ingest import ingest_items
+from tandem.cli.progress import query_progress
 from tandem.client import Access, AsyncClient, Client
 from tandem.content import Modality
 from tandem.evaluation.gallery import DIRECTIONS, Gallery

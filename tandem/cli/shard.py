@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
+from tandem.cli.progress import LongWork
 from tandem.corpus.store_backup import (
     BackupManifest,
     back_up,
@@ -31,7 +33,7 @@ STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metav
 BACKUP = Annotated[Path, typer.Argument(help="a folder that tandem shard backup made")]
 
 
-@app.command()
+@app.command(cls=Command)
 def backup(
     path: STORE,
     destination: Annotated[
@@ -42,10 +44,10 @@ def backup(
     with _refusals(), _progress(f"copy {path}") as show:
         folder, manifest = back_up(path, destination, show=show)
     _tell_manifest(manifest)
-    out.print(f"{folder}", highlight=False, soft_wrap=True)
+    out.print(f"{folder}")
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
     path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
 ) -> None:
@@ -57,7 +59,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Command)
 def restore(
     backup: BACKUP,
     path: Annotated[Path, typer.Argument(help="folder of the new store; nothing may be in it")],
@@ -66,12 +68,10 @@ def restore(
     with _refusals(), _progress(f"check {backup}") as show:
         manifest = restore_backup(backup, path, show)
     _tell_manifest(manifest)
-    out.print(
-        f"{path} is {manifest.identity}: start index_svc on it", highlight=False, soft_wrap=True
-    )
+    out.print(f"{path} is {manifest.identity}: start index_svc on it")
 
 
-@app.command()
+@app.command(cls=Command)
 def grow(
     path: STORE,
     gibibytes: Annotated[int, typer.Argument(min=1, help="how large the store may become")],
@@ -79,7 +79,7 @@ def grow(
     """Raises the limit of a store, also while it is served; it is never lowered."""
     with _refusals():
         raise_limit(path, gibibytes << 30)
-    out.print(f"{path} may grow to {gibibytes:,} GiB", highlight=False, soft_wrap=True)
+    out.print(f"{path} may grow to {gibibytes:,} GiB")
 
 
 def _tell_manifest(manifest: BackupManifest) -> None:
@@ -109,17 +109,15 @@ def _tell_verdict(verdict: Verdict) -> None:
         return
     faults = (*verdict.damage, *verdict.corrupt_items)[:_SHOWN_FAULT_COUNT]
     for fault in faults:
-        errors.print(fault, markup=False, highlight=False, soft_wrap=True)
+        errors.print(fault)
     if (more := len(verdict.damage) + verdict.corrupt_item_count - len(faults)) > 0:
-        errors.print(f"and {more:,} more", highlight=False)
+        errors.print(f"and {more:,} more")
     what = (
         "restore it from a backup"
         if verdict.damage
         else f"{verdict.corrupt_item_count:,} items: ingest them again, or restore a backup"
     )
-    errors.print(
-        f"{verdict.path} is damaged; {what}", markup=False, highlight=False, soft_wrap=True
-    )
+    errors.print(f"{verdict.path} is damaged; {what}")
 
 
 @contextmanager
@@ -128,25 +126,12 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except (StoreRefused, OSError) as error:
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        errors.print(str(error))
         raise typer.Exit(1) from None
 
 
 @contextmanager
 def _progress(what: str) -> Iterator[Show]:
     """Gives a function that shows how much of what total is done."""
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=out,
-        transient=True,
-        disable=not out.is_terminal,
-    ) as bar:
-        task = bar.add_task(what, total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield show
+    with LongWork(often_short=True) as work:
+        yield partial(work.show, what)

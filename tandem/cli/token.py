@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tandem.chassis.tokens import Scope
+from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
 
 app = typer.Typer(help="Makes bearer tokens for callers.", no_args_is_help=True)
@@ -17,7 +18,7 @@ def _group() -> None:
     """Makes bearer tokens for callers."""
 
 
-@app.command()
+@app.command(cls=Command)
 def new(
     name: Annotated[str, typer.Argument(help="whose token it is, for logs and quotas")],
     scope: Annotated[
@@ -45,8 +46,8 @@ def new(
         lines.append(f"requests_per_second = {requests_per_second:g}")
     if pairs_per_second is not None:
         lines.append(f"pairs_per_second = {pairs_per_second:g}")
-    errors.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-    out.print(token, markup=False, highlight=False, soft_wrap=True)
+    errors.print("\n".join(lines))
+    out.print(token)
 
 
 def _key(text: str, *, quoted: bool = False) -> str:

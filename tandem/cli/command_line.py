@@ -1,0 +1,135 @@
+"""How commands are parsed and refused: whole option names in help, text in what went wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from tandem.cli.console import errors
+from tandem.cli.old_names import with_new_names
+from tandem.errors import TandemError
+
+# Of all wrong uses of a command. Typer exports it by its subclasses alone.
+_WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
+
+INTERRUPTED_STATUS = 130
+SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["--help", "-h"]}
+
+
+class Command(TyperCommand):
+    """A command that understands the names its options had in the release before."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Parses with today's names."""
+        return super().parse_args(ctx, with_new_names(_path(ctx), args))
+
+
+class CommandLine(TyperGroup):
+    """All commands. What it prints of wrong uses goes through the console, as all else."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Runs a command; exits with its status where `standalone_mode`."""
+
+        def status_of() -> Any:  # noqa: ANN401
+            return super(CommandLine, self).main(
+                args, prog_name, complete_var, False, windows_expand_args, **extra
+            )
+
+        if not standalone_mode:
+            return status_of()
+        try:
+            status = status_of()
+        except _WrongUse as error:
+            text = io.StringIO()
+            error.show(file=text)  # type: ignore[attr-defined]
+            errors.print(text.getvalue().rstrip("\n"))
+            sys.exit(error.exit_code)  # type: ignore[attr-defined]
+        except typer.Abort:
+            errors.print("aborted; nothing was done")
+            sys.exit(1)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
+        """Runs a command; Ctrl-C ends it with a word and status 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            errors.print("interrupted")
+            raise typer.Exit(INTERRUPTED_STATUS) from None
+
+
+def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
+    """Runs the command line of this process and returns its exit status.
+
+    A named error, or one of `ours`, is a line on stderr and status 1. So is output that could not
+    be written whole, but for a pipe whose reader left: that is status 1 without a word.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal's encoding may lack a caption's letters, and an argument may be no UTF-8.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    status = _status(app, ours)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try again at its end, and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            errors.print(f"the output could not be written whole: {error.strerror}")
+        return status or 1
+    return status
+
+
+def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except TandemError as error:
+        errors.refusal(error.reason, error.message)
+        return 1
+    except UnicodeError as error:
+        errors.print(_not_text(error))
+        return 1
+    except ours as error:
+        errors.print(_told(error))
+        return 1
+    return 0
+
+
+def _not_text(error: UnicodeError) -> str:
+    what = getattr(error, "object", None)
+    if isinstance(error, UnicodeEncodeError):
+        return f"{what!r} is no text: it has bytes that are not UTF-8, or half of a character"
+    return f"not UTF-8: {error}; save it as UTF-8"
+
+
+def _told(error: Exception) -> str:
+    """Returns the error's message; of a file, its name and what is wrong in words."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
+    return str(error) or type(error).__name__
+
+
+def _path(ctx: typer.Context) -> Sequence[str]:
+    """Returns the names of the command and its groups, without the program's."""
+    names: list[str] = []
+    one: Any = ctx
+    while one.parent is not None:
+        names.insert(0, one.info_name or "")
+        one = one.parent
+    return names

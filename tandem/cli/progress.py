@@ -1,0 +1,187 @@
+"""What long work tells of itself: bars on a terminal, elsewhere a line now and then; on stderr."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.text import Text
+
+from tandem.cli.console import Terminal, errors, one_line
+
+_LINE_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Stage:
+    name: str
+    unit: str
+    first: int
+    start_seconds: float
+    done: int
+    total: int | None
+    note: str = ""
+
+    def state(self, now_seconds: float) -> str:
+        """Returns such as "1,200 of 4,000 items, 31.2/s, 1 min 30 s left"."""
+        of_total = "" if self.total is None else f" of {self.total:,}"
+        parts = [f"{self.done:,}{of_total} {self.unit}".rstrip()]
+        spent_seconds = now_seconds - self.start_seconds
+        rate = (self.done - self.first) / spent_seconds if spent_seconds > 0 else 0.0
+        if rate > 0:
+            parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2f}/s")
+            if self.total is not None and self.done < self.total:
+                parts.append(f"{duration((self.total - self.done) / rate)} left")
+        return ", ".join(filter(None, [*parts, self.note]))
+
+
+class LongWork:
+    """Shows how far work is, stage by stage. Use it in a with statement.
+
+    On a terminal a bar a stage. Elsewhere a line when a stage begins, one a minute whether or not
+    anything was shown meanwhile, and one when it ends.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal = errors,
+        clock: Callable[[], float] = time.monotonic,
+        line_seconds: float = _LINE_SECONDS,
+        *,
+        often_short: bool = False,
+    ) -> None:
+        """`often_short` work says nothing in its first minute, unless on a terminal."""
+        self._is_telling = not often_short
+        self._terminal, self._clock, self._line_seconds = terminal, clock, line_seconds
+        self._stage: _Stage | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._stages: dict[str, _Stage] = {}
+
+    def show(
+        self,
+        stage: str,
+        done: int,
+        total: int | None = None,
+        *,
+        unit: str = "",
+        note: str = "",
+    ) -> None:
+        """Takes how far a stage is; the first call for a stage begins it, and ends the one before.
+
+        Call it with 0 (or where a run goes on) before a stage's work begins.
+        """
+        now_seconds = self._clock()
+        with self._lock:
+            known = self._stages.get(stage)
+            if known is None:
+                self._finish(now_seconds)
+                known = _Stage(stage, unit, done, now_seconds, done, total)
+                self._stages[stage] = known
+                self._begin(known)
+            self._stage = known
+            known.done, known.note = done, note
+            if total is not None:
+                known.total = total
+            if self._bars is not None:
+                self._bars.update(
+                    self._tasks[stage],
+                    completed=done,
+                    total=known.total,
+                    state=known.state(now_seconds),
+                )
+
+    def say(self, line: str) -> None:
+        """Prints a line above the bars."""
+        (self._bars.console if self._bars is not None else self._terminal).print(line)
+
+    def __enter__(self) -> Self:
+        if self._terminal.is_live:
+            self._bars = Progress(
+                _Said("{task.description}"),
+                BarColumn(bar_width=20),
+                _Said("{task.fields[state]}"),
+                console=self._terminal,
+            )
+            self._bars.start()
+        else:
+            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._ticker is not None:
+            self._ticker.join()
+        if error is None:
+            with self._lock:
+                self._finish(self._clock())
+        if self._bars is not None:
+            self._bars.stop()
+
+    def _begin(self, stage: _Stage) -> None:
+        if self._bars is not None:
+            self._tasks[stage.name] = self._bars.add_task(stage.name, total=stage.total, state="")
+            return
+        if not self._is_telling:
+            return
+        what = "" if stage.total is None else f" of {stage.total:,} {stage.unit}".rstrip()
+        self._terminal.print(f"{one_line(stage.name)}: begins{what}")
+
+    def _finish(self, now_seconds: float) -> None:
+        if self._stage is None or self._bars is not None or not self._is_telling:
+            return
+        stage, self._stage = self._stage, None
+        spent = duration(now_seconds - stage.start_seconds)
+        told = ", ".join(filter(None, [f"{stage.done:,} {stage.unit}".rstrip(), stage.note]))
+        self._terminal.print(f"{one_line(stage.name)}: ends after {spent}, {one_line(told)}")
+
+    def _tick(self) -> None:
+        while not self._ended.wait(self._line_seconds):
+            with self._lock:
+                if self._stage is not None:
+                    self._is_telling = True
+                    state = self._stage.state(self._clock())
+                    self._terminal.print(f"{one_line(self._stage.name)}: {one_line(state)}")
+
+
+class _Said(ProgressColumn):
+    """A column of text as it stands; rich's own reads markup in it."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self._form = form
+
+    def render(self, task: Task) -> Text:
+        return Text(one_line(self._form.format(task=task)), overflow="fold")
+
+
+def duration(seconds: float) -> str:
+    """Returns such as "45 s", "1 min 30 s" or "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@contextmanager
+def query_progress(totals: Mapping[str, int]) -> Iterator[Callable[[str, int], None]]:
+    """Gives a function that shows how many queries of a direction are done."""
+    with LongWork() as work:
+        yield lambda name, done: work.show(name, done, totals[name], unit="queries")

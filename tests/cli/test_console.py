@@ -1,0 +1,130 @@
+"""What is printed is text: nothing in it is an order to the console or to the terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+from tandem import cli
+from tandem.cli.console import Terminal, one_line, shown
+
+HOSTILE = {
+    "[/x]": "[/x]",
+    "[red]a[/red]": "[red]a[/red]",
+    "[link=file:///etc/passwd]a": "[link=file:///etc/passwd]a",
+    ":smile:": ":smile:",
+    "\x1b[31mred": r"\x1b[31mred",
+    "\x9b31m": r"\x9b31m",
+    "a\rb": r"a\rb",
+    "a\bb\x07": r"a\x08b\x07",
+    "a\x00b\x7f": r"a\x00b\x7f",
+    "half \ud83d of it": r"half \ud83d of it",
+    "byte \udcff": r"byte \udcff",
+    "\u202efdp.exe": r"\u202efdp.exe",
+    "line\u2028end": r"line\u2028end",
+    "tab\there": r"tab\there",
+    "שלום\u200f": "שלום\u200f",
+    "👩\u200d🚀 two cells": "👩\u200d🚀 two cells",
+}
+
+
+def terminal(text: io.StringIO) -> Terminal:
+    made = Terminal()
+    made.file = text
+    return made
+
+
+class Screen(io.StringIO):
+    """What a terminal of a width was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_text_is_printed_as_it_is(hostile: str) -> None:
+    """In a line, a heading, and every part of a table; what drives a terminal as its escape."""
+    for draw in ("print", "rule", "cell", "heading", "title", "refusal"):
+        text = io.StringIO()
+        screen = terminal(text)
+        table = Table("before", hostile if draw == "heading" else "x")
+        if draw == "title":
+            table.title = hostile
+        table.add_row("0", hostile if draw == "cell" else "y")
+        match draw:
+            case "print":
+                screen.print(hostile, markup=True, emoji=True, highlight=True)
+            case "rule":
+                screen.rule(hostile)
+            case "refusal":
+                screen.refusal("SOME_REASON", hostile)
+            case _:
+                screen.print(table)
+        assert HOSTILE[hostile] in text.getvalue(), draw
+        text.getvalue().encode()
+
+
+def test_a_value_is_one_line() -> None:
+    """A line feed in it is told; in a message of several lines it is kept."""
+    assert one_line("a\nb\x1b") == r"a\nb\x1b"
+    assert shown("a\nb") == "a\nb"
+
+
+def test_nothing_is_cut_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment says of widths and colours."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    item_id = "photos/2024/" + "x" * 300
+    text = io.StringIO()
+    screen = terminal(text)
+    screen.print(_row(item_id))
+    screen.print(f"{item_id} again")
+    screen.rule(item_id)
+
+    assert text.getvalue().count(item_id) == 3
+    assert "─" * 100 not in text.getvalue()
+
+
+@pytest.mark.parametrize("width", [200, 80, 40, 24])
+def test_values_fold_in_a_narrow_terminal(width: int) -> None:
+    """Every character of a cell is there, and no line is wider than the terminal."""
+    item_id = "".join(chr(0x4E00 + n) for n in range(150))  # none twice, each of two cells
+    text = Screen()
+    screen = terminal(text)
+    screen.width = width
+    screen.print(_row(item_id))
+
+    assert set(item_id) <= set(text.getvalue())
+    assert "…" not in text.getvalue()
+
+
+def _row(item_id: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rank", no_wrap=True)
+    table.add_column("item", no_wrap=True)
+    table.add_row("1", item_id)
+    return table
+
+
+@pytest.mark.parametrize("path", sorted(Path(cli.__path__[0]).glob("*.py")), ids=lambda p: p.stem)
+def test_no_command_prints_past_the_console(path: Path) -> None:
+    """Rich's Text, its own consoles and bars, and print take markup or control characters."""
+    source = path.read_text(encoding="utf-8")
+    allowed = {
+        "console": {"rich.text", "rich.console"},
+        "progress": {"rich.text", "rich.progress"},
+        "training_bar": {"rich.console", "rich.progress"},
+    }
+    past = {
+        "rich.text",
+        "rich.console",
+        "rich.progress",
+        "rich.markup",
+        "typer.echo",
+        "\n    print(",
+    }
+
+    assert {each for each in past if each in source} <= allowed.get(path.stem, set())

@@ -1,0 +1,116 @@
+"""Long work tells how far it is, on a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+
+import pytest
+
+from tandem.cli.console import Terminal
+from tandem.cli.progress import LongWork, duration
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(text: io.StringIO) -> Terminal:
+    made = Terminal()
+    made.file = text
+    return made
+
+
+def test_without_a_terminal_stages_are_lines() -> None:
+    """One where a stage begins and one where it ends, and nothing drawn."""
+    text, seconds = io.StringIO(), iter([0.0, 10.0, 20.0, 20.0, 95.0])
+    with LongWork(terminal(text), clock=lambda: next(seconds)) as work:
+        work.show("read", 0, 4000, unit="pictures")
+        work.show("read", 2000)
+        work.show("learn [/x]", 0, unit="steps")
+        work.say("a word")
+
+    assert text.getvalue().splitlines() == [
+        "read: begins of 4,000 pictures",
+        "read: ends after 20 s, 2,000 pictures",
+        "learn [/x]: begins",
+        "a word",
+        "learn [/x]: ends after 0 s, 0 steps",
+    ]
+
+
+def test_each_minute_tells_what_is_left_though_nothing_is_shown() -> None:
+    """By a clock of its own: a stage that shows nothing for long is told of too."""
+
+    class Heard(io.StringIO):
+        told = threading.Event()
+
+        def write(self, text: str, /) -> int:
+            if "left" in text:
+                self.told.set()
+            return super().write(text)
+
+    text, seconds = Heard(), 0.0
+    with LongWork(terminal(text), clock=lambda: seconds, line_seconds=0.01) as work:
+        work.show("read", 0, 4000, unit="pictures")
+        seconds = 30.0
+        work.show("read", 1000, note="good [/x]")
+        assert Heard.told.wait(30)
+
+    assert "read: 1,000 of 4,000 pictures, 33/s, 1 min 30 s left, good [/x]" in text.getvalue()
+
+
+def test_a_run_that_goes_on_has_the_rate_of_what_it_did() -> None:
+    """Not of what was done before it."""
+    text, seconds = Screen(), 0.0
+    screen = terminal(text)
+    screen.width = 200
+    with LongWork(screen, clock=lambda: seconds) as work:
+        work.show("learn [/x]", 900, 1000, unit="steps")
+        seconds = 10.0
+        work.show("learn [/x]", 920, note="\x1b[31m")
+
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
+    assert r"920 of 1,000 steps, 2.00/s, 40 s left, \x1b[31m" in plain
+    assert "learn [/x]" in plain
+
+
+def test_work_that_fails_says_no_end() -> None:
+    """And leaves no thread."""
+    text, before = io.StringIO(), threading.active_count()
+
+    def fail() -> None:
+        with LongWork(terminal(text)) as work:
+            work.show("read", 0)
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        fail()
+
+    assert "ends" not in text.getvalue()
+    assert threading.active_count() == before
+
+
+def test_work_that_is_often_short_says_nothing_unless_it_is_long() -> None:
+    """So a check of a small store has one line: what it found."""
+    text = io.StringIO()
+    with LongWork(terminal(text), often_short=True) as work:
+        work.show("check", 0, 10)
+        work.show("check", 10)
+
+    assert text.getvalue() == ""
+
+
+def test_durations_are_told_in_two_units() -> None:
+    """Seconds, minutes, hours."""
+    assert [duration(s) for s in (0.4, 59.6, 90, 3599.7, 7500)] == [
+        "0 s",
+        "1 min 0 s",
+        "1 min 30 s",
+        "1 h 0 min",
+        "2 h 5 min",
+    ]
