@@ -12,6 +12,7 @@ from tandem.content import Modality
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
 from tandem.identifiers import check_item_id
+from tandem.model_io.visible_text import folded_text
 
 # What each direction looks for.
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
@@ -136,7 +137,7 @@ class Gallery:
     def matches(self, target: Modality) -> list[set[int]]:
         """Returns what each query is true of, numbered as in `answers`: its answers and more.
 
-        More is what shares a caption word by word: of two pictures of two dogs, each is only one
+        More is what shares a caption as it is read: of two pictures of two dogs, each is only one
         caption's answer, but both match both. A recall counts answers, which are these where
         `any_match` is true; a probability counts matches.
         """
@@ -144,13 +145,13 @@ class Gallery:
         if target is Modality.IMAGE:
             for number, (record, _) in enumerate(self.chosen):
                 for said in record.captions:
-                    numbers.setdefault(said.text.casefold(), set()).add(number)
+                    numbers.setdefault(folded_text(said.text), set()).add(number)
             asked = self.pairs[: len(self.languages(target))]
-            return [numbers[caption.text.casefold()] for _, caption in asked]
+            return [numbers[folded_text(caption.text)] for _, caption in asked]
         for number, (_, caption) in enumerate(self.pairs):
-            numbers.setdefault(caption.text.casefold(), set()).add(number)
+            numbers.setdefault(folded_text(caption.text), set()).add(number)
         return [
-            set().union(*(numbers.get(said.text.casefold(), ()) for said in record.captions))
+            set().union(*(numbers.get(folded_text(said.text), ()) for said in record.captions))
             for record, _ in self.chosen[: self.asking_count]
         ]
 

@@ -7,11 +7,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-FORMAT_VERSION = 1
+from tandem.model_io.json_object import FileInvalid, from_fields, read_object, shown, within
+from tandem.model_io.precision import Precision
+from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
+
+FORMAT_VERSION = 2
+"""1 had no text_version: its texts were read with what nobody sees in them."""
 MANIFEST_NAME = "manifest.json"
 TOKENIZER_NAME = "tokenizer.json"
 IMAGE_BACKBONE = "image_backbone"
 JOINT_ENCODER = "joint_encoder"
+_SIZES = (
+    "embedding_dim",
+    "token_width",
+    "image_token_count",
+    "image_size",
+    "max_text_tokens",
+    "vocabulary_size",
+)
+_MAX_SIZE = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +51,8 @@ class Manifest:
     cls_id: int
     sep_id: int
     pad_id: int
+    text_version: int
+    """How texts are read before they are split into tokens (visible_text.py)."""
     models: Mapping[str, str]
     """sha256 of each model's file, by model name."""
     tokenizer_sha256: str
@@ -46,14 +62,46 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Returns the manifest; raises OSError, or ValueError naming the file and what is wrong."""
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is missing; export the model: tandem models add")
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            if fields["format_version"] != FORMAT_VERSION:
-                raise ValueError(f"format {fields['format_version']} instead of {FORMAT_VERSION}")
-            fields["text_length_buckets"] = tuple(fields["text_length_buckets"])
-            return cls(**fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is no manifest of this version: {error!r}") from error
+            fields = read_object(path)
+        except FileInvalid as error:
+            raise ValueError(f"{error}; it is no manifest of this version: export anew") from error
+        try:
+            if fields.get("format_version") != FORMAT_VERSION:
+                told = shown(fields.get("format_version"))
+                raise ValueError(
+                    f"format {told} instead of {FORMAT_VERSION}, and another release may read "
+                    "texts in another way; export the model again with tandem models add, and "
+                    "ingest anew what was ingested with it"
+                )
+            manifest = from_fields(cls, fields)
+            manifest.check()
+        except ValueError as error:
+            raise ValueError(f"{path} is no manifest of this version: {error}") from error
+        return manifest
+
+    def check(self) -> None:
+        """Raises ValueError unless what serves by it can."""
+        if self.text_version != VISIBLE_TEXT_VERSION:
+            raise ValueError(
+                f"it reads texts by version {self.text_version}, and this release by "
+                f"{VISIBLE_TEXT_VERSION}; export the model again with tandem models add, and "
+                "ingest anew what was ingested with it"
+            )
+        if self.precision not in list(Precision):
+            raise ValueError(f"no precision {shown(self.precision)}")
+        for name in _SIZES:
+            within(name, getattr(self, name), 1, _MAX_SIZE)
+        for name in ("cls_id", "sep_id", "pad_id"):
+            within(name, getattr(self, name), 0, self.vocabulary_size - 1)
+        buckets = self.text_length_buckets
+        if list(buckets) != sorted(set(buckets)) or buckets[-1:] != (self.max_text_tokens,):
+            raise ValueError(
+                f"text_length_buckets {shown(buckets)} do not ascend to {self.max_text_tokens}"
+            )
+        within("text_length_buckets", buckets[0], 1, self.max_text_tokens)
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""

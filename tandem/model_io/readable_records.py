@@ -14,6 +14,7 @@ from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
 from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.visible_text import TextNotUnicode
 
 SHOWN_COUNT: Final = 10
 """Records that a report names."""
@@ -48,7 +49,7 @@ _CAPTION_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     TextEmpty: RecordFault.CAPTION_EMPTY,
     TextTooLong: RecordFault.CAPTION_TOO_LONG,
     # JSON can spell half a character.
-    UnicodeEncodeError: RecordFault.CAPTION_UNREADABLE,
+    TextNotUnicode: RecordFault.CAPTION_UNREADABLE,
 }
 
 

@@ -1,4 +1,7 @@
-"""Text → token ids, the same in training's vocabulary, export and serving."""
+"""Text → token ids, the same in training's vocabulary, export and serving.
+
+What is split into tokens is what can be seen of a text (visible_text.py).
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +14,8 @@ from tokenizers import Tokenizer
 
 from tandem.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
+from tandem.model_io.tokenizer_file import read_tokenizer_file
+from tandem.model_io.visible_text import visible_text
 
 MAX_TEXT_BYTES: Final = 8_192
 """Of a text that has to be read whole."""
@@ -48,10 +53,7 @@ class TextPreprocessor:
     @classmethod
     def open(cls, tokenizer_path: Path, max_text_tokens: int) -> "TextPreprocessor":
         """Raises ValueError where the file is no tokenizer."""
-        try:
-            return cls(Tokenizer.from_file(str(tokenizer_path)), max_text_tokens)
-        except Exception as error:  # the library raises the bare class
-            raise ValueError(f"{tokenizer_path} is no tokenizer: {error}") from error
+        return cls(read_tokenizer_file(tokenizer_path), max_text_tokens)
 
     def token_ids(self, text: str) -> TokenIds:
         """Returns int32 [T] with [CLS] and [SEP] of a whole text; raises as `windows`."""
@@ -66,11 +68,11 @@ class TextPreprocessor:
         least, up to MAX_WINDOW_COUNT; of a text that would take more, what lies between is not
         read.
 
-        Raises TextEmpty for a text in which the tokenizer finds nothing but white space and control
-        characters. Raises TextTooLong under ERROR over MAX_TEXT_BYTES or the limit of tokens, under
-        the others over MAX_LONG_TEXT_BYTES.
+        Raises TextEmpty for a text of which nothing can be seen, or in which the tokenizer finds
+        nothing. Raises TextTooLong under ERROR over MAX_TEXT_BYTES or the limit of tokens, under
+        the others over MAX_LONG_TEXT_BYTES. Raises TextNotUnicode for half a surrogate pair.
         """
-        _check_size(text, policy)
+        text = _sized(text, policy)
         # `encode` holds the interpreter until it is done; this does not, and is faster at that.
         [encoding] = self._tokenizer.encode_batch_fast([text])
         ids = np.asarray(encoding.ids, dtype=np.int32)
@@ -94,11 +96,21 @@ class TextPreprocessor:
         return TextWindows(windows, TextUse(len(ids), special_count + _covered_count(starts, room)))
 
 
-def _check_size(text: str, policy: TruncationPolicy) -> None:
-    if not text.strip():
-        raise TextEmpty
-    byte_count = len(text.encode())
+def _sized(text: str, policy: TruncationPolicy) -> str:
+    """Returns what can be seen of a text that is not too large, as it came and as it is read."""
     limit = MAX_TEXT_BYTES if policy is TruncationPolicy.ERROR else MAX_LONG_TEXT_BYTES
+    _check_bytes(text, limit)
+    text = visible_text(text)
+    if not text:
+        raise TextEmpty
+    # One letter of a compatibility form can be eighteen plain ones.
+    _check_bytes(text, limit)
+    return text
+
+
+def _check_bytes(text: str, limit: int) -> None:
+    # An unpaired surrogate is named by visible_text; here it has a size like any other letter.
+    byte_count = len(text.encode(errors="surrogatepass"))
     if byte_count > limit:
         raise TextTooLong(got=byte_count, limit=limit, unit="bytes")
 

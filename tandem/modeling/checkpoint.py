@@ -1,15 +1,16 @@
 """A checkpoint: a folder with weights, shape, tokenizer, and what made them."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+from tandem.model_io.json_object import read_object, shown
+from tandem.model_io.whole_file import write_text_whole, write_whole
 from tandem.modeling.checkpoint_files import (
     CONFIG,
     TOKENIZER,
@@ -18,6 +19,16 @@ from tandem.modeling.checkpoint_files import (
     CheckpointFiles,
 )
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.stored_weights import (
+    not_finite,
+    stored_weights,
+    weight_faults,
+    weights_like,
+)
+
+
+class WeightsNotFinite(ValueError):
+    """A model has weights that are no finite numbers, and must not become a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +54,66 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path, model: JointModel, tokenizer: Tokenizer, training: dict[str, Any]
 ) -> None:
-    """Writes a checkpoint; weights as float16, which halves the file.
+    """Writes a checkpoint, each file whole or not at all; weights as float16, which halves them.
 
     The rounding is part of the checkpoint: whoever loads it, trains on or exports it sees the
-    rounded weights, so there is one model and not two.
+    rounded weights, so there is one model and not two. Raises WeightsNotFinite, having written
+    nothing, for a weight that is NaN or infinite, or is in float16.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     weights = {
         name: tensor.half().contiguous() if tensor.is_floating_point() else tensor
         for name, tensor in model.state_dict().items()
     }
-    save_file(weights, folder / WEIGHTS)
-    # safetensors keeps it to its owner, and services run as another user than trains.
-    (folder / WEIGHTS).chmod(0o644)
-    _write_json(folder / CONFIG, model.config.to_dict())
-    tokenizer.save(str(folder / TOKENIZER))
-    _write_json(folder / TRAINING, training)
+    if names := not_finite(weights):
+        raise WeightsNotFinite(f"weights are NaN or infinite: {names}; nothing was saved")
+    folder.mkdir(parents=True, exist_ok=True)
+    small_files = {
+        CONFIG: _json(model.config.to_dict()),
+        TOKENIZER: tokenizer.to_str(pretty=True),
+    }
+    if any(_text(folder / name) != text for name, text in small_files.items()):
+        # Another model's weights must not stand beside them, not for a moment.
+        (folder / WEIGHTS).unlink(missing_ok=True)
+    for name, text in small_files.items():
+        write_text_whole(folder / name, text)
+    # With a mode of its own: safetensors keeps it to its owner, and services run as another user.
+    write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
+    write_text_whole(folder / TRAINING, _json(training))
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Returns the checkpoint in evaluation mode.
 
     Raises ValueError naming the folder if a file is missing or damaged, or the weights do not fit
-    the shape.
+    the shape or are no finite numbers. No room is made for weights that are not there.
     """
     files = CheckpointFiles.read(folder)
-    model = JointModel(files.config)
     try:
-        weights = load_file(folder / WEIGHTS)
-    except SafetensorError as error:
+        stored = stored_weights(folder / WEIGHTS)
+    except ValueError as error:
         raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
-    try:
-        model.load_state_dict(
-            {
-                name: tensor.float() if tensor.dtype is torch.float16 else tensor
-                for name, tensor in weights.items()
-            }
+    held_count = sum(math.prod(each.shape) for each in stored.values())
+    faults = []
+    if files.config.least_weight_count > held_count:  # or room is made for what is not there
+        faults = [
+            f"{CONFIG} tells of {files.config.least_weight_count:,}, and it has {held_count:,}"
+        ]
+    else:
+        model = JointModel(files.config)
+        faults = weight_faults(stored, weights_like(model.state_dict()))
+    if faults:
+        raise ValueError(f"{folder}: the weights do not fit config.json: {'; '.join(faults)}")
+    weights = load_file(folder / WEIGHTS)
+    if names := not_finite(weights):
+        raise ValueError(
+            f"{folder}: weights are NaN or infinite: {names}; restore {WEIGHTS}, or train anew"
         )
-    except RuntimeError as error:
-        raise ValueError(f"{folder}: the weights do not fit config.json: {error}") from error
+    model.load_state_dict(
+        {
+            name: tensor.float() if tensor.is_floating_point() else tensor
+            for name, tensor in weights.items()
+        }
+    )
     return Checkpoint(model.eval(), files, _training(folder))
 
 
@@ -90,7 +122,9 @@ def _training(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        notes: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        notes = read_object(path)
+        if not isinstance(notes.get("recipe", {}), dict):
+            raise ValueError(f"recipe is {shown(notes['recipe'])}, not an object")
     except ValueError as error:
         raise ValueError(
             f"{path} is damaged: {error}; restore it, or remove it: the model needs none"
@@ -98,5 +132,9 @@ def _training(folder: Path) -> dict[str, Any]:
     return notes
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None

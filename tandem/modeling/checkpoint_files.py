@@ -3,14 +3,16 @@
 Apart from `checkpoint`, because loading weights needs torch and its seconds.
 """
 
-import json
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import Self
 
 from tokenizers import Tokenizer
 
+from tandem.model_io.json_object import check_file, from_fields, read_object
+from tandem.model_io.special_tokens import special_tokens
+from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.config import JointConfig
 
 WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
@@ -39,13 +41,17 @@ class CheckpointFiles:
         if missing:
             raise ValueError(f"{folder} is no checkpoint: it lacks {', '.join(missing)}")
         try:
-            config = JointConfig(**json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-        except (TypeError, ValueError) as error:
+            check_file(folder / WEIGHTS)
+            config = from_fields(JointConfig, read_object(folder / CONFIG))
+        except ValueError as error:
             raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
         try:
-            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-        except Exception as error:  # the library raises the bare class
+            tokenizer = read_tokenizer_file(folder / TOKENIZER)
+            special_tokens(tokenizer)
+            check_tokenizer(tokenizer, config.vocabulary_size)
+        except ValueError as error:
             raise ValueError(
                 f"{folder} is no checkpoint of this version: {TOKENIZER}: {error}"
             ) from error
-        return cls(config, tokenizer, sha256((folder / WEIGHTS).read_bytes()).hexdigest())
+        with (folder / WEIGHTS).open("rb") as file:
+            return cls(config, tokenizer, file_digest(file, "sha256").hexdigest())

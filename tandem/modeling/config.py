@@ -1,7 +1,9 @@
 """The shape of a model, as written beside its checkpoint."""
 
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
+
+from tandem.model_io.json_object import within
 
 TOKEN_SIZE = 16
 """Pixels on a side of what one image token of a grid or of patches sees."""
@@ -48,6 +50,13 @@ class JointConfig:
     """BE and CE are two encoders of this shape (Sep+Coop) and not one that is both."""
 
     def __post_init__(self) -> None:
+        """Raises ValueError, naming the field, for what no model can be made of."""
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None:
+                within(name, value, low, high)
+            if isinstance(value, float) and name not in _FRACTIONS:
+                raise ValueError(f"{name} is {value}, not an integer")
         if self.width % self.head_count:
             raise ValueError(f"width {self.width} does not divide by {self.head_count} heads")
         if self.image_size % TOKEN_SIZE:
@@ -105,6 +114,14 @@ class JointConfig:
         """
         return self.width if self.apart_layer_count else self.token_width
 
+    @property
+    def least_weight_count(self) -> int:
+        """Numbers that such a model has at least: its words, its places, its layers' matrices."""
+        inner_width = self.feed_forward_width or 4 * self.width
+        a_layer = 4 * self.width**2 + 2 * self.width * inner_width
+        words_and_places = (self.vocabulary_size + self.max_text_tokens) * self.width
+        return words_and_places + self.layer_count * a_layer
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest and for the fingerprint.
 
@@ -116,6 +133,23 @@ class JointConfig:
             name: value for name, value in asdict(self).items() if value != later.get(name, MISSING)
         }
 
+
+# What no real model comes near, and what a damaged file should not make room for.
+_RANGES: Final = {
+    "vocabulary_size": (1, 10_000_000),
+    "width": (1, 65_536),
+    "layer_count": (1, 1_000),
+    "head_count": (1, 65_536),
+    "image_size": (TOKEN_SIZE, 8_192),
+    "max_text_tokens": (3, 65_536),
+    "dropout": (0.0, 0.99),
+    "feed_forward_width": (1, 1_000_000),
+    "norm_epsilon": (0.0, 1.0),
+    "grid_width": (1, 65_536),
+    "region_count": (1, 65_536),
+    "apart_layer_count": (0, 1_000),
+}
+_FRACTIONS: Final = {"dropout", "norm_epsilon"}
 
 _LATER_FIELDS = {
     "encoder",

@@ -7,6 +7,7 @@ from hashlib import sha256
 from tandem.model_io.manifest import FORMAT_VERSION, Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.special_tokens import special_tokens
+from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
 # Each at most half again as long as the one before, so that a fifth of it at most is padding on
@@ -36,6 +37,7 @@ def export_manifest(
         cls_id=special.cls_id,
         sep_id=special.sep_id,
         pad_id=special.pad_id,
+        text_version=VISIBLE_TEXT_VERSION,
         models=dict(model_sha256),
         tokenizer_sha256=_tokenizer_sha256(files),
         checkpoint={"weights_sha256": files.weights_sha256},
@@ -51,6 +53,8 @@ def text_length_buckets(max_text_tokens: int) -> tuple[int, ...]:
 def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
     """Names what turns content into embedding and tokens: weights, shape, tokenizer, precision.
 
+    And how texts are read before the tokenizer has them: two ways are two models.
+
     Not the exported files, whose bytes change from one export to the next.
     """
     parts = {
@@ -58,6 +62,7 @@ def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
         "weights": files.weights_sha256,
         "config": files.config.to_dict(),
         "tokenizer": _tokenizer_sha256(files),
+        "text": VISIBLE_TEXT_VERSION,
         "precision": precision,
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,14 @@ from pathlib import Path
 
 from tandem.model_io.calibration import carry_calibration
 from tandem.model_io.config_pbtxt import joint_model_configs
-from tandem.model_io.manifest import Manifest, config_file, read_manifest
+from tandem.model_io.json_object import read_object
+from tandem.model_io.manifest import (
+    JOINT_ENCODER,
+    MANIFEST_NAME,
+    Manifest,
+    config_file,
+    read_manifest,
+)
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.export_manifest import export_manifest
@@ -35,8 +42,10 @@ def export_if_stale(
 
 def _told_precision(repository: Path) -> Precision | None:
     try:
-        return Precision(read_manifest(repository).precision)
-    except (OSError, ValueError):
+        # Of whatever format: an export of an earlier release is made again as it was.
+        fields = read_object(repository / JOINT_ENCODER / MANIFEST_NAME)
+        return Precision(str(fields.get("precision")))
+    except ValueError:
         return None
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tandem.model_io.buckets import pad_texts
 from tandem.model_io.special_tokens import special_tokens
+from tandem.model_io.visible_text import visible_text
 
 Batch = TypeVar("Batch")
 
@@ -94,9 +95,8 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -
 
     Raises CaptionTooLong, naming the first text of more than `max_text_tokens`.
     """
-    encoded = [
-        np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(list(texts))
-    ]
+    seen = list(map(visible_text, texts))
+    encoded = [np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(seen)]
     longest = max(map(len, encoded))
     if longest > max_text_tokens:
         text, ids = next(

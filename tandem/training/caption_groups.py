@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
+from tandem.model_io.visible_text import folded_text
+
 
 def caption_groups(
     captions: Sequence[Iterable[str]], joined: Iterable[Sequence[int]] = ()
 ) -> list[int]:
     """Returns a group number for each picture, equal where captions are shared, in either's words.
 
-    `captions` are each picture's; letter case is no difference. `joined` are pictures that belong
-    together whatever is said of them. Who shares with a third is in its group too.
+    `captions` are each picture's; letter case, and what nobody sees, is no difference. `joined` are
+    pictures that belong together whatever is said of them. Who shares with a third is in its group
+    too.
 
     >>> caption_groups([["a dog"], ["two dogs", "a pair"], ["A pair"], ["a cat"]])
     [0, 1, 1, 3]
@@ -31,7 +34,7 @@ def caption_groups(
     first_with: dict[str, int] = {}
     for number, texts in enumerate(captions):
         for text in texts:
-            join(number, first_with.setdefault(text.casefold().strip(), number))
+            join(number, first_with.setdefault(folded_text(text), number))
     for members in joined:
         for member in members:
             join(members[0], member)

@@ -12,6 +12,8 @@ from tokenizers import (
     trainers,
 )
 
+from tandem.model_io.visible_text import visible_text
+
 PAD, UNKNOWN, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 _SPECIAL = [PAD, UNKNOWN, CLS, SEP]
 
@@ -20,8 +22,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
     """Returns a lower-casing WordPiece tokenizer that adds [CLS] and [SEP].
 
     Accents stay: they tell Czech and French words apart. The same texts give the same vocabulary.
+    Learns what can be seen of the texts, as is read of them later (visible_text.py).
     """
-    texts = list(texts)
+    texts = list(map(visible_text, texts))
     learner = _tokenizer(models.WordPiece(unk_token=UNKNOWN))
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,

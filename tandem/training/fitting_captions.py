@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tandem.corpus.records import Record
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.visible_text import TextNotUnicode
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class FittingCaptions:
             self.texts.token_ids(text)
         except TextTooLong:
             return True
-        except (TextEmpty, UnicodeEncodeError):
+        except (TextEmpty, TextNotUnicode):
             # Whoever reads the record finds it again, and can name the record, or skip it.
             return False
         return False

@@ -12,7 +12,7 @@ from tandem.model_io.manifest import Manifest
 from tandem.model_io.text import MAX_TEXT_BYTES
 
 MANIFEST = Manifest(
-    format_version=1,
+    format_version=2,
     family="joint",
     fingerprint="this-model",
     precision="bf16",
@@ -26,6 +26,7 @@ MANIFEST = Manifest(
     cls_id=2,
     sep_id=3,
     pad_id=0,
+    text_version=1,
     models={},
     tokenizer_sha256="",
     checkpoint={},

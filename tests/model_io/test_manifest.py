@@ -94,7 +94,10 @@ def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format_version": 2},
+        {"format_version": 1},
+        {"text_version": 0},
+        {"pad_id": 10**12},
+        {"embedding_dim": True},
         {"format_version": None},
         {"embedding_dim": ...},
         {"text_length_buckets": 16},

@@ -75,7 +75,7 @@ BAD = {
         F.CAPTION_UNREADABLE,
         "x.txt: line 1 is not UTF-8",
     ),
-    "half a character": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "surrogates not allowed"),
+    "half a character": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "an unpaired surrogate"),
     "no picture": (
         replace(GOOD, image=NoImage("a.txt", "no picture beside it")),
         F.PICTURE_MISSING,

@@ -35,7 +35,7 @@ from tests.rerank_svc.served_reranker import item, request, serving, text_tokens
 FINGERPRINT = "scripted"
 TIMEOUT_SECONDS = 20.0
 MANIFEST = Manifest(
-    format_version=1,
+    format_version=2,
     family="joint",
     fingerprint=FINGERPRINT,
     precision="fp32",
@@ -49,6 +49,7 @@ MANIFEST = Manifest(
     cls_id=2,
     sep_id=3,
     pad_id=0,
+    text_version=1,
     models={},
     tokenizer_sha256="",
     checkpoint={},

@@ -1,0 +1,193 @@
+"""A JSON file as a model's folder may hold it: an object whose fields are of the types they tell.
+
+Whatever else is there is a ValueError that names the file: another value, no JSON, JSON that no
+parser goes down into, numbers that are none, a pointer where git-lfs left the file itself out.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+_MAX_BYTES: Final = 64 << 20
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+_SHOWN_LENGTH: Final = 60
+
+Kind = TypeVar("Kind")
+
+
+class FileInvalid(ValueError):
+    """A file is not what its name says; the message begins with its path."""
+
+
+def check_file(path: Path) -> None:
+    """Raises FileInvalid unless a file lies there, itself and not a git-lfs pointer to it."""
+    if not path.is_file():
+        raise FileInvalid(f"{path} is {'no file' if path.exists() else 'missing'}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS_POINTER))
+    except OSError as error:
+        raise FileInvalid(f"{path} cannot be read: {error.strerror}") from error
+    if start == _LFS_POINTER:
+        raise FileInvalid(
+            f"{path} is a git-lfs pointer and not the file itself; run git lfs pull in its folder"
+        )
+    if not start:
+        raise FileInvalid(f"{path} is empty")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns a JSON file's object; raises FileInvalid for all else."""
+    check_file(path)
+    if path.stat().st_size > _MAX_BYTES:
+        raise FileInvalid(f"{path} has {path.stat().st_size:,} bytes, and {_MAX_BYTES:,} are read")
+    try:
+        content = json.loads(
+            path.read_text(encoding="utf-8"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_without_repeats,
+        )
+    except UnicodeDecodeError as error:
+        raise FileInvalid(
+            f"{path} is not UTF-8 at byte {error.start:,}; save it as UTF-8"
+        ) from error
+    except RecursionError as error:
+        raise FileInvalid(f"{path} is nested too deep to be what it should") from error
+    except ValueError as error:
+        raise FileInvalid(f"{path} is no JSON: {error}") from error
+    except OSError as error:
+        raise FileInvalid(f"{path} cannot be read: {error.strerror}") from error
+    if not isinstance(content, dict):
+        raise FileInvalid(f"{path} holds {shown(content)} and no object of fields")
+    return content
+
+
+def shown(value: object) -> str:
+    """Returns what a message says of a value: its JSON, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=True)
+    except (RecursionError, TypeError, ValueError):
+        text = type(value).__name__
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 1]}…"
+
+
+def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
+    """Returns the dataclass of fields that are of the types it tells; lists become tuples.
+
+    Raises ValueError naming every field that is missing, unknown or of another type, and what the
+    dataclass itself raises.
+    """
+    types = get_type_hints(kind)
+    told = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    lacks = [
+        name
+        for name, each in told.items()
+        if name not in values and each.default is MISSING and each.default_factory is MISSING
+    ]
+    faults = [f"it lacks {', '.join(lacks)}"] if lacks else []
+    if unknown := sorted(values.keys() - told.keys()):
+        faults.append(f"it has {shown(', '.join(unknown))}, which nobody knows")
+    taken: dict[str, Any] = {}
+    for name in told.keys() & values.keys():
+        try:
+            taken[name] = _typed(values[name], types[name])
+        except TypeError as error:
+            faults.append(f"{name} is {shown(values[name])}, not {error}")
+    if faults:
+        raise ValueError("; ".join(sorted(faults)))
+    return kind(**taken)
+
+
+def within(name: str, value: object, low: float, high: float) -> None:
+    """Raises ValueError, naming the field, unless the number is one from low to high."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:  # type: ignore[operator]
+        raise ValueError(f"{name} is {shown(value)}, not {low:,} to {high:,}")
+
+
+def _typed(value: object, kind: Any) -> Any:  # noqa: ANN401  whatever a field's type is
+    """Returns the value as the type has it; raises TypeError saying what it should be."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        choices = get_args(kind)
+        if value is None and NoneType in choices:
+            return None
+        [only] = [each for each in choices if each is not NoneType]
+        return _typed(value, only)
+    if origin is Literal:
+        if value not in get_args(kind) or not isinstance(value, str):
+            raise TypeError(f"one of {', '.join(get_args(kind))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise TypeError("a list")
+        return tuple(_typed(each, get_args(kind)[0]) for each in value)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise TypeError("an object")
+        inner = get_args(kind)[1]
+        return {name: _typed(each, inner) for name, each in value.items()}
+    return _PLAIN[kind](value)
+
+
+def _plain(kinds: type | tuple[type, ...], name: str) -> Callable[[object], object]:
+    def checked(value: object) -> object:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+            raise TypeError(name)
+        return value
+
+    return checked
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise TypeError("a finite number")
+    return number
+
+
+_PLAIN: Final[Mapping[Any, Callable[[object], object]]] = {
+    bool: _plain(bool, "true or false"),
+    int: _plain(int, "an integer"),
+    float: _number,
+    str: _plain(str, "a text"),
+    Any: lambda value: value,
+}
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it has {name}, which is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"it has {text[:20]}, which is larger than any number")
+    return number
+
+
+def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("it has one field twice")
+    return content

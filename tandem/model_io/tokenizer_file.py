@@ -1,0 +1,42 @@
+"""A tokenizer's file, read whole or refused by name."""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from tandem.model_io.json_object import FileInvalid, check_file
+
+# Words of no vocabulary, a mark and a letter: what a tokenizer makes of them it makes of any text.
+_PROBES = ("", "a", "qzx\U0010fffd \U0001f3bb", "?! 1")
+
+
+def read_tokenizer_file(path: Path) -> Tokenizer:
+    """Returns the tokenizer; raises FileInvalid naming the file and what is wrong with it."""
+    check_file(path)
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises the bare class
+        raise FileInvalid(f"{path} is no tokenizer: {error}") from error
+
+
+def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:
+    """Raises ValueError unless it splits any text, into ids below a model's vocabulary size."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    if not vocabulary:
+        raise ValueError("the tokenizer has no tokens at all")
+    word, last = max(vocabulary.items(), key=lambda item: item[1])
+    if last >= vocabulary_size:
+        raise ValueError(
+            f"the tokenizer gives {word!r} the id {last:,}, and the model has "
+            f"{vocabulary_size:,} tokens; they are not of one checkpoint"
+        )
+    for text in _PROBES:
+        try:
+            ids = tokenizer.encode(text).ids
+        except Exception as error:  # the library raises the bare class
+            raise ValueError(f"the tokenizer cannot split {text!r}: {error}") from error
+        if ids and max(ids) >= vocabulary_size:
+            raise ValueError(
+                f"the tokenizer splits {text!r} into ids up to {max(ids):,}, and the model has "
+                f"{vocabulary_size:,} tokens; they are not of one checkpoint"
+            )
