@@ -42,6 +42,7 @@ class Health:
         self._names = ("", *service_names)
         self._servicer = HealthServicer()
         self._serving = False
+        self.has_left = False
 
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the health service to `server`; call before it starts.
@@ -77,6 +78,7 @@ class Health:
     def leave(self) -> None:
         """Says NOT_SERVING of every name, LIVENESS too; nothing watches any more."""
         self._serving = False
+        self.has_left = True
         self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
         SERVING.labels(self._service).set(0)
 

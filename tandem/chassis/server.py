@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -26,12 +27,14 @@ from prometheus_client import CollectorRegistry
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.allocator import bound_memory
 from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.grpc_server import GrpcServer
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
-from tandem.chassis.http_door import Heartbeat, HttpDoor
+from tandem.chassis.http_door import STILL_SECONDS, Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit
 from tandem.chassis.metrics import REGISTRY, note_build
+from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.side_doors import load_side_doors_or_exit
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
@@ -69,7 +72,8 @@ async def serve(
     callers must show a certificate; the metrics' port, which has the probes too, is plain HTTP.
     Without a `guard` everybody is let in.
 
-    Exits 1 where a port cannot be had; raises what `warm` raises other than `TandemError`.
+    Exits 1 where a port cannot be had, and at once where the gRPC server ends by itself; raises
+    what `warm` raises other than `TandemError`.
     """
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -97,13 +101,24 @@ async def serve(
         )
         heartbeat = Heartbeat()
         port = _bind(server, address, identity)
+        own_port = OwnPort(f"{_host_of(address)}:{port}", identity)
         registry = REGISTRY if side_doors.metrics else None
-        door = _open_door(name, address, metrics_port, registry, heartbeat, health)
+
+        def is_live() -> bool:
+            # One that leaves closes its port first, and is not to be killed for that.
+            return heartbeat.is_beating() and (
+                health.has_left or own_port.has_answered_within(STILL_SECONDS)
+            )
+
+        def is_ready() -> bool:
+            return health.is_serving() and own_port.state() is PortState.ANSWERED
+
+        door = _open_door(name, address, metrics_port, registry, is_live, is_ready)
         beating = asyncio.create_task(heartbeat.beat())
         try:
             await server.start()
             log.info("listening", address=address, port=port)
-            await _until_stopped(stopping, health.watch(warm, ready))
+            await _until_stopped(stopping, health.watch(warm, ready), server)
         finally:
             health.leave()
             log.info("draining")
@@ -133,7 +148,7 @@ async def make_server(
 
     It is not yet bound or started.
     """
-    server = grpc.aio.server(interceptors=interceptors(name, limits, guard), options=options)
+    server = GrpcServer(interceptors(name, limits, guard), options)
     health.register(server)
     register(server)
     health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
@@ -158,34 +173,59 @@ def _open_door(
     address: str,
     metrics_port: int,
     registry: CollectorRegistry | None,
-    heartbeat: Heartbeat,
-    health: Health,
+    is_live: Callable[[], bool],
+    is_ready: Callable[[], bool],
 ) -> HttpDoor:
-    host = address.rpartition(":")[0].strip("[]")
+    host = _host_of(address)
     note_build(name)
     try:
-        return HttpDoor(
-            host,
-            metrics_port,
-            registry,
-            is_live=heartbeat.is_beating,
-            is_ready=health.is_serving,
-        )
+        return HttpDoor(host, metrics_port, registry, is_live=is_live, is_ready=is_ready)
     except OSError as error:
         log.error("cannot listen", address=f"{host}:{metrics_port}", cause=str(error))
         raise SystemExit(1) from error
 
 
-async def _until_stopped(stopping: asyncio.Event, watching: Awaitable[None]) -> None:
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+async def _until_stopped(
+    stopping: asyncio.Event, watching: Awaitable[None], server: grpc.aio.Server
+) -> None:
     watch = asyncio.ensure_future(watching)
     stop = asyncio.ensure_future(stopping.wait())
+    ended = asyncio.ensure_future(_end_of(server))
+    tasks = {watch, stop, ended}
     try:
-        await asyncio.wait({watch, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if watch.done():
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if watch.done() and not ended.done():
             # Warm and with no canary, or failed for good: then this raises.
             await watch
-            await stop
+            await asyncio.wait({stop, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            _leave_at_once(ended)
     finally:
-        for task in (watch, stop):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(watch, stop, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _end_of(server: grpc.aio.Server) -> None:
+    """Returns, or raises, when the server has ended."""
+    # With a timeout, over and over: given up without one, it would take the server's own wait for
+    # its calls along.
+    while await server.wait_for_termination(timeout=60):
+        pass
+
+
+def _leave_at_once(ended: asyncio.Future[None]) -> NoReturn:
+    """Ends the process, which serves nobody any more: whoever watches it starts another.
+
+    With no drain and nothing closed. Where the server ended by a fault, gRPC has written into
+    memory that was no longer its own (docs/decisions/0037), and what this process would write into
+    a store now cannot be trusted; stores stand being left like this at any moment.
+    """
+    fault = ended.exception()
+    log.error("the gRPC server has ended; leaving", exc_info=fault)
+    sys.stderr.flush()
+    os._exit(1)

@@ -96,6 +96,22 @@ class Identity:
             log.warning("certificates cannot be used; those before stay", cause=str(error))
         return self._certificates
 
+    def caller_context(self) -> ssl.SSLContext:
+        """Returns what shows this certificate, and takes any: for calls to this process itself.
+
+        Raises SettingsError where the files do not fit.
+        """
+        chain, key, _ = self._paths
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        try:
+            context.load_cert_chain(chain, key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"{chain}, {key}: {error}") from error
+        return context
+
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         """Returns what changes when a file does, a symbolic link to it included."""
         try:

@@ -1,7 +1,8 @@
 """A whole service process for tests: `python -m tests.chassis.lone_service name=value …`.
 
 It obeys files in its folder: `cold` keeps it from warming, `wrong` makes it unable to start,
-`sick` fails its canary. It leaves `began` behind when a search begins, which takes `index_id`
+`sick` fails its canary, `ended` has its gRPC server end by itself, `stuck` its loop stand still. It
+leaves `began` behind when a search begins, which takes `index_id`
 seconds, and `closed` when it has closed.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -24,6 +26,11 @@ from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
 async def main(settings: dict[str, str]) -> None:
     """Serves until a signal comes."""
     folder = Path(settings["folder"])
+    servers: list[grpc.aio.Server] = []
+
+    def register(server: grpc.aio.Server) -> None:
+        servers.append(server)
+        add_SearchServiceServicer_to_server(ScriptedSearch(search), server)
 
     async def search(
         request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
@@ -40,6 +47,10 @@ async def main(settings: dict[str, str]) -> None:
             raise ModelUnavailable(model="lone", why="it is cold")
 
     async def ready() -> None:
+        if (folder / "ended").exists():
+            await servers[0].stop(None)
+        while (folder / "stuck").exists():
+            time.sleep(0.05)  # noqa: ASYNC251 (that is the fault)
         if (folder / "sick").exists():
             raise ModelUnavailable(model="lone", why="it is sick")
 
@@ -50,7 +61,7 @@ async def main(settings: dict[str, str]) -> None:
         name="lone",
         address=f"127.0.0.1:{settings['port']}",
         metrics_port=int(settings["metrics_port"]),
-        register=lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(search), server),
+        register=register,
         service_names=[SEARCH_SERVICE],
         warm=warm,
         ready=ready,

@@ -119,9 +119,7 @@ async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[
                 method.name: handler(f"/{service.full_name}/{method.name}", method)
                 for method in service.methods
             }
-            server.add_generic_rpc_handlers(
-                (grpc.method_handlers_generic_handler(service.full_name, handlers),)
-            )
+            server.add_registered_method_handlers(service.full_name, handlers)
 
     server = await make_server("door", Health("door", []), register, [], guard=guard)
     if identity is None:

@@ -339,3 +339,44 @@ async def test_side_doors_can_be_closed(
         )
         assert await asyncio.to_thread(http_status, service.metrics_port, "/ready") == 200
         assert await health(channel) == SERVING
+
+
+async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_path: Path) -> None:
+    """At once: nobody can be drained. Whoever watches the process then starts another."""
+    async with started(tmp_path, drain_notice_seconds=300) as service:
+        await service.event("serving")
+        (tmp_path / "ended").touch()
+        async with asyncio.timeout(60):
+            code = await service.end()
+
+    assert code == 1
+    assert service.events[-1]["event"] == "the gRPC server has ended; leaving"
+
+
+async def test_a_loop_that_stands_still_is_not_ready_and_no_reason_yet_to_be_killed(
+    tmp_path: Path,
+) -> None:
+    """The probes' port answers all the same, and says what the service's own port does not."""
+    async with started(tmp_path) as service:
+        await service.event("serving")
+        before = await asyncio.to_thread(http_status, service.metrics_port, "/ready")
+        (tmp_path / "stuck").touch()
+        try:
+            await until_ready_is(503, service)
+            live = await asyncio.to_thread(http_status, service.metrics_port, "/live")
+        finally:
+            (tmp_path / "stuck").unlink()
+        await until_ready_is(200, service)
+    assert (before, live) == (200, 200)
+
+
+async def until_ready_is(status: int, service: Service) -> None:
+    """Returns once the probe says so."""
+    async with asyncio.timeout(30):
+        while await ready_status(service) != status:  # noqa: ASYNC110 (a probe has no event)
+            await asyncio.sleep(0.05)
+
+
+async def ready_status(service: Service) -> int:
+    """Asks the probe once."""
+    return await asyncio.to_thread(http_status, service.metrics_port, "/ready")
