@@ -48,7 +48,7 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python benchmarks/watch_run.py
 
-test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, and looks for secrets
+test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, and sends 100,000 odd frames
 	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py
 
 sbom: .venv/.ok ## Writes what an install is made of into build/sbom, one file for each lock

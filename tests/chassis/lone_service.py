@@ -37,7 +37,7 @@ async def main(settings: dict[str, str]) -> None:
     ) -> pb.SearchItemsResponse:
         (folder / "began").touch()
         with stage_histogram("lone").labels("sleep").time():
-            await asyncio.sleep(float(request.index_id))
+            await asyncio.sleep(float(request.index_id or 0))
         return pb.SearchItemsResponse()
 
     async def warm() -> None:

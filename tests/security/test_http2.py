@@ -1,0 +1,101 @@
+"""HTTP/2 itself, under our services: whatever frames come, the next caller is answered.
+
+With every change some hundred; `make test-security` sends a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tandem.chassis.channels import open_channel
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.chassis.raw_http2 import opened
+from tests.chassis.test_serve import Service, started
+from tests.security.http2_attacks import Attack
+from tests.security.run_counts import run_count
+
+FRAME_COUNT = run_count(400, 100_000)
+CONNECTION_FRAME_COUNT = 20
+# Of a process of about 60 MiB; what a leak of 1 kB a frame would come to in full.
+GROWTH_BYTES = 100 * 2**20
+SEED = 29
+
+
+def attacked(port: int, dice: random.Random) -> int:
+    """Sends one connection's frames, all at once or in pieces; returns how many bytes came back."""
+    attack = Attack(dice)
+    sent = attack.frames(CONNECTION_FRAME_COUNT)
+    piece_bytes = dice.choice((len(sent), len(sent), 1_000))
+    received_count = 0
+    with opened(port) as connection, contextlib.suppress(OSError):
+        for start in range(0, len(sent), piece_bytes):
+            connection.sendall(sent[start : start + piece_bytes])
+        if attack.is_wild:
+            connection.shutdown(socket.SHUT_WR)
+        # A call that is hung up on is cancelled before it says what it would have come to.
+        connection.settimeout(dice.choice((0.0, 0.05)) if attack.is_wild else 0.05)
+        while part := connection.recv(65_536):
+            received_count += len(part)
+    return received_count
+
+
+def resident_bytes(pid: int) -> int:
+    """Returns the memory that a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+async def searched(service: Service) -> pb.SearchItemsResponse:
+    """Calls as any client does, by a channel of its own."""
+    async with open_channel(f"127.0.0.1:{service.port}") as channel:
+        stub = SearchServiceStub(channel)
+        answer: pb.SearchItemsResponse = await stub.SearchItems(
+            pb.SearchItemsRequest(index_id="0"), timeout=60
+        )
+        return answer
+
+
+@pytest.mark.timeout(900)
+async def test_no_frames_end_a_service_or_fill_it(tmp_path: Path) -> None:
+    """It answers a call as before, keeps its memory, and leaves by a signal as it should."""
+    dice = random.Random(SEED)
+    async with started(tmp_path) as service:
+        await service.event("serving")
+        reading = asyncio.create_task(service.end())  # or its log would fill the pipe
+        sizes: list[int] = []
+        received_count = 0
+        for number in range(FRAME_COUNT // CONNECTION_FRAME_COUNT):
+            received_count += await asyncio.to_thread(attacked, service.port, dice)
+            if number % 10 == 9:
+                assert service.process.returncode is None, (number, service.events[-3:])
+                assert await searched(service) == pb.SearchItemsResponse()
+                sizes.append(resident_bytes(service.process.pid))
+        assert await searched(service) == pb.SearchItemsResponse()
+        service.process.terminate()
+        async with asyncio.timeout(60):
+            code = await reading
+
+    # That it was heard: more calls than ours came through to the service's own methods.
+    served = Counter(each["code"] for each in service.events if each["event"] == "call served")
+    assert served.total() > len(sizes) + 1
+    assert not served.keys() & {"INTERNAL", "UNKNOWN"}
+    assert code == 0
+    # The first tenth fills caches and pools.
+    settled = sizes[len(sizes) // 10]
+    assert max(sizes) - settled < GROWTH_BYTES, [size >> 20 for size in sizes]
+    print(
+        {
+            "frames": FRAME_COUNT,
+            "served": dict(served),
+            "received": received_count,
+            "MiB": [settled >> 20, max(sizes) >> 20],
+        }
+    )
