@@ -50,6 +50,8 @@ def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
     """
     messages: dict[str, pb.AttributeValue] = {}
     for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise AttributeInvalid(why=f"a name is of type {type(name).__name__}; send a str")
         try:
             name.encode()
             messages[name] = value_to_proto(value)

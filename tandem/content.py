@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MAX_IMAGE_BYTES = 8 * 2**20
+"""Of an image's file."""
+MAX_LONG_TEXT_BYTES = 131_072
+"""Of a text that need not be read whole: its tokens are counted all the same, and that takes time.
+"""
+
+
 class Modality(enum.Enum):
     """The kind of thing a content is."""
 

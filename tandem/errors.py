@@ -554,8 +554,8 @@ class ServerUnknown(TandemError):
 
     def __init__(self, *, target: str, why: str) -> None:
         super().__init__(
-            f"what answers at {target} is not Tandem's orchestrator: {why}; check the address and "
-            "what stands before it"
+            f"what answers at {target} is not the service of Tandem that was called: {why}; check "
+            "the address, its version, and what stands before it"
         )
 
 
@@ -586,6 +586,13 @@ def error_from_reason(reason: str, message: str, metadata: Mapping[str, str]) ->
     error = error_class.__new__(error_class)
     TandemError.__init__(error, message, metadata)
     return error
+
+
+def error_of_exhausted(target: str, details: str) -> TandemError:
+    """Returns what RESOURCE_EXHAUSTED without a reason means: gRPC's own, told by words alone."""
+    if "larger than max" in details:
+        return MessageTooLarge(why=details)
+    return Overloaded(what=f"{target} takes no more: {details}")
 
 
 def _retry_delay_seconds(metadata: Mapping[str, str]) -> float:

@@ -102,7 +102,8 @@ class InRange(_OfTypedValues):
 
     def _identity(self) -> tuple[object, ...]:
         bounds = (self.at_least, self.above, self.at_most, self.below)
-        return (self.name, *(None if bound is None else _typed(bound) for bound in bounds))
+        # Integers and reals are one to a range, and flags, to be refused, are neither.
+        return (self.name, *((isinstance(bound, bool), bound) for bound in bounds))
 
 
 @dataclass(frozen=True, slots=True)

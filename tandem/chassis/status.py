@@ -14,12 +14,12 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
-    MessageTooLarge,
     Overloaded,
     QuotaExceeded,
     ServiceUnavailable,
     TandemError,
     error_from_reason,
+    error_of_exhausted,
 )
 
 ERROR_DOMAIN = "tandem"
@@ -107,9 +107,8 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError
         # Nobody but a deadline cancels a call while its caller still waits for it.
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return DeadlineExceeded(what=f"a call to {service}")
-        # By gRPC itself, which names no reason: of whatever we refuse we say why.
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return MessageTooLarge(why=details)
+            return error_of_exhausted(service, details)
         case code:
             return InternalFault(why=f"{service} answered {code.name}: {details}")
 

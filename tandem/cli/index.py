@@ -14,7 +14,7 @@ from tandem.cli.command_line import Command
 from tandem.cli.console import out
 from tandem.cli.progress import LongWork
 from tandem.client.access import Access
-from tandem.client.requests import error_of
+from tandem.client.refusal import error_of
 from tandem.content import Modality
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as pb

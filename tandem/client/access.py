@@ -11,12 +11,16 @@ from typing import Self
 import grpc
 
 from tandem.client.requests import CHANNEL_OPTIONS
+from tandem.errors import Unauthenticated
 
 _FILES = {
     "authority": "TANDEM_AUTHORITY_FILE",
     "certificate": "TANDEM_CERTIFICATE_FILE",
     "key": "TANDEM_KEY_FILE",
 }
+
+# All metadata of a call together are at most 8 KiB.
+_MAX_TOKEN_CHARACTERS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,13 @@ class Access:
     key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the parts do not go together."""
+        """Raises ValueError where the parts do not go together.
+
+        Raises Unauthenticated for a token that no header carries. Space and line ends around one,
+        as a file or `$(<file)` of another tool leaves them, are no part of it.
+        """
+        if self.token is not None:
+            object.__setattr__(self, "token", _checked_token(self.token.strip()) or None)
         if (self.certificate is None) != (self.key is None):
             raise ValueError("a certificate and its key go together; give both")
         if self.certificate is not None and self.authority is None:
@@ -41,7 +51,7 @@ class Access:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Returns what TANDEM_TOKEN, TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE say.
 
-        Raises OSError for a file that cannot be read, ValueError as the class itself.
+        Raises OSError for a file that cannot be read, and as the class itself.
         """
         values = os.environ if environ is None else environ
         files = {
@@ -74,3 +84,19 @@ class Access:
 
     def _credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+
+
+def _checked_token(token: str) -> str:
+    """Returns the token as it is. What is told of one that cannot be sent never has it in it."""
+    if len(token) > _MAX_TOKEN_CHARACTERS:
+        raise Unauthenticated(
+            why=f"its token has {len(token):,} characters, of which a header carries at most "
+            f"{_MAX_TOKEN_CHARACTERS:,}"
+        )
+    for place, character in enumerate(token, start=1):
+        if not "!" <= character <= "~":
+            raise Unauthenticated(
+                why=f"its token has at character {place:,} a space, a control character, or one "
+                "that is not ASCII, which cannot be sent: read it from its source again"
+            )
+    return token

@@ -10,10 +10,10 @@ from google.protobuf.message import Message
 
 from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
+from tandem.client.refusal import checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
     NewItem,
-    error_of,
     remove_request,
     request_metadata,
 )
@@ -22,7 +22,6 @@ from tandem.client.results import (
     Removal,
     SearchResult,
     batch_results,
-    ingest_outcomes,
     removal,
     search_result,
     streamed_result,
@@ -88,7 +87,7 @@ class AsyncClient:
         )
         try:
             async for response in call:
-                yield streamed_result(response)
+                yield streamed_result(checked_answer(response, self._address))
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
         finally:
@@ -117,13 +116,16 @@ class AsyncClient:
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> AsyncIterator[IngestOutcome]:
         """As Client.ingest."""
-        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
+        requests = IngestRequests(
+            items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
+        )
         call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
         status = ServerStatus(call)
         try:
             async for response in call:
-                for outcome in ingest_outcomes(response):
+                for outcome in requests.outcomes(checked_answer(response, self._address)):
                     yield outcome
+            requests.check_all_answered()
         except grpc.aio.AioRpcError as error:
             if requests.error is not None:
                 raise requests.error from error
@@ -155,9 +157,10 @@ class AsyncClient:
         self, method: Callable[..., Awaitable[_Response]], request: Message
     ) -> _Response:
         try:
-            return await method(request, timeout=self._timeout_seconds, metadata=self._metadata())
+            answer = await method(request, timeout=self._timeout_seconds, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
+        return checked_answer(answer, self._address)
 
     async def __aenter__(self) -> Self:
         return self

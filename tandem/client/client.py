@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 
 from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
+from tandem.client.refusal import checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
     NewItem,
-    error_of,
     remove_request,
     request_metadata,
 )
@@ -21,7 +21,6 @@ from tandem.client.results import (
     Removal,
     SearchResult,
     batch_results,
-    ingest_outcomes,
     removal,
     search_result,
     streamed_result,
@@ -103,7 +102,7 @@ class Client:
         )
         try:
             for response in call:
-                yield streamed_result(response)
+                yield streamed_result(checked_answer(response, self._address))
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
         finally:
@@ -148,11 +147,14 @@ class Client:
         With a `request_id` of your own, at most 50 bytes, the same call with the same items may be
         made again after a failure: what was stored is not stored a second time.
         """
-        requests = IngestRequests(items, index_id, batch_item_count, request_id, truncation_policy)
+        requests = IngestRequests(
+            items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
+        )
         call = self._stub.IngestItems(iter(requests), metadata=self._metadata())
         try:
             for response in call:
-                yield from ingest_outcomes(response)
+                yield from requests.outcomes(checked_answer(response, self._address))
+            requests.check_all_answered()
         except grpc.RpcError as error:
             raise (requests.error or error_of(error, self._address)) from error
         finally:
@@ -177,9 +179,10 @@ class Client:
 
     def _call(self, method: Callable[..., _Response], request: Message) -> _Response:
         try:
-            return method(request, timeout=self._timeout_seconds, metadata=self._metadata())
+            answer = method(request, timeout=self._timeout_seconds, metadata=self._metadata())
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
+        return checked_answer(answer, self._address)
 
     def __enter__(self) -> Self:
         return self

@@ -9,17 +9,12 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from tandem.attribute_wire import filter_to_proto
+from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.content import Modality, TruncationPolicy
-from tandem.errors import RequestMalformed
 from tandem.filters import Filter
 from tandem.fusion_method import FusionMethod
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import content_pb2, search_service_pb2
-
-NewContent = str | bytes
-"""A text, or the bytes of a JPEG, PNG or WebP file."""
-
-SURROGATE = "has a surrogate that UTF-8 cannot carry"
 
 _MODALITIES = {
     None: content_pb2.MODALITY_UNSPECIFIED,
@@ -120,9 +115,12 @@ def search_request(
 ) -> search_service_pb2.SearchItemsRequest:
     """Returns the message; what is not given, or None, is left to the server's default.
 
-    Raises RequestMalformed for a text that no message can carry, IndexIdInvalid and ItemIdInvalid
-    for such ids, FilterInvalid for a filter that the server would not take.
+    Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
+    contents, IndexIdInvalid and ItemIdInvalid for ids, FilterInvalid for a filter that the server
+    would not take.
     """
+    tokens = options.get("consistency_tokens", ())
+    tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
     wanted = options.get("where")
     policy = options.get("truncation_policy")
     request = search_service_pb2.SearchItemsRequest(
@@ -140,19 +138,16 @@ def search_request(
         truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",
         content_included=options.get("content_included", False),
         filter=filter_to_proto(wanted) if wanted is not None else None,
-        consistency_tokens=options.get("consistency_tokens", ()),
+        consistency_tokens=tokens,
         full_coverage_required=options.get("full_coverage_required", False),
     )
     _set_ranking(request, options)
-    try:
-        if isinstance(query, str | bytes):
-            request.query.CopyFrom(content_to_proto(query))
-        elif isinstance(query, StoredItem | GivenEncoding):
-            request.query_parts.append(_part(QueryPart(query)))
-        else:
-            request.query_parts.extend(map(_part, query))
-    except UnicodeEncodeError as error:
-        raise RequestMalformed(why=f"the query {SURROGATE}") from error
+    if isinstance(query, str | bytes):
+        request.query.CopyFrom(content_to_proto(query, "the query"))
+    elif isinstance(query, StoredItem | GivenEncoding):
+        request.query_parts.append(_part(QueryPart(query)))
+    else:
+        request.query_parts.extend(map(_part, query))
     return request
 
 
@@ -166,13 +161,6 @@ def page_request(
         return_n=return_n,
         content_included=content_included,
     )
-
-
-def content_to_proto(content: NewContent) -> content_pb2.Content:
-    """Returns the message; raises UnicodeEncodeError for a text that it cannot carry."""
-    if isinstance(content, str):
-        return content_pb2.Content(text=content)
-    return content_pb2.Content(image=content)
 
 
 def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
@@ -199,12 +187,14 @@ def _part(part: QueryPart) -> search_service_pb2.QueryPart:
             message.item_id = check_item_id(item_id)
         case GivenEncoding() as given:
             message.encoding.embedding.values = _float32_bytes(given.embedding)
-            message.encoding.model_fingerprint = given.model_fingerprint
+            message.encoding.model_fingerprint = check_sendable(
+                "a model fingerprint", given.model_fingerprint
+            )
             message.encoding.modality = _MODALITIES[given.modality]
             if given.tokens is not None:
                 message.encoding.tokens.CopyFrom(given.tokens)
         case content:
-            message.content.CopyFrom(content_to_proto(content))
+            message.content.CopyFrom(content_to_proto(content, "a part of the query"))
     return message
 
 

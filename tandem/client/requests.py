@@ -1,28 +1,23 @@
-"""What the SDK's calls send, and how it reads a refusal. Shared by both clients."""
+"""What the SDK's calls send. Shared by both clients."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
-import grpc
-
-from tandem.attribute_wire import attributes_to_proto
-from tandem.attributes import Attributes
-from tandem.client.query import SURROGATE, NewContent, content_to_proto
+from tandem.client.results import IngestOutcome, ingest_outcomes
+from tandem.client.sendable import NewItem as NewItem
+from tandem.client.sendable import checked_request_id, item_to_proto
 from tandem.content import TruncationPolicy
-from tandem.errors import (
-    DeadlineExceeded,
-    InternalFault,
-    ItemIdInvalid,
-    ServiceUnavailable,
-    TandemError,
-    error_from_reason,
-)
+from tandem.errors import ServerUnknown, TandemError
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import index_service_pb2, search_service_pb2
 
-NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
-"""Item id, content and, where there are any, attributes."""
+_Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
+"""Of a batch's items that cannot be sent, by number: what to make of the server's answer."""
 
 MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
@@ -54,7 +49,7 @@ def remove_request(
     return search_service_pb2.RemoveItemsRequest(
         index_id=check_index_id(index_id),
         item_ids=map(check_item_id, item_ids),
-        request_id=request_id,
+        request_id=checked_request_id(request_id),
     )
 
 
@@ -62,7 +57,7 @@ class IngestRequests:
     """The batches of one ingest stream, and the error that ended them early, if one did.
 
     gRPC reads the batches in a thread of its own and tells nobody what they raise, so the caller
-    asks here when the stream breaks.
+    asks here when the stream breaks. An item that cannot be sent is refused here and alone.
     """
 
     def __init__(
@@ -72,8 +67,10 @@ class IngestRequests:
         batch_item_count: int,
         request_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+        *,
+        target: str = "the server",
     ) -> None:
-        """Raises IndexIdInvalid at once; each item is judged by the server.
+        """Raises IndexIdInvalid and RequestIdInvalid at once; each item is judged by itself.
 
         Batches have `request_id` with their number behind it, or none where it is empty.
         """
@@ -83,7 +80,11 @@ class IngestRequests:
             truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
         )
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
-        self._request_id = request_id
+        self._request_id = checked_request_id(request_id)
+        self._target = target
+        # Of each batch that is not answered yet: its items, and which of them cannot be sent.
+        self._sent: deque[tuple[int, _Refused]] = deque()
+        self._are_all_read = False
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
@@ -92,57 +93,72 @@ class IngestRequests:
                 if self._request_id:
                     request.request_id = f"{self._request_id}/{number}"
                 yield request
+            self._are_all_read = True
         except Exception as error:
             self.error = error
             raise
 
+    def outcomes(self, response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
+        """Yields what became of the next batch's items, in their order; raises ServerUnknown."""
+        item_count, refused = self._sent.popleft() if self._sent else (0, {})
+        if len(response.results) != item_count:
+            raise ServerUnknown(
+                target=self._target,
+                why=f"it answered {len(response.results)} results of {item_count} items",
+            )
+        for number, outcome in enumerate(ingest_outcomes(response)):
+            yield refused[number](outcome) if number in refused else outcome
+
+    def check_all_answered(self) -> None:
+        """Raises ServerUnknown if a stream that ended well left a batch unread or unanswered."""
+        if self._sent or not self._are_all_read:
+            raise ServerUnknown(
+                target=self._target, why="it ended a stream without an answer to each batch"
+            )
+
     def _batches(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
         while batch := list(islice(self._items, self._batch_item_count)):
-            yield from _split_by_bytes(batch, self._empty_batch)
+            yield from self._split_by_bytes(batch)
+
+    def _split_by_bytes(
+        self, batch: list[NewItem]
+    ) -> Iterator[search_service_pb2.IngestItemsRequest]:
+        request = _copied(self._empty_batch)
+        refused: _Refused = {}
+        byte_count = 0
+        for new_item in batch:
+            error = None
+            try:
+                item = item_to_proto(new_item)
+            except TandemError as found:
+                # An empty item goes in its place, which the server refuses: so it is answered in
+                # its turn, and a sender who waits for that does not wait in vain.
+                item, error = index_service_pb2.Item(), found
+            item_bytes = item.ByteSize()
+            if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
+                yield self._noted(request, refused)
+                request, refused, byte_count = _copied(self._empty_batch), {}, 0
+            byte_count += item_bytes
+            if error is not None:
+                refused[len(request.items)] = partial(_refusal, new_item[0], error)
+            request.items.append(item)
+        yield self._noted(request, refused)
+
+    def _noted(
+        self, request: search_service_pb2.IngestItemsRequest, refused: _Refused
+    ) -> search_service_pb2.IngestItemsRequest:
+        # Before it is sent: its answer is read in another thread.
+        self._sent.append((len(request.items), refused))
+        return request
+
+
+def _refusal(item_id: str, error: TandemError, answered: IngestOutcome) -> IngestOutcome:
+    return replace(answered, item_id=item_id, error=error, text_use=None)
 
 
 def request_metadata() -> tuple[tuple[str, str], ...]:
     """Returns metadata with a new request id, by which every service's log names this call."""
     return (("x-request-id", uuid.uuid4().hex),)
-
-
-def error_of(error: grpc.RpcError, target: str) -> TandemError:
-    """Returns the named error that a failed call carries."""
-    metadata = _text_metadata(error.trailing_metadata())
-    code, details = error.code(), error.details() or ""
-    if reason := metadata.get("tandem-reason"):
-        return error_from_reason(reason, details, {})
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceeded(what=f"the call to {target}")
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return ServiceUnavailable(service=target, why=details)
-    return InternalFault(why=f"{target} answered {code.name}: {details}")
-
-
-def _split_by_bytes(
-    batch: list[NewItem], empty_batch: search_service_pb2.IngestItemsRequest
-) -> Iterator[search_service_pb2.IngestItemsRequest]:
-    request = _copied(empty_batch)
-    byte_count = 0
-    for new_item in batch:
-        item_id, content = new_item[:2]
-        attributes = new_item[2] if len(new_item) == 3 else {}
-        try:
-            item = index_service_pb2.Item(
-                item_id=item_id,
-                content=content_to_proto(content),
-                attributes=attributes_to_proto(attributes),
-            )
-        except UnicodeEncodeError as error:
-            raise ItemIdInvalid(item_id=repr(item_id), why=f"it or its text {SURROGATE}") from error
-        item_bytes = item.ByteSize()
-        if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
-            yield request
-            request = _copied(empty_batch)
-            byte_count = 0
-        byte_count += item_bytes
-        request.items.append(item)
-    yield request
 
 
 def _copied(
@@ -151,8 +167,3 @@ def _copied(
     copied = search_service_pb2.IngestItemsRequest()
     copied.CopyFrom(request)
     return copied
-
-
-def _text_metadata(metadata: object) -> Mapping[str, str]:
-    pairs = metadata if metadata is not None else ()
-    return {key: value for key, value in pairs if isinstance(value, str)}  # type: ignore[attr-defined]

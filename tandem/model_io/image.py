@@ -16,10 +16,10 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from tandem.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
 
-MAX_IMAGE_BYTES: Final = 8 * 2**20
 MAX_IMAGE_PIXELS: Final = 25_000_000
 MAX_IMAGE_SIDE: Final = 65_535
 """What a JPEG can have. The filter that scales takes 32 bytes a pixel of the longer side."""

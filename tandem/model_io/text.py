@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tandem.content import MAX_LONG_TEXT_BYTES as MAX_LONG_TEXT_BYTES
 from tandem.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.tokenizer_file import read_tokenizer_file
@@ -19,8 +20,6 @@ from tandem.model_io.visible_text import visible_text
 
 MAX_TEXT_BYTES: Final = 8_192
 """Of a text that has to be read whole."""
-MAX_LONG_TEXT_BYTES: Final = 131_072
-"""Of a text that need not be: its tokens are counted all the same, and that takes time."""
 MAX_WINDOW_COUNT: Final = 32
 
 # What two neighbouring windows share, so that what stands on a seam is whole in one of them.

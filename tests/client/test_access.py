@@ -105,3 +105,39 @@ def test_half_of_a_certificate_is_refused() -> None:
         Access(authority=b"ca", certificate=b"crt")
     with pytest.raises(ValueError, match="authority"):
         Access(certificate=b"crt", key=b"key")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\t\n\n", "\u2028", "\xa0"])
+def test_space_around_a_token_is_no_part_of_it(end: str) -> None:
+    """A file's line end comes along with it, by `$(<file)` in other tools' words."""
+    for access in (
+        Access(end + "secret" + end),
+        Access.from_environment({"TANDEM_TOKEN": "secret" + end}),
+    ):
+        assert access == Access("secret")
+        assert access.metadata() == (("authorization", "Bearer secret"),)
+    for nothing in (end, ""):
+        assert Access(nothing).metadata() == ()
+        assert Access.from_environment({"TANDEM_TOKEN": nothing}) == Access()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "canary\nx",
+        "canary x",
+        "canary\x00",
+        "canaryé",
+        "\ufeffcanary",
+        "canary\ud83d",
+        "canary" * 1_000,
+        "canary\x7f",
+    ],
+)
+def test_a_token_that_cannot_be_sent_is_refused_before_anything_is(token: str) -> None:
+    """By name, and never with the token in what is told: it may be all but right."""
+    for make in (lambda: Access(token), lambda: Access.from_environment({"TANDEM_TOKEN": token})):
+        with pytest.raises(Unauthenticated, match="its token has") as caught:
+            make()
+        assert "canary" not in str(caught.value)
+        assert "canary" not in repr(caught.value)

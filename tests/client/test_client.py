@@ -21,6 +21,7 @@ from tandem.client import (
     Client,
     IngestOutcome,
     NewItem,
+    QueryPart,
     Removal,
     SearchResult,
     where,
@@ -29,6 +30,7 @@ from tandem.client.query import NewContent, Query
 from tandem.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
+from tests.client.odd_server import ODD, odd_server
 from tests.client.search_server import all_stored, search_server
 
 Items = Iterable[NewItem]
@@ -310,13 +312,94 @@ async def test_what_the_items_themselves_raise_is_raised(
             await connect(address).ingest(items(), batch_item_count=1)
 
 
-async def test_an_item_that_no_message_can_carry_is_raised_by_name(
+async def test_an_item_that_no_message_can_carry_is_refused_alone(
     connect: Callable[[str], AnyClient],
 ) -> None:
-    """As ItemIdInvalid, not as a codec's error or a cancellation."""
-    async with search_server() as (address, _):
-        with pytest.raises(errors.ItemIdInvalid):
-            await connect(address).ingest([("a", "text"), ("b\ud800", "text")])
+    """By name, with the others stored; one over gRPC's own limit too, which ends a stream."""
+    items: Items = [
+        ("a", "text"),
+        ("b\ud800", "text"),
+        ("c", "half \ud83d"),
+        ("d", bytes(70 * 2**20)),
+        ("e", "z"),
+    ]
+    async with search_server(ingest=stored_but_for_the_empty) as (address, _):
+        for count in (1, 2, 32):
+            outcomes = await connect(address).ingest(items, batch_item_count=count)
+            assert [outcome.item_id for outcome in outcomes] == [item[0] for item in items]
+            assert [type(outcome.error) for outcome in outcomes] == [
+                type(None),
+                errors.ItemIdInvalid,
+                errors.RequestMalformed,
+                errors.ImageTooLarge,
+                type(None),
+            ]
+
+
+async def test_a_sender_who_waits_for_a_refused_items_outcome_gets_it() -> None:
+    """Before the next item is there: what is refused here is answered in its turn."""
+    answered = threading.Semaphore(1)
+
+    def items() -> Iterator[tuple[str, NewContent]]:
+        for text in ("a", "\ud800", "\ud800", "b"):
+            assert answered.acquire(timeout=10)
+            yield "id", text
+
+    async with search_server(ingest=stored_but_for_the_empty) as (address, _):
+
+        def ingest() -> list[bool]:
+            refused = []
+            with Client(address) as client:
+                for outcome in client.ingest(items(), index_id="scenes", batch_item_count=1):
+                    refused.append(outcome.error is not None)
+                    answered.release()
+            return refused
+
+        assert await asyncio.to_thread(ingest) == [False, True, True, False]
+
+
+async def test_searches_that_are_more_than_a_message_are_refused_by_name(
+    connect: Callable[[str], AnyClient],
+) -> None:
+    """Nine pictures of 8 MiB: gRPC refuses to send them, and nobody was asked."""
+    parts = [QueryPart(bytes(8 * 2**20))] * 9
+    async with search_server() as (address, service):
+        with pytest.raises(errors.MessageTooLarge):
+            await connect(address).search(parts)
+        assert not service.requests
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_what_is_no_tandem_is_told_by_name(
+    connect: Callable[[str], AnyClient], name: str
+) -> None:
+    """And never as a fault inside Tandem, of which nothing was asked."""
+    with odd_server(ODD[name]) as address:
+        client = connect(address)
+        for call in (client.search("a", 10.0), client.ingest([("a", "text")])):
+            with pytest.raises(ODD_ERRORS) as caught:
+                await call
+            assert "127.0.0.1" in caught.value.message
+            assert "a fault inside Tandem" not in caught.value.message
+            assert "<html>" not in caught.value.message
+
+
+ODD_ERRORS = (
+    errors.ServerUnknown,
+    errors.ServiceUnavailable,
+    errors.Unauthenticated,
+    errors.PermissionDenied,
+)
+
+
+async def stored_but_for_the_empty(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+    """Stores what has an id."""
+    response = pb.IngestItemsResponse()
+    for item in request.items:
+        result = response.results.add(item_id=item.item_id)
+        if not item.item_id:
+            result.error.reason = error_reason_pb2.ERROR_REASON_ITEM_ID_INVALID
+    return response
 
 
 async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:

@@ -8,16 +8,21 @@ from hypothesis import strategies as st
 
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.attributes import Attributes
-from tandem.client import where
+from tandem.client import GivenEncoding, QueryPart, StoredItem, where
 from tandem.client.query import NewContent, Query, search_request
 from tandem.client.requests import IngestRequests, NewItem, remove_request
 from tandem.content import Modality, TruncationPolicy
 from tandem.errors import (
     AttributeInvalid,
+    ContentMissing,
     FilterInvalid,
+    ImageTooLarge,
     IndexIdInvalid,
     ItemIdInvalid,
     RequestMalformed,
+    ServerUnknown,
+    TandemError,
+    TextTooLong,
 )
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -125,17 +130,6 @@ def test_attributes_go_with_their_items() -> None:
     assert got == [attributes, {}, {}]
 
 
-def test_attributes_that_no_message_can_carry_end_the_stream_by_name() -> None:
-    """An integer of over 64 bits, for example; what is only against the rules is sent."""
-    requests = IngestRequests([("a", "text", {"a b": 1}), ("b", "text", {"n": 2**63})], "s", 1)
-    sent = iter(requests)
-
-    assert list(next(sent).items[0].attributes) == ["a b"]
-    with pytest.raises(AttributeInvalid, match="'n' cannot be sent"):
-        next(sent)
-    assert isinstance(requests.error, AttributeInvalid)
-
-
 @pytest.mark.parametrize("index_id", ["", "Scenes", "scenes\n", LONE_SURROGATE])
 def test_a_bad_index_id_is_refused_before_anything_is_sent(index_id: str) -> None:
     """By each of the three calls."""
@@ -178,37 +172,130 @@ def test_batches_stay_within_what_the_server_takes(asked: int, given_: int) -> N
 
 
 def test_large_items_split_a_batch() -> None:
-    """12 + 12 MiB fit in 32, a third 12 does not; a small one joins it."""
-    large = bytes(12 * MIB)
-    items: list[NewItem] = [("a", large), ("b", large), ("c", large), ("d", "small")]
+    """Four of 8 MiB and their ids do not fit in 32 MiB; a small one joins the last."""
+    large = bytes(8 * MIB)
+    items: list[NewItem] = [*((name, large) for name in "abcd"), ("e", "small")]
 
-    assert batches(items) == [["a", "b"], ["c", "d"]]
-
-
-def test_one_item_over_the_bound_goes_alone() -> None:
-    """The server judges it; the items beside it are not lost with it."""
-    items: list[NewItem] = [("a", "small"), ("b", bytes(33 * MIB)), ("c", "small")]
-
-    assert batches(items) == [["a"], ["b"], ["c"]]
+    assert batches(items) == [["a", "b", "c"], ["d", "e"]]
 
 
-def test_texts_count_by_their_bytes() -> None:
-    """Eleven million characters of three bytes are 33 MiB, though a third as many characters."""
-    text = "犬" * (6 * MIB)  # 18 MiB
+UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
+    ((LONE_SURROGATE, "text"), ItemIdInvalid, "UTF-8"),
+    (("", "text"), ItemIdInvalid, "empty"),
+    (("a\0b", "text"), ItemIdInvalid, "NUL"),
+    (("x" * 257, "text"), ItemIdInvalid, "257 bytes"),
+    ((7, "text"), ItemIdInvalid, "int"),
+    (("id", LONE_SURROGATE), RequestMalformed, "the text has an unpaired surrogate"),
+    (("id", "\udcff"), RequestMalformed, "the text has an unpaired surrogate"),
+    (("id", "犬" * 44_000), TextTooLong, "132,000 bytes"),
+    (("id", bytes(8 * MIB + 1)), ImageTooLarge, "8,388,609 bytes"),
+    (("id", None), ContentMissing, "neither"),
+    (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),
+    (("id", "text", {"a b": 1}), AttributeInvalid, "no name"),
+    (("id", "text", {5: 1}), AttributeInvalid, "int"),
+    (("id", "text", {"n": LONE_SURROGATE}), AttributeInvalid, "'n' cannot be sent"),
+    (("id", "text", {"n": ("red", LONE_SURROGATE)}), AttributeInvalid, "'n' cannot be sent"),
+    (("id", "text", {"n": 2**63}), AttributeInvalid, "'n' cannot be sent"),
+    (("id", "text", {"n": float("nan")}), AttributeInvalid, "finite"),
+    (("id", "text", {"n": None}), AttributeInvalid, "'n' cannot be sent"),
+    (("id", "text", {"n": "x" * 1_025}), AttributeInvalid, "1,025 bytes"),
+    (("id", "text", {f"n{n}": 1 for n in range(65)}), AttributeInvalid, "65"),
+]
 
-    assert batches([("a", text), ("b", text)]) == [["a"], ["b"]]
+
+@pytest.mark.parametrize(("item", "kind", "why"), UNSENDABLE)
+@pytest.mark.parametrize("batch_item_count", [1, 2, 32])
+def test_an_item_that_cannot_be_sent_is_refused_alone_and_by_what_is_wrong_with_it(
+    item: NewItem, kind: type[TandemError], why: str, batch_item_count: int
+) -> None:
+    """In its place among the outcomes of the others, which go to the server."""
+    items: list[NewItem] = [("good", "text"), item, ("better", "text"), item]
+    requests = IngestRequests(items, "scenes", batch_item_count)
+
+    outcomes = []
+    for request in requests:
+        assert request.IsInitialized()
+        results = [
+            pb.IngestResult(
+                item_id=sent.item_id,
+                error=None if sent.item_id else {"reason": "ERROR_REASON_ITEM_ID_INVALID"},
+            )
+            for sent in request.items
+        ]
+        response = pb.IngestItemsResponse(results=results, consistency_token="t")
+        outcomes += requests.outcomes(response)
+    requests.check_all_answered()
+
+    assert requests.error is None
+    assert [outcome.item_id for outcome in outcomes] == ["good", item[0], "better", item[0]]
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True, False]
+    assert {outcome.consistency_token for outcome in outcomes} == {"t"}
+    for outcome in outcomes[1::2]:
+        assert type(outcome.error) is kind
+        assert why in outcome.error.message
 
 
-@pytest.mark.parametrize("item", [(LONE_SURROGATE, "a text"), ("id", LONE_SURROGATE)])
-def test_an_item_that_no_message_can_carry_ends_the_stream_by_name(item: tuple[str, str]) -> None:
-    """The batches before it were sent; the caller finds the reason in `error`."""
-    requests = IngestRequests([("good", "text"), item], "scenes", 1)
+def test_the_largest_contents_are_sent() -> None:
+    """As the contract has it."""
+    items: list[NewItem] = [("i", bytes(8 * MIB)), ("t", "x" * 131_072), ("j", bytearray(b"x"))]
+
+    [request] = IngestRequests(items, "scenes", 32)
+
+    assert [item.WhichOneof("data") for item in (each.content for each in request.items)] == [
+        "image",
+        "text",
+        "image",
+    ]
+
+
+def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
+    """Or items that nobody stored would be nobody's loss."""
+    requests = IngestRequests([("a", "text"), ("b", "text")], "scenes", 1, target="here:1")
     sent = iter(requests)
+    next(sent)
+    assert list(requests.outcomes(pb.IngestItemsResponse(results=[{"item_id": "a"}])))
+    with pytest.raises(ServerUnknown, match="here:1"):
+        requests.check_all_answered()
 
-    assert next(sent).items[0].item_id == "good"
-    with pytest.raises(ItemIdInvalid, match="surrogate"):
-        next(sent)
-    assert isinstance(requests.error, ItemIdInvalid)
+    assert len(list(sent)) == 1
+    with pytest.raises(ServerUnknown, match="here:1"):
+        requests.check_all_answered()
+    with pytest.raises(ServerUnknown, match="0 results of 1 items"):
+        list(requests.outcomes(pb.IngestItemsResponse()))
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "kind"),
+    [
+        (LONE_SURROGATE, {}, RequestMalformed),
+        ([QueryPart(LONE_SURROGATE)], {}, RequestMalformed),
+        ("x" * 131_073, {}, TextTooLong),
+        (bytes(8 * MIB + 1), {}, ImageTooLarge),
+        ([QueryPart(bytes(8 * MIB + 1))], {}, ImageTooLarge),
+        (StoredItem(LONE_SURROGATE), {}, ItemIdInvalid),
+        (GivenEncoding([1.0], LONE_SURROGATE, Modality.TEXT), {}, RequestMalformed),
+        ("a", {"consistency_tokens": ["good", LONE_SURROGATE]}, RequestMalformed),
+        ("a", {"where": where.equals("x", LONE_SURROGATE)}, FilterInvalid),
+        ("a", {"where": where.equals(LONE_SURROGATE, "x")}, FilterInvalid),
+        ("a", {"where": where.one_of("x", "y", LONE_SURROGATE)}, FilterInvalid),
+        ("a", {"where": where.starts_with("x", LONE_SURROGATE)}, FilterInvalid),
+        ("a", {"where": ~where.exists(LONE_SURROGATE)}, FilterInvalid),
+    ],
+)
+def test_a_search_that_cannot_be_sent_is_refused_by_what_is_wrong_with_it(
+    query: Query, options: dict[str, object], kind: type[TandemError]
+) -> None:
+    """Whichever of its fields that is in."""
+    with pytest.raises(kind):
+        made_search_request(query, **options)
+
+
+def test_a_request_id_that_cannot_be_sent_is_refused_at_once() -> None:
+    """By ingest and removal."""
+    with pytest.raises(RequestMalformed, match="request_id"):
+        IngestRequests([], "scenes", 1, LONE_SURROGATE)
+    with pytest.raises(RequestMalformed, match="request_id"):
+        remove_request(["a"], "scenes", LONE_SURROGATE)
 
 
 def test_items_are_drawn_only_as_batches_are_sent() -> None:
@@ -224,10 +311,10 @@ def test_items_are_drawn_only_as_batches_are_sent() -> None:
 
 def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
     """The caller's id and the batch's number, of batches split by their bytes too."""
-    items: list[tuple[str, NewContent]] = [(f"item-{n}", bytes(12 * MIB)) for n in range(6)]
+    items: list[tuple[str, NewContent]] = [(f"item-{n}", bytes(8 * MIB)) for n in range(8)]
 
     def request_ids(request_id: str) -> list[str]:
-        requests = IngestRequests(iter(items), "scenes", 4, request_id)
+        requests = IngestRequests(iter(items), "scenes", 5, request_id)
         return [request.request_id for request in requests]
 
     assert request_ids("mine") == request_ids("mine") == ["mine/0", "mine/1", "mine/2"]
@@ -236,10 +323,10 @@ def test_batches_have_request_ids_that_are_the_same_next_time() -> None:
 
 def test_every_batch_says_what_to_do_with_long_texts() -> None:
     """ERROR unless told otherwise; the batches that a large item splits off say so too."""
-    items: list[NewItem] = [(name, bytes(20 * MIB)) for name in "abc"]
+    items: list[NewItem] = [(name, bytes(8 * MIB)) for name in "abcdefg"]
 
     for policy in TruncationPolicy:
-        made = list(IngestRequests(items, "scenes", 2, "", policy))
+        made = list(IngestRequests(items, "scenes", 5, "", policy))
         assert len(made) == 3
         assert {request.truncation_policy for request in made} == {
             content_pb2.TruncationPolicy.Value(f"TRUNCATION_POLICY_{policy.name}")

@@ -1,0 +1,77 @@
+"""What can go over the wire, told before anything is sent and by the field that it is in."""
+
+from __future__ import annotations
+
+from tandem.attribute_wire import attributes_to_proto
+from tandem.attributes import Attributes, check_attributes
+from tandem.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
+from tandem.errors import (
+    ContentMissing,
+    ImageTooLarge,
+    ItemIdInvalid,
+    RequestMalformed,
+    TextTooLong,
+)
+from tandem.identifiers import check_item_id, check_request_id
+from tandem.v1 import content_pb2, index_service_pb2
+
+NewContent = str | bytes
+"""A text, or the bytes of a JPEG, PNG or WebP file."""
+
+NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
+"""Item id, content and, where there are any, attributes."""
+
+
+def check_sendable(field: str, text: str) -> str:
+    """Returns the text as it is; raises RequestMalformed, by the field's name, if it is no UTF-8.
+
+    JSON and file names can bring half a character into a Python text, and no message takes it.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        raise RequestMalformed(
+            why=f"{field} has an unpaired surrogate ({half}, half of an emoji for example) at "
+            f"character {error.start + 1:,}, which UTF-8 cannot carry"
+        ) from error
+    return text
+
+
+def checked_request_id(request_id: str) -> str:
+    """Returns the request id as it is; raises RequestIdInvalid or RequestMalformed."""
+    return check_sendable("request_id", check_request_id(request_id))
+
+
+def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
+    """Returns the message.
+
+    Raises RequestMalformed, by the field's name, for a text that no message can carry; TextTooLong
+    and ImageTooLarge for what no server takes, and a message might have no room for; ContentMissing
+    for what is neither text nor bytes.
+    """
+    if not isinstance(content, str | bytes | bytearray | memoryview):
+        raise ContentMissing
+    if not isinstance(content, str):
+        if len(content) > MAX_IMAGE_BYTES:
+            raise ImageTooLarge(got=len(content), limit=MAX_IMAGE_BYTES, unit="bytes")
+        return content_pb2.Content(image=bytes(content))
+    size_bytes = len(check_sendable(field, content).encode())
+    if size_bytes > MAX_LONG_TEXT_BYTES:
+        raise TextTooLong(got=size_bytes, limit=MAX_LONG_TEXT_BYTES, unit="bytes")
+    return content_pb2.Content(text=content)
+
+
+def item_to_proto(item: NewItem) -> index_service_pb2.Item:
+    """Returns the message; raises ItemIdInvalid, AttributeInvalid, and as content_to_proto."""
+    item_id, content = item[:2]
+    attributes = item[2] if len(item) == 3 else {}
+    if not isinstance(item_id, str):
+        raise ItemIdInvalid(item_id=str(item_id), why=f"it is of type {type(item_id).__name__}")
+    check_item_id(item_id)
+    # Before they are checked: that takes what is of no type of ours for sound.
+    messages = attributes_to_proto(attributes)
+    check_attributes(attributes)
+    return index_service_pb2.Item(
+        item_id=item_id, content=content_to_proto(content, "the text"), attributes=messages
+    )
