@@ -1,7 +1,7 @@
 """The Python SDK. Needs grpcio and protobuf, nothing else of Tandem's extras.
 
     with Client("127.0.0.1:7400") as client:
-        for item in client.search("two dogs left of one umbrella", index_id="scenes").items:
+        for item in client.search("two birds left of one alarm clock", index_id="scenes").items:
             print(item.final_rank, item.item_id)
 
 A search finds only what its filter holds for: `where=where.equals("style", "noto")`.
