@@ -5,17 +5,21 @@ calibration for each fingerprint, since precisions of one checkpoint are differe
 """
 
 import json
-import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
+from tandem.model_io.json_object import from_fields, read_object, shown, within
 from tandem.model_io.manifest import JOINT_ENCODER
+from tandem.model_io.whole_file import write_text_whole
 
 CALIBRATION_NAME: Final = "calibration.json"
 _FORMAT_VERSION: Final = 1
+_MAX_COUNT: Final = 1_000_000
+_Part = TypeVar("_Part", ProbabilityCalibration, AdaptiveDepthRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,15 @@ class Calibration:
     def check(self) -> None:
         """Raises ValueError unless the numbers can be used."""
         for part in (self.probability, self.adaptive_depth):
-            if part is not None and not all(math.isfinite(value) for value in astuple(part)):
+            numbers = astuple(part) if part is not None else ()
+            if not all(abs(value) <= sys.float_info.max for value in numbers):  # of NaN neither
                 raise ValueError(f"{part} has what is no finite number")
         if self.probability is not None and self.probability.scale <= 0:
             raise ValueError(f"scale {self.probability.scale} would turn the order round")
         rule = self.adaptive_depth
-        if rule is not None and min(rule.first_count, rule.further_count) < 1:
-            raise ValueError(
-                f"first_count {rule.first_count} and further_count {rule.further_count} "
-                "must be at least 1"
-            )
+        if rule is not None:
+            within("first_count", rule.first_count, 1, _MAX_COUNT)
+            within("further_count", rule.further_count, 1, _MAX_COUNT)
 
 
 def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
@@ -63,15 +66,19 @@ def calibration_in(path: Path, fingerprint: str) -> Calibration | None:
 
 def read_calibrations(path: Path) -> list[Calibration]:
     """Returns all of a file, none where there is no file; errors as read_calibration."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format_version"] != _FORMAT_VERSION:
-            raise ValueError(f"format {content['format_version']} instead of {_FORMAT_VERSION}")
-        return [_calibration(fields) for fields in content["calibrations"]]
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no calibration of this version: {error!r}") from error
+    try:
+        content = read_object(path)
+        told = content.get("format_version")
+        if told != _FORMAT_VERSION:
+            raise ValueError(f"format {shown(told)} instead of {_FORMAT_VERSION}")
+        calibrations = content.get("calibrations")
+        if not isinstance(calibrations, list):
+            raise ValueError(f"calibrations is {shown(calibrations)}, not a list")
+        return [_calibration(fields) for fields in calibrations]
+    except ValueError as error:
+        raise ValueError(f"{path} is no calibration of this version: {error}") from error
 
 
 def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
@@ -82,9 +89,7 @@ def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
         "format_version": _FORMAT_VERSION,
         "calibrations": [asdict(calibration) for calibration in calibrations],
     }
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_text_whole(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def with_calibration(
@@ -113,12 +118,30 @@ def carry_calibration(checkpoint_folder: Path, repository: Path, fingerprint: st
         write_calibrations(path, [wanted])
 
 
-def _calibration(fields: dict[str, Any]) -> Calibration:
-    probability, rule = fields["probability"], fields["adaptive_depth"]
+def _calibration(fields: object) -> Calibration:
+    if not isinstance(fields, dict):
+        raise ValueError(f"a calibration is {shown(fields)}, not an object")
+    told = from_fields(_Told, fields)
     calibration = Calibration(
-        str(fields["fingerprint"]),
-        None if probability is None else ProbabilityCalibration(**probability),
-        None if rule is None else AdaptiveDepthRule(**rule),
+        told.fingerprint,
+        _part(ProbabilityCalibration, "probability", told.probability),
+        _part(AdaptiveDepthRule, "adaptive_depth", told.adaptive_depth),
     )
     calibration.check()
     return calibration
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A calibration as its file has it."""
+
+    fingerprint: str
+    probability: Mapping[str, Any] | None
+    adaptive_depth: Mapping[str, Any] | None
+
+
+def _part(kind: type[_Part], name: str, fields: Mapping[str, Any] | None) -> _Part | None:
+    try:
+        return None if fields is None else from_fields(kind, fields)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error

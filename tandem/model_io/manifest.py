@@ -10,6 +10,7 @@ from typing import Any, Self
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object, shown, within
 from tandem.model_io.precision import Precision
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
+from tandem.model_io.whole_file import write_text_whole
 
 FORMAT_VERSION = 2
 """1 had no text_version: its texts were read with what nobody sees in them."""
@@ -86,7 +87,7 @@ class Manifest:
         """Raises ValueError unless what serves by it can."""
         if self.text_version != VISIBLE_TEXT_VERSION:
             raise ValueError(
-                f"it reads texts by version {self.text_version}, and this release by "
+                f"it reads texts by text_version {self.text_version}, and this release by "
                 f"{VISIBLE_TEXT_VERSION}; export the model again with tandem models add, and "
                 "ingest anew what was ingested with it"
             )
@@ -105,7 +106,7 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""
-        path.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_text_whole(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     def verify(self, repository: Path) -> None:
         """Raises ValueError unless the repository's files are those the manifest tells of."""

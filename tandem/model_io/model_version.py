@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tandem.model_io.calibration import CALIBRATION_NAME, Calibration, calibration_in
+from tandem.model_io.json_object import from_fields, read_object, within
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 
 FIRST_VERSION = 1
@@ -29,6 +30,7 @@ VERSION_NAME = "version.json"
 SERVING_NAME = "serving.json"
 _WANTED_NAME = "wanted.json"
 _REFUSED_PREFIX = "refused-"
+_MAX_VERSION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +51,9 @@ class ModelVersion:
         """Returns what the folder says; raises ValueError naming the file and what is wrong."""
         path = folder / VERSION_NAME
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not say what the version is: {error!r}") from error
+            return from_fields(cls, read_object(path))
+        except ValueError as error:
+            raise ValueError(f"{path} does not say what the version is: {error}") from error
 
     def write(self, folder: Path) -> None:
         """Writes it into the folder."""
@@ -196,14 +198,16 @@ def _version_files(repository: Path) -> list[Path]:
 
 
 def _read(path: Path, kind: type[_Said]) -> _Said | None:
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(fields, dict) or not isinstance(fields.get("version"), int):
-            raise ValueError("it names no version")
-        return kind(**fields)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (TypeError, ValueError) as error:
+    try:
+        fields = read_object(path)
+        if "version" not in fields:
+            raise ValueError("it names no version")
+        said = from_fields(kind, fields)
+        within("version", said.version, FIRST_VERSION, _MAX_VERSION)
+        return said
+    except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}; remove it") from error
 
 

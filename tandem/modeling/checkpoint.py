@@ -95,9 +95,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     held_count = sum(math.prod(each.shape) for each in stored.values())
     faults = []
     if files.config.least_weight_count > held_count:  # or room is made for what is not there
-        faults = [
-            f"{CONFIG} tells of {files.config.least_weight_count:,}, and it has {held_count:,}"
-        ]
+        told_count = files.config.least_weight_count
+        faults = [f"{CONFIG} tells of {told_count:,} at least, {WEIGHTS} has {held_count:,}"]
     else:
         model = JointModel(files.config)
         faults = weight_faults(stored, weights_like(model.state_dict()))

@@ -42,9 +42,15 @@ class CheckpointFiles:
             raise ValueError(f"{folder} is no checkpoint: it lacks {', '.join(missing)}")
         try:
             check_file(folder / WEIGHTS)
-            config = from_fields(JointConfig, read_object(folder / CONFIG))
+            fields = read_object(folder / CONFIG)
         except ValueError as error:
             raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
+        try:
+            config = from_fields(JointConfig, fields)
+        except ValueError as error:
+            raise ValueError(
+                f"{folder} is no checkpoint of this version: {CONFIG}: {error}"
+            ) from error
         try:
             tokenizer = read_tokenizer_file(folder / TOKENIZER)
             special_tokens(tokenizer)

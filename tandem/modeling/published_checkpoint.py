@@ -12,6 +12,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from tandem.model_io.json_object import shown
+from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published_files import (
@@ -21,12 +23,15 @@ from tandem.modeling.published_files import (
     read_fields,
     read_tokenizer,
     read_weights,
+    told_weights,
     weight_files,
 )
-from tandem.modeling.published_weights import named_as_ours
+from tandem.modeling.published_weights import named_as_ours, published_faults
 
 # RoBERTa's first position has the number after the padding's id; BERT's has number 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
+# Of no field of a real model.
+_MAX_INTEGER = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,17 @@ class PublishedCheckpoint:
         """
         folder = published_folder(name_or_folder)
         weight_files(folder)  # before anything else is read of what is refused
-        fields = read_fields(folder / CONFIG)
-        first_position = _first_position(fields, folder / CONFIG)
-        config = _shape(fields, folder / CONFIG, first_position, max_text_tokens)
-        tokenizer = read_tokenizer(folder)
-        if tokenizer.get_vocab_size() > config.vocabulary_size:
+        fields = _Fields(folder / CONFIG, read_fields(folder / CONFIG))
+        kind, first_position = _kind_and_first_position(fields)
+        config = _shape(fields, first_position, max_text_tokens)
+        tokenizer = read_tokenizer(folder, config.vocabulary_size)
+        _check_padding(kind, fields, tokenizer)
+        faults = published_faults(
+            told_weights(folder), config, fields.integer("max_position_embeddings"), fields.types()
+        )
+        if faults:
             raise PublishedCheckpointInvalid(
-                f"{folder}: the tokenizer has {tokenizer.get_vocab_size():,} tokens and "
-                f"{CONFIG} {config.vocabulary_size:,}; they are not of one checkpoint"
+                f"{folder}: the weights are not those of {CONFIG}: {'; '.join(faults)}"
             )
         layer_count = config.layer_count
         return cls(
@@ -75,66 +83,114 @@ class PublishedCheckpoint:
         """Puts the published weights into `encoder`; what has no published one stays as it is.
 
         That is the image's side but for its type and norm, the half of the pooler that reads the
-        mean, and the classifier. Raises PublishedCheckpointInvalid naming every weight that is
-        missing, unexpected or of another shape.
+        mean, and the classifier. Raises PublishedCheckpointInvalid naming weights that are NaN or
+        infinite.
         """
         own = encoder.state_dict()
-        try:
-            converted = named_as_ours(
-                read_weights(self.folder),
-                self.layer_count,
-                self.layer_numbers,
-                self.first_position,
-                own,
-            )
-        except ValueError as error:
-            raise PublishedCheckpointInvalid(f"{self.folder}: {error}") from error
+        converted = named_as_ours(
+            read_weights(self.folder), self.layer_numbers, self.first_position, own
+        )
         encoder.load_state_dict(own | converted)
 
     def weights_sha256(self) -> str:
         """Returns the digest over all files of weights, in the order of their names."""
         digest = sha256()
         for path in weight_files(self.folder):
-            digest.update(path.read_bytes())
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
         return digest.hexdigest()
 
 
-def _first_position(fields: Mapping[str, Any], path: Path) -> int:
-    kind = fields.get("model_type")
-    if kind not in _COUNTS_POSITIONS_PAST_PADDING:
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What config.json says, by fields that are of the type they should be."""
+
+    path: Path
+    said: Mapping[str, Any]
+
+    def integer(self, name: str, unset: int | None = None, low: int = 1) -> int:
+        value = self.said.get(name, unset)
+        if name not in self.said and unset is None:
+            raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.refused(name, "an integer")
+        if not low <= value <= _MAX_INTEGER:
+            raise self.refused(name, f"{low:,} to {_MAX_INTEGER:,}")
+        return value
+
+    def fraction(self, name: str) -> float:
+        if name not in self.said:
+            raise PublishedCheckpointInvalid(f"{self.path} lacks {name!r}")
+        value = self.said[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+            raise self.refused(name, "a number between 0 and 1")
+        return float(value)
+
+    def types(self) -> int | None:
+        """Returns the count of token types; None where it is not said."""
+        return self.integer("type_vocab_size") if "type_vocab_size" in self.said else None
+
+    def refused(self, name: str, wanted: str) -> PublishedCheckpointInvalid:
+        return PublishedCheckpointInvalid(
+            f"{self.path}: {name} is {shown(self.said.get(name))}, not {wanted}"
+        )
+
+
+def _kind_and_first_position(fields: _Fields) -> tuple[str, int]:
+    kind = fields.said.get("model_type")
+    if not isinstance(kind, str) or kind not in _COUNTS_POSITIONS_PAST_PADDING:
         known = ", ".join(_COUNTS_POSITIONS_PAST_PADDING)
-        raise PublishedCheckpointInvalid(f"{path}: model_type is {kind!r}; there are {known}")
-    return fields.get("pad_token_id", 1) + 1 if _COUNTS_POSITIONS_PAST_PADDING[kind] else 0
+        raise PublishedCheckpointInvalid(
+            f"{fields.path}: model_type is {kind!r:.60}; there are {known}"
+        )
+    if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
+        return kind, 0
+    return kind, fields.integer("pad_token_id", unset=1, low=0) + 1
 
 
-def _shape(
-    fields: Mapping[str, Any], path: Path, first_position: int, max_text_tokens: int
-) -> JointConfig:
+def _check_padding(kind: str, fields: _Fields, tokenizer: Tokenizer) -> None:
+    """Raises PublishedCheckpointInvalid where positions would begin at another row than they do."""
+    if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
+        return
+    told, own = fields.integer("pad_token_id", unset=1, low=0), special_tokens(tokenizer).pad_id
+    if told != own:
+        raise PublishedCheckpointInvalid(
+            f"{fields.path}: pad_token_id is {told}, and the tokenizer pads with {own}; they are "
+            "not of one checkpoint"
+        )
+
+
+def _shape(fields: _Fields, first_position: int, max_text_tokens: int) -> JointConfig:
     # Each would be another function of the same weights.
     for name, only in (
         ("hidden_act", "gelu"),
         ("position_embedding_type", "absolute"),
         ("is_decoder", False),
     ):
-        if fields.get(name, only) != only:
-            raise PublishedCheckpointInvalid(f"{path}: {name} is {fields[name]!r}, not {only!r}")
-    try:
-        if first_position + max_text_tokens > fields["max_position_embeddings"]:
-            raise ValueError(
-                f"{fields['max_position_embeddings']} positions hold no texts of "
-                f"{max_text_tokens} tokens; ask for fewer"
+        value = fields.said.get(name, only)
+        if type(value) is not type(only) or value != only:
+            raise PublishedCheckpointInvalid(
+                f"{fields.path}: {name} is {value!r:.60}, not {only!r}"
             )
+    position_count = fields.integer("max_position_embeddings")
+    if first_position + max_text_tokens > position_count:
+        raise PublishedCheckpointInvalid(
+            f"{fields.path}: {position_count} positions hold no texts of {max_text_tokens} tokens; "
+            "ask for fewer"
+        )
+    try:
         return JointConfig(
-            vocabulary_size=fields["vocab_size"],
-            width=fields["hidden_size"],
-            layer_count=fields["num_hidden_layers"],
-            head_count=fields["num_attention_heads"],
-            feed_forward_width=fields["intermediate_size"],
+            vocabulary_size=fields.integer("vocab_size"),
+            width=fields.integer("hidden_size"),
+            layer_count=fields.integer("num_hidden_layers"),
+            head_count=fields.integer("num_attention_heads"),
+            feed_forward_width=fields.integer("intermediate_size"),
             max_text_tokens=max_text_tokens,
             encoder="post_norm",
-            norm_epsilon=fields["layer_norm_eps"],
+            norm_epsilon=fields.fraction("layer_norm_eps"),
         )
-    except KeyError as error:
-        raise PublishedCheckpointInvalid(f"{path} lacks {error}") from error
+    except PublishedCheckpointInvalid:
+        raise
     except ValueError as error:
-        raise PublishedCheckpointInvalid(f"{path}: {error}") from error
+        raise PublishedCheckpointInvalid(f"{fields.path}: {error}") from error

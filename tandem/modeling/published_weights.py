@@ -4,10 +4,16 @@ Shapes: D width.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from tandem.modeling.config import JointConfig
+from tandem.modeling.stored_weights import StoredWeight, weight_faults
+
+Weight = TypeVar("Weight")
 
 # Of models with a head on top; the encoder's weights are then behind one of these.
 _PREFIXES = ("bert.", "roberta.")
@@ -28,106 +34,113 @@ _LAYER_PARTS = {
     "output.dense": "feed_forward.2",
     "output.LayerNorm": "feed_forward_norm",
 }
+_NORMS = tuple(part for part in _LAYER_PARTS if part.endswith("LayerNorm"))
 _QUERY_KEY_VALUE = tuple(f"attention.self.{part}" for part in ("query", "key", "value"))
+
+
+def published_faults(
+    told: Mapping[str, StoredWeight],
+    config: JointConfig,
+    position_count: int,
+    type_count: int | None,
+) -> list[str]:
+    """Returns what keeps the published weights from being those of a shape, in words.
+
+    Of any number of token types where `type_count` is None.
+    """
+    found, repeated = _encoder_weights(told)
+    faults = [f"twice, under an old name and a new: {', '.join(repeated)}"] if repeated else []
+    if type_count is None:
+        types = found.get(_TYPE)
+        type_count = types.shape[0] if types is not None and types.shape else 1
+    has_pooler = any(name.startswith(_POOLER) for name in found)
+    shapes = _shapes(config, position_count, max(1, type_count), has_pooler)
+    wanted = {name: StoredWeight("F32", shape) for name, shape in shapes.items()}
+    return faults + weight_faults(found, wanted)
 
 
 def named_as_ours(
     published: Mapping[str, Tensor],
-    layer_count: int,
     layer_numbers: Sequence[int],
     first_position: int,
     own: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Returns what PretrainedEncoder takes from the published weights, by its own names.
+    """Returns what PretrainedEncoder takes from published weights without faults, by its own names.
 
-    `layer_count` is how many layers were published and `layer_numbers` which are taken, in order;
-    `first_position` is the row of the position table for a text's first token; `own` the encoder's
-    weights as they are. Raises ValueError naming every published weight that is missing,
-    unexpected, or of a wrong shape.
+    `layer_numbers` are the layers that are taken, in order; `first_position` is the row of the
+    position table for a text's first token; `own` the encoder's weights as they are.
     """
-    source = _Source(_encoder_weights(published))
-    ours: dict[str, Tensor] = {"word.weight": source.take(_WORD)}
-    positions = source.take(_POSITION)
-    ours["text_position"] = positions[first_position:][: len(own["text_position"])]
-    types = source.take(_TYPE)
-    ours["token_type"] = torch.cat([types, torch.zeros_like(types)])[:2]
+    source, _ = _encoder_weights(published)
+    types = source[_TYPE]
+    ours: dict[str, Tensor] = {
+        "word.weight": source[_WORD],
+        "text_position": source[_POSITION][first_position:][: len(own["text_position"])],
+        "token_type": torch.cat([types, torch.zeros_like(types)])[:2],
+    }
     for end in ("weight", "bias"):
-        norm = source.take(f"embeddings.LayerNorm.{end}")
+        norm = source[f"embeddings.LayerNorm.{end}"]
         # Image tokens then come into the first layer at the scale that it has learnt for words.
         ours[f"embedding_norm.{end}"], ours[f"image_norm.{end}"] = norm, norm.clone()
         for number, published_number in enumerate(layer_numbers):
             prefix = f"encoder.layer.{published_number}"
             ours[f"layers.{number}.query_key_value.{end}"] = torch.cat(
-                [source.take(f"{prefix}.{part}.{end}") for part in _QUERY_KEY_VALUE]
+                [source[f"{prefix}.{part}.{end}"] for part in _QUERY_KEY_VALUE]
             )
             for part, own_part in _LAYER_PARTS.items():
-                ours[f"layers.{number}.{own_part}.{end}"] = source.take(f"{prefix}.{part}.{end}")
-    if source.has(f"{_POOLER}.weight"):
+                ours[f"layers.{number}.{own_part}.{end}"] = source[f"{prefix}.{part}.{end}"]
+    if f"{_POOLER}.weight" in source:
         # Our pooler reads the first position and the mean. It starts as the published one, which
         # reads the first alone, and learns what the mean is worth.
-        weight_DD = source.take(f"{_POOLER}.weight")
+        weight_DD = source[f"{_POOLER}.weight"]
         ours["pooler.weight"] = torch.cat([weight_DD, torch.zeros_like(weight_DD)], dim=1)
-        ours["pooler.bias"] = source.take(f"{_POOLER}.bias")
-    source.refuse_gaps(set(range(layer_count)) - set(layer_numbers))
-    _refuse_shapes(ours, own)
+        ours["pooler.bias"] = source[f"{_POOLER}.bias"]
     return ours
 
 
-class _Source:
-    """The published weights, and which of them were asked for."""
-
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
-        self._weights = weights
-        self._taken: set[str] = set()
-        self._missing: list[str] = []
-
-    def has(self, name: str) -> bool:
-        return name in self._weights
-
-    def take(self, name: str) -> Tensor:
-        """Returns the weight; of one that is missing, nothing, for `refuse_gaps` to name later."""
-        self._taken.add(name)
-        if name not in self._weights:
-            self._missing.append(name)
-            return torch.empty(0)
-        return self._weights[name]
-
-    def refuse_gaps(self, left_out_layers: Collection[int]) -> None:
-        """Raises ValueError for what is missing, and for what is there and nobody took."""
-        left_out = tuple(f"encoder.layer.{number}." for number in left_out_layers)
-        unexpected = [
-            name
-            for name in sorted(self._weights.keys() - self._taken)
-            if not name.startswith(left_out)
-        ]
-        faults = [
-            f"{what} {', '.join(names)}"
-            for what, names in (("missing", self._missing), ("unexpected", unexpected))
-            if names
-        ]
-        if faults:
-            raise ValueError(f"the weights are not those of config.json: {'; '.join(faults)}")
+def _shapes(
+    config: JointConfig, position_count: int, type_count: int, has_pooler: bool
+) -> dict[str, tuple[int, ...]]:
+    """Returns what a published encoder of this shape has, by its present names."""
+    width, inner_width = config.width, config.feed_forward_width or 4 * config.width
+    shapes: dict[str, tuple[int, ...]] = {
+        _WORD: (config.vocabulary_size, width),
+        _POSITION: (position_count, width),
+        _TYPE: (type_count, width),
+    }
+    into_and_out = {
+        **dict.fromkeys(_QUERY_KEY_VALUE, (width, width)),
+        "attention.output.dense": (width, width),
+        "intermediate.dense": (width, inner_width),
+        "output.dense": (inner_width, width),
+    }
+    for number in range(config.layer_count):
+        for part, (into, out) in into_and_out.items():
+            shapes[f"encoder.layer.{number}.{part}.weight"] = (out, into)
+            shapes[f"encoder.layer.{number}.{part}.bias"] = (out,)
+    norms = ["embeddings.LayerNorm"]
+    for number in range(config.layer_count):
+        norms += [f"encoder.layer.{number}.{part}" for part in _NORMS]
+    shapes |= {f"{norm}.{end}": (width,) for norm in norms for end in ("weight", "bias")}
+    if has_pooler:
+        shapes |= {f"{_POOLER}.weight": (width, width), f"{_POOLER}.bias": (width,)}
+    return shapes
 
 
-def _encoder_weights(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the encoder's own weights under their present names, without prefix and heads."""
+def _encoder_weights(published: Mapping[str, Weight]) -> tuple[dict[str, Weight], list[str]]:
+    """Returns the encoder's own weights under their present names, without prefix and heads.
+
+    And the names that two of them have.
+    """
     prefix = next((p for p in _PREFIXES if any(name.startswith(p) for name in published)), "")
-    weights = {}
-    for published_name, tensor in published.items():
+    weights: dict[str, Weight] = {}
+    repeated = []
+    for published_name, weight in published.items():
         name = published_name.removeprefix(prefix)
         if _HEADS.match(published_name) or name in _COUNTERS:
             continue
         for old, new in _OLD_NAMES.items():
             name = name.replace(old, new)
-        weights[name] = tensor
-    return weights
-
-
-def _refuse_shapes(ours: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    wrong = [
-        f"{name} {list(tensor.shape)} instead of {list(own[name].shape)}"
-        for name, tensor in ours.items()
-        if tensor.shape != own[name].shape
-    ]
-    if wrong:
-        raise ValueError(f"the weights are not those of config.json: {', '.join(wrong)}")
+        if name in weights:
+            repeated.append(name)
+        weights[name] = weight
+    return weights, repeated

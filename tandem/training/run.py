@@ -1,6 +1,5 @@
 """A training run: what its stages share, and the state that it keeps for going on."""
 
-import json
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from tandem.model_io.json_object import read_object
 from tandem.modeling.checkpoint_files import TRAINING
 from tandem.training.compute import Compute
 from tandem.training.dev_recall import DevRecall
@@ -51,7 +51,7 @@ def check_unfinished(folder: Path) -> None:
     if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
         return
     try:
-        recipe = json.loads((folder / TRAINING).read_text(encoding="utf-8")).get("recipe", {})
+        recipe = read_object(folder / TRAINING).get("recipe", {})
     except ValueError:  # cut by a kill
         return
     if rounds_in_curve(folder) == recipe.get("round_count"):

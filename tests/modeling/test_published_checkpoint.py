@@ -236,7 +236,7 @@ def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> N
         ),
         (
             lambda weights: weights.update({"encoder.layer.0.output.dense.bias": torch.ones(31)}),
-            r"layers\.0\.feed_forward\.2\.bias \[31\] instead of \[32\]$",
+            r"encoder\.layer\.0\.output\.dense\.bias \[31\] instead of \[32\]$",
         ),
     ],
     ids=["missing", "a-layer-too-many", "unexpected", "shape"],
@@ -294,7 +294,7 @@ def test_safetensors_are_taken_where_there_are_both(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"cposix\nsystem\n(S'touch opened'\ntR.", "or would run code, and is not opened any"),
-        (b"", "is damaged, or would run code"),
+        (b"", "is empty"),
         (b"PK\x03\x04 cut", "is damaged, or would run code"),
     ],
 )
@@ -359,7 +359,7 @@ def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
         ("is_decoder", True, "is_decoder is True, not False"),
         ("max_position_embeddings", 63, "63 positions hold no texts of 64 tokens"),
         ("num_attention_heads", 5, "width 32 does not divide by 5 heads"),
-        ("vocab_size", 11, "the tokenizer has 12 tokens and config.json 11"),
+        ("vocab_size", 11, "the id 11, and the model has 11 tokens"),
         ("hidden_size", None, "lacks 'hidden_size'"),
     ],
 )

@@ -1,0 +1,62 @@
+"""BERT's tokenizer out of vocab.txt, which is all that its older checkpoints have of it."""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from tandem.model_io.json_object import FileInvalid, check_file, read_object, shown
+
+VOCABULARY = "vocab.txt"
+_CONFIG = "tokenizer_config.json"
+_UNKNOWN, _CLS, _SEP = "[UNK]", "[CLS]", "[SEP]"
+_SPECIAL = ("[PAD]", _UNKNOWN, _CLS, _SEP, "[MASK]")
+
+
+def word_piece_tokenizer(folder: Path) -> Tokenizer:
+    """Returns the tokenizer of a folder's vocab.txt, lower-casing unless its config says no.
+
+    Raises FileInvalid naming the file and what is wrong.
+    """
+    path = folder / VOCABULARY
+    vocabulary = _vocabulary(path)
+    if missing := [word for word in (_UNKNOWN, _CLS, _SEP) if word not in vocabulary]:
+        raise FileInvalid(f"{path} lacks {', '.join(missing)}, so it is no vocabulary of BERT's")
+    config = folder / _CONFIG
+    fields = read_object(config) if config.exists() else {}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_UNKNOWN))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=_flag(config, fields, "tokenize_chinese_chars", True),
+        strip_accents=_flag(config, fields, "strip_accents", None),
+        lowercase=_flag(config, fields, "do_lower_case", True),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.BertProcessing(
+        (_SEP, vocabulary[_SEP]), (_CLS, vocabulary[_CLS])
+    )
+    tokenizer.add_special_tokens([word for word in _SPECIAL if word in vocabulary])
+    return tokenizer
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    """Returns each line's number: a line ends in LF, or all in CR LF, and nothing else ends one.
+
+    A vocabulary of many scripts has U+2028 or U+0085 as a token, at which str.splitlines ends a
+    line, so that each token behind would have its neighbour's number.
+    """
+    check_file(path)
+    try:
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise FileInvalid(f"{path} is not UTF-8 at byte {error.start:,}") from error
+    if all(line.endswith("\r") for line in lines[:-1]) and len(lines) > 1:
+        lines = [line.removesuffix("\r") for line in lines]
+    return {line: number for number, line in enumerate(lines)}
+
+
+def _flag(path: Path, fields: dict[str, Any], name: str, unset: bool | None) -> Any:  # noqa: ANN401  true, false or unset
+    value = fields.get(name, unset)
+    if value is not unset and not isinstance(value, bool):
+        raise FileInvalid(f"{path}: {name} is {shown(value)}, not true or false")
+    return value
