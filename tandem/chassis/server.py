@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
 from tandem.chassis.allocator import bound_memory
 from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.grpc_server import GrpcServer
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
@@ -119,6 +120,7 @@ async def serve(
         try:
             await server.start()
             log.info("listening", address=address, port=port)
+            warn_of_exposure(address, service_names, identity, guard or Guard())
             await _until_stopped(stopping, health.watch(warm, ready), server)
         finally:
             health.leave()

@@ -63,7 +63,7 @@ async def main(settings: dict[str, str]) -> None:
         address=f"127.0.0.1:{settings['port']}",
         metrics_port=int(settings["metrics_port"]),
         register=register,
-        service_names=[SEARCH_SERVICE],
+        service_names=[SEARCH_SERVICE, *settings.get("also", "").split()],
         warm=warm,
         ready=ready,
         close=close,

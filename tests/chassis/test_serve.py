@@ -356,6 +356,20 @@ async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_pat
     assert service.events[-1]["event"] == "the gRPC server has ended; leaving"
 
 
+async def test_a_start_says_what_it_leaves_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here: tokens, and methods between services that ask for none."""
+    (tmp_path / "tokens.toml").write_text("", "utf-8")
+    monkeypatch.setenv("ACCESS_TOKEN_FILE", str(tmp_path / "tokens.toml"))
+    async with started(tmp_path, also="tandem.v1.IndexService") as service:
+        await service.event("serving")
+
+    (warning,) = [event for event in service.events if event["level"] == "warning"]
+    assert warning["event"] == "tokens are asked for, and internal methods are served without any"
+    assert "TLS_PEER_NAMES" in warning["mend"]
+
+
 async def test_a_loop_that_stands_still_is_not_ready_and_no_reason_yet_to_be_killed(
     tmp_path: Path,
 ) -> None:
