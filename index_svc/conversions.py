@@ -5,7 +5,7 @@ Plain functions without the shard: what they refuse touches nothing.
 
 from collections.abc import Iterable
 
-from index_svc.hit import F32, Found, SearchPath
+from index_svc.hit import F32, Found
 from index_svc.shard import MAX_READ_BYTES, Answer, Query
 from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
 from tandem.content import Encoding, Modality
@@ -19,6 +19,7 @@ from tandem.errors import (
     TokensInvalid,
 )
 from tandem.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.search_path import path_to_proto
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
@@ -115,7 +116,7 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
         search_duration=duration_to_proto(search_seconds),
         applied_sequence=answer.applied_sequence,
         item_count=answer.item_count,
-        path=_path_to_proto(answer.found[-1].path),
+        path=path_to_proto(answer.found[-1].path),
     )
 
 
@@ -157,16 +158,6 @@ def _hit_list_to_proto(found: Found) -> pb.HitList:
         for message, embedding_D in zip(hit_list.hits, found.embeddings, strict=True):
             message.embedding.CopyFrom(embedding_to_proto(embedding_D))
     return hit_list
-
-
-def _path_to_proto(path: SearchPath) -> pb.SearchPath:
-    return pb.SearchPath(
-        strategy=f"SEARCH_STRATEGY_{path.strategy.name}",
-        index_type=path.index_type,
-        device=path.device,
-        fallback_reason=path.fallback_reason,
-        matching_count=path.matching_count,
-    )
 
 
 def _other(modality: Modality) -> Modality:

@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
+
+from tandem.search_path import SearchPath as SearchPath
+from tandem.search_path import SearchStrategy as Strategy
+
+__all__ = ["F32", "I64", "Found", "Hit", "Mask", "SearchPath", "Strategy"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -20,26 +24,6 @@ class Hit:
     similarity: float
     row: int = field(default=-1, compare=False)
     """Where its embedding is, for as long as the search holds off changes."""
-
-
-class Strategy(Enum):
-    """What is done first; named as in `tandem.v1.SearchStrategy`."""
-
-    UNFILTERED = 1
-    PRE_FILTER = 2
-    POST_FILTER = 3
-    EXACT_SCAN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPath:
-    """How nearest items were found; the fields are those of `tandem.v1.SearchPath`."""
-
-    strategy: Strategy
-    index_type: str = ""
-    device: str = "cpu"
-    fallback_reason: str = ""
-    matching_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

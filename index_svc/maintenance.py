@@ -49,7 +49,7 @@ from index_svc.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.content import Modality
 from tandem.errors import IndexTypeInvalid
-from tandem.search_path import BEING_BUILT
+from tandem.search_path import NO_FALLBACK, Fallback, SearchFallback
 
 log = get_logger()
 
@@ -63,6 +63,7 @@ _DEAD_SHARE = 0.25
 _MIN_DEAD_COUNT = 1_000
 _COMPACT_SHARE = 0.1
 _OUTGROWN_SHARE = 0.1
+_BEING_BUILT = Fallback(SearchFallback.BEING_BUILT, "the index is being built")
 _COPY_COUNT = 8_192
 _SNAPSHOT_SHARE = 0.2
 _MIN_RECALL_SEARCH_COUNT = 30
@@ -232,7 +233,7 @@ class Maintenance:
                 progress.is_build_unsaved = wanted != [FLAT]
             except IndexTypeInvalid as error:
                 progress.refused = refused_for
-                part.fallback_reason = error.message
+                part.fallback = Fallback(SearchFallback.NOT_BUILT, error.message)
                 log.error("index not built", index_id=index_id, why=error.message)
             finally:
                 progress.activity = ""
@@ -261,7 +262,7 @@ class Maintenance:
         is_flat = list(index_types) == [FLAT]
         if part.faiss_index is None and not is_flat:
             # Cleared by the build, or by its failure, which has another reason.
-            part.fallback_reason = BEING_BUILT
+            part.fallback = _BEING_BUILT
         try:
             built = self._copy_live(index, modality) if is_compacted else part
             faiss_index, recall_percent = None, None
@@ -284,7 +285,7 @@ class Maintenance:
             else:
                 with index.changing():
                     part.faiss_index, part.recall_percent = faiss_index, recall_percent
-                    part.fallback_reason = ""
+                    part.fallback = NO_FALLBACK
         finally:
             if is_compacted:
                 index.stop_replacing(modality)

@@ -17,6 +17,7 @@ from index_svc.search_plan import choose_strategy
 from tandem.attributes import Attributes
 from tandem.corpus.item_store import StoredEmbedding
 from tandem.filters import Filter
+from tandem.search_path import NO_FALLBACK, Fallback, SearchFallback
 
 # A filter that holds for one item in n makes FAISS look through up to so many times more.
 _MAX_EFFORT = 16.0
@@ -34,7 +35,7 @@ class ModalityIndex:
         """Takes over rows, and an index of the first of them."""
         self.rows = rows
         self.faiss_index = faiss_index
-        self.fallback_reason = ""
+        self.fallback = NO_FALLBACK
         """Why there is no FAISS index, or not the one asked for."""
         self.recall_percent: float | None = None
         """Of the FAISS index, measured when it was built."""
@@ -52,6 +53,11 @@ class ModalityIndex:
     def index_type(self) -> str:
         """The FAISS index's type; "Flat" without one."""
         return FLAT if self.faiss_index is None else self.faiss_index.index_type
+
+    @property
+    def fallback_reason(self) -> str:
+        """The same for a person; empty where there is none."""
+        return self.fallback.why
 
     @property
     def tail_count(self) -> int:
@@ -108,14 +114,16 @@ class ModalityIndex:
         else:
             candidates, reason = self._candidates_among_all(query_D, k, index, wanted, share)
         hits = self._compare(query_D, k, candidates, wanted, index)
-        if len(hits) < min(k, available_count):
+        if len(hits) < (count := min(k, available_count)):
             # FAISS looked at too few lists to find as many as there are.
-            return self._scan(query_D, k, wanted, matching_count)
+            why = f"{index.index_type} found {len(hits):,} of {count:,}"
+            fallback = Fallback(SearchFallback.TOO_FEW_FOUND, why)
+            return _scan(self.rows, query_D, k, wanted, matching_count, fallback)
         path = SearchPath(
             strategy,
             index.index_type,
             "cpu" if reason else index.device,
-            reason or self.fallback_reason,
+            Fallback(SearchFallback.DEVICE, reason) if reason else self.fallback,
             matching_count,
         )
         return Found(hits, path)
@@ -128,10 +136,10 @@ class ModalityIndex:
         """Returns a scan() of the items as they stand, which may run beside changes."""
         rows = self.rows.frozen()
         wanted, matching_count = self._matching(filter_)
-        return lambda query_D, k: _scan(rows, query_D, k, wanted, matching_count, "")
+        return lambda query_D, k: _scan(rows, query_D, k, wanted, matching_count, NO_FALLBACK)
 
     def _scan(self, query_D: F32, k: int, wanted: Mask | None, matching_count: int | None) -> Found:
-        return _scan(self.rows, query_D, k, wanted, matching_count, self.fallback_reason)
+        return _scan(self.rows, query_D, k, wanted, matching_count, self.fallback)
 
     def _matching(self, filter_: Filter | None) -> tuple[Mask | None, int | None]:
         if filter_ is None:
@@ -180,7 +188,7 @@ def _scan(
     k: int,
     wanted: Mask | None,
     matching_count: int | None,
-    fallback_reason: str,
+    fallback: Fallback,
 ) -> Found:
     hits = ranked_hits(
         rows,
@@ -190,7 +198,5 @@ def _scan(
     )
     return Found(
         hits,
-        SearchPath(
-            Strategy.EXACT_SCAN, fallback_reason=fallback_reason, matching_count=matching_count
-        ),
+        SearchPath(Strategy.EXACT_SCAN, fallback=fallback, matching_count=matching_count),
     )

@@ -82,7 +82,7 @@ class IndexServicer(_Base):
         index_id, item_ids, max_bytes = get_from_proto(request)
         with STAGE_DURATION.labels("read").time():
             items, read_count = await self._in_thread(
-                lambda: self._shard.read(index_id, item_ids, max_bytes)
+                lambda: self._shard.read_within(index_id, item_ids, max_bytes)
             )
         if not request.encodings_included:
             return pb.GetItemsResponse(items=items_to_proto(items), read_count=read_count)

@@ -229,7 +229,15 @@ class Shard:
         self._check_loaded()
         return self._writer.submit(write)
 
-    def read(
+    def read(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem]:
+        """Returns the items that are there, in the order asked for.
+
+        Raises IndexNotFound, ItemCorrupt.
+        """
+        self._check_loaded()
+        return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
+
+    def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
     ) -> tuple[list[StoredItem], int]:
         """Returns the items that are there, in the order asked for; and how many were looked for.

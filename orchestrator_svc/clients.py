@@ -31,7 +31,7 @@ from tandem.errors import (
 from tandem.filters import Filter
 from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.model_description import ModelDescription, model_from_proto
-from tandem.search_path import BEING_BUILT
+from tandem.search_path import SearchPath, path_from_proto
 from tandem.v1 import (
     encoder_service_pb2,
     encoder_service_pb2_grpc,
@@ -109,8 +109,8 @@ class ShardHits:
 
     hits: Sequence[Hit]
     item_count: int
-    is_rebuilding: bool = False
-    """Every item was compared, for the index that it should have is not there."""
+    path: SearchPath
+    """How they were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +272,12 @@ class ShardClient:
             [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
             for hit_list in response.hit_lists
         )
-        is_rebuilding = _is_rebuilding(response.path)
+        path = path_from_proto(response.path)
         return [
             ShardHits(
                 merge_windows(list(islice(hit_lists, len(windows))), retrieve_k),
                 response.item_count,
-                is_rebuilding,
+                path,
             )
             for windows in queries
         ]
@@ -405,11 +405,6 @@ def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError
     if result.WhichOneof("outcome") == "encoding":
         return encoding_from_proto(result.encoding)
     return item_error_from_proto(result.error)
-
-
-def _is_rebuilding(path: index_service_pb2.SearchPath) -> bool:
-    is_scan = path.strategy == index_service_pb2.SEARCH_STRATEGY_EXACT_SCAN
-    return is_scan and path.fallback_reason == BEING_BUILT
 
 
 def _hit_from_proto(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tandem.content import Modality
 from tandem.errors import DeadlineExceeded, ItemCorrupt, ServiceUnavailable, TandemError
+from tandem.search_path import ShardRetrieval
 
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
 """What makes a shard missing. Any other error is the whole search's: the caller's fault, or one
@@ -22,13 +23,18 @@ class Coverage:
     """Those, and what the missing shards had when they last answered; None if one never did."""
     missing: Mapping[int, TandemError]
     """Why a shard did not answer, by its number."""
-    rebuilding_shards: Collection[int] = ()
-    """Shards that compared every item, for the index that they should have is not there."""
+    retrievals: Sequence[ShardRetrieval] = ()
+    """How the shards that answered found what they found."""
 
     @property
     def answered_shard_count(self) -> int:
         """Shards that answered."""
         return self.shard_count - len(self.missing)
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether a shard compared every item, for the index that it should have is not there."""
+        return any(retrieval.path.is_rebuilding for retrieval in self.retrievals)
 
     @property
     def share(self) -> float:
@@ -51,7 +57,7 @@ def joined_coverage(coverages: Sequence[Coverage]) -> Coverage:
         sum(coverage.covered_item_count for coverage in coverages),
         sum(known) if len(known) == len(counts) else None,
         {number: why for coverage in coverages for number, why in coverage.missing.items()},
-        {number for coverage in coverages for number in coverage.rebuilding_shards},
+        [retrieval for coverage in coverages for retrieval in coverage.retrievals],
     )
 
 
@@ -94,11 +100,11 @@ class LastItemCounts:
         shard_count: int,
         answered: Mapping[int, int],
         missing: Mapping[int, TandemError],
-        rebuilding_shards: Collection[int] = (),
+        retrievals: Sequence[ShardRetrieval] = (),
     ) -> Coverage:
         """Returns the coverage of shards that `answered` with so many items each."""
         covered = sum(answered.values())
         last = [self._counts.get((index_id, modality, shard)) for shard in missing]
         known = [count for count in last if count is not None]
         total = covered + sum(known) if len(known) == len(last) else None
-        return Coverage(shard_count, covered, total, missing, rebuilding_shards)
+        return Coverage(shard_count, covered, total, missing, retrievals)

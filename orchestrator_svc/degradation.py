@@ -35,7 +35,7 @@ def degradations_of(
         found.append(Degradation.TOKENS_MISSING)
     if encoded.is_model_unavailable:
         found.append(Degradation.EMBEDDING_CACHED)
-    if coverage.rebuilding_shards:
+    if coverage.is_rebuilding:
         found.append(Degradation.SHARD_REBUILDING)
     return found
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from orchestrator_svc.metrics import note_coverage
 from tandem.content import Modality
 from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
 from tandem.filters import Filter
+from tandem.search_path import ShardRetrieval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +141,7 @@ class Retriever:
             len(self._shards),
             answers.item_counts(),
             missing,
-            answers.rebuilding_shards(),
+            answers.retrievals(retrieval.modality),
         )
 
 
@@ -175,9 +176,13 @@ class _Answers:
         """Returns how many items each shard has that answered."""
         return {number: hits.item_count if hits else 0 for number, hits in self.hits.items()}
 
-    def rebuilding_shards(self) -> Collection[int]:
-        """Returns the shards that had to do without their index."""
-        return [number for number, hits in self.hits.items() if hits and hits.is_rebuilding]
+    def retrievals(self, modality: Modality) -> list[ShardRetrieval]:
+        """Returns how each shard that knows the index found its hits."""
+        return [
+            ShardRetrieval(number, modality, hits.path, hits.item_count)
+            for number, hits in sorted(self.hits.items())
+            if hits is not None
+        ]
 
 
 async def _ask_one(

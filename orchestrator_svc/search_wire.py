@@ -22,6 +22,7 @@ from tandem.content import ImageContent, Modality, TextContent
 from tandem.errors import QueryInvalid, RankingInvalid, TokensInvalid
 from tandem.fusion_method import FusionMethod
 from tandem.inference_cost import cost_to_proto
+from tandem.search_path import ShardRetrieval, path_to_proto
 from tandem.v1 import search_service_pb2
 from tandem.wire import (
     content_from_proto,
@@ -96,6 +97,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],
         cost=cost_to_proto(answer.encoded.cost + answer.rerank.cost),
         model_version=answer.encoded.model_version or answer.rerank.model_version,
+        retrievals=map(_retrieval, answer.coverage.retrievals),
     )
     start_time = time.perf_counter()
     response.next_cursor = make_cursor(
@@ -223,6 +225,15 @@ def _coverage(coverage: Coverage) -> search_service_pb2.Coverage:
             )
             for number, error in sorted(coverage.missing.items())
         ],
+    )
+
+
+def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
+    return search_service_pb2.ShardRetrieval(
+        shard_number=retrieval.shard_number,
+        modality=modality_to_proto(retrieval.modality) if retrieval.modality else None,
+        path=path_to_proto(retrieval.path),
+        item_count=retrieval.item_count,
     )
 
 

@@ -90,7 +90,10 @@ def search(
         TruncationPolicy | None, typer.Option(help="for a text over the model's limit")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="show what each score is made of")
+        bool,
+        typer.Option(
+            "--explain", help="show what each score is made of, and how each shard found its items"
+        ),
     ] = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="show the bi-encoder's order first")
@@ -139,15 +142,17 @@ def search(
     )
     with Client(address, access=Access.from_environment()) as client:
         if texts:
-            _search_each(client, texts, index, options, attributes_shown=attributes)
+            _search_each(
+                client, texts, index, options, attributes_shown=attributes, paths_shown=explain
+            )
             return
         if stream:
             for result in client.search_stream(_query(parts), index_id=index, **options):
                 out.print("final:" if result.is_final else "as retrieved:")
-                print_result(result, attributes_shown=attributes)
+                print_result(result, attributes_shown=attributes, paths_shown=explain)
         else:
             result = client.search(_query(parts), index_id=index, **options)
-            print_result(result, attributes_shown=attributes)
+            print_result(result, attributes_shown=attributes, paths_shown=explain)
         _show_pages(client, result, index, pages - 1, options, attributes_shown=attributes)
 
 
@@ -181,6 +186,7 @@ def _search_each(
     options: SearchOptions,
     *,
     attributes_shown: bool,
+    paths_shown: bool,
 ) -> None:
     """Searches with each text; one that is refused is told and makes the exit status 1."""
     outcomes = client.search_batch(Search(text, index_id=index, **options) for text in texts)
@@ -189,7 +195,7 @@ def _search_each(
         if isinstance(outcome, TandemError):
             errors.print(f"{outcome.reason} {outcome.message}")
         else:
-            print_result(outcome, attributes_shown=attributes_shown)
+            print_result(outcome, attributes_shown=attributes_shown, paths_shown=paths_shown)
     if any(isinstance(outcome, TandemError) for outcome in outcomes):
         raise typer.Exit(1)
 

@@ -4,6 +4,7 @@ from rich.table import Table
 
 from tandem.attributes import AttributeValue
 from tandem.cli.console import errors, one_line, out
+from tandem.cli.retrieval_lines import retrieval_lines
 from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
 from tandem.content import TextContent
 
@@ -15,7 +16,11 @@ _LACKS = {
 
 
 def print_result(
-    result: SearchResult, count: int | None = None, *, attributes_shown: bool = False
+    result: SearchResult,
+    count: int | None = None,
+    *,
+    attributes_shown: bool = False,
+    paths_shown: bool = False,
 ) -> None:
     """Prints the items, or the first `count`, as a table, and what there is to say of the whole."""
     items = result.items[:count]
@@ -38,6 +43,9 @@ def print_result(
         f"{_spent(result.cost)}",
         highlight=False,
     )
+    if paths_shown:
+        for line in retrieval_lines(result):
+            out.print(line)
 
 
 def warnings(result: SearchResult) -> list[str]:

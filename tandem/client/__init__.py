@@ -47,6 +47,7 @@ from tandem.content import Modality, TextUse, TruncationPolicy
 from tandem.fusion_method import FusionMethod
 from tandem.inference_cost import InferenceCost
 from tandem.model_description import ModelDescription
+from tandem.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
 
 __all__ = [
     "Access",
@@ -68,8 +69,12 @@ __all__ = [
     "RerankSummary",
     "ScoreTerm",
     "Search",
+    "SearchFallback",
     "SearchOptions",
+    "SearchPath",
     "SearchResult",
+    "SearchStrategy",
+    "ShardRetrieval",
     "StageSeconds",
     "StoredItem",
     "TextUse",

@@ -10,6 +10,7 @@ from tandem.content import Content, ImageContent, Modality, TextContent, TextUse
 from tandem.duration_wire import duration_from_proto
 from tandem.errors import TandemError, error_from_reason
 from tandem.inference_cost import InferenceCost, cost_from_proto
+from tandem.search_path import ShardRetrieval, path_from_proto
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
 _MODALITIES: Mapping[int, Modality] = {
@@ -136,6 +137,9 @@ class SearchResult:
     model_version: int = 0
     """Which of the model's versions encoded the query and scored the items; 0 where neither was
     done."""
+    retrievals: tuple[ShardRetrieval, ...] = ()
+    """How each shard found its items: what its planner chose for the filter, and why not otherwise;
+    empty on the pages that a cursor gives."""
     is_final: bool = True
     """False of the first answer of a stream, which is in the bi-encoder's order."""
 
@@ -197,6 +201,15 @@ def search_result(
         cost_from_proto(response.cost),
         response.next_cursor,
         model_version=response.model_version,
+        retrievals=tuple(
+            ShardRetrieval(
+                each.shard_number,
+                _MODALITIES.get(each.modality),
+                path_from_proto(each.path),
+                each.item_count,
+            )
+            for each in response.retrievals
+        ),
         is_final=is_final,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import NoReturn
 
 import grpc
@@ -27,5 +26,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig()
     asyncio.run(main())

@@ -42,6 +42,21 @@ async def paged(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         coverage=FULL,
         rerank=pb.RerankSummary(reranked_depth=4, stop="RERANK_STOP_COMPLETE"),
         cost=cost_pb2.InferenceCost(pair_count=4),
+        retrievals=[
+            pb.ShardRetrieval(
+                shard_number=1,
+                modality="MODALITY_IMAGE",
+                path={
+                    "strategy": "SEARCH_STRATEGY_PRE_FILTER",
+                    "index_type": "IVF64,SQ8",
+                    "device": "cpu",
+                    "fallback": "SEARCH_FALLBACK_DEVICE",
+                    "fallback_reason": "a GPU index takes no filter [/x]",
+                    "matching_count": 7,
+                },
+                item_count=3000,
+            )
+        ],
         next_cursor=str(number + 1).encode() if number < 3 else b"",
     )
 
@@ -169,6 +184,12 @@ def test_scores_are_explained() -> None:
     assert "similarity 1.250" not in plain.stdout
     assert "+0.5 x similarity 1.250" in explained.stdout
     assert "retrieve 9" in explained.stdout
+    assert "shard 1" not in plain.stdout
+    assert (
+        "shard 1, images: 7 of 3,000 items match; filtered first, then asked the index among these "
+        "(pre_filter); IVF64,SQ8 on cpu; not as the index is set to, device: a GPU index takes no "
+        "filter [/x]"
+    ) in explained.stdout.replace("\n", "")
 
 
 def test_a_stream_shows_both_orders() -> None:

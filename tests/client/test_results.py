@@ -17,7 +17,16 @@ from tandem.client.results import (
 from tandem.content import ImageContent, Modality, TextContent, TextUse
 from tandem.errors import ImageUnreadable, InternalFault
 from tandem.inference_cost import InferenceCost
-from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2
+from tandem.search_path import (
+    Fallback,
+    SearchFallback,
+    SearchPath,
+    SearchStrategy,
+    ShardRetrieval,
+    path_from_proto,
+    path_to_proto,
+)
+from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto
 
@@ -214,3 +223,43 @@ def test_an_outcome_tells_how_much_of_a_text_was_read() -> None:
     assert text.text_use == TextUse(100, 64)
     assert text.text_use.is_truncated
     assert picture.text_use is None
+
+
+def test_the_way_of_each_shard_is_told() -> None:
+    """What its planner chose, and why not otherwise; a newer server's words are none of ours."""
+    path = SearchPath(
+        SearchStrategy.PRE_FILTER,
+        "IVF64,SQ8",
+        "cpu",
+        Fallback(SearchFallback.DEVICE, "a GPU index takes no filter"),
+        7,
+    )
+    newer = index_service_pb2.SearchPath(strategy=99, fallback=99)  # type: ignore[arg-type]
+    response = pb.SearchItemsResponse(
+        retrievals=[
+            pb.ShardRetrieval(
+                shard_number=1, modality="MODALITY_TEXT", path=path_to_proto(path), item_count=30
+            ),
+            pb.ShardRetrieval(path=newer),
+        ]
+    )
+
+    first, second = search_result(response).retrievals
+
+    assert first == ShardRetrieval(1, Modality.TEXT, path, 30)
+    assert second.path.strategy is SearchStrategy.UNKNOWN
+    assert not second.path.fallback
+    assert second.modality is None
+
+
+@pytest.mark.parametrize("strategy", SearchStrategy)
+@pytest.mark.parametrize("kind", SearchFallback)
+def test_a_path_goes_over_the_wire_as_it_is(strategy: SearchStrategy, kind: SearchFallback) -> None:
+    """Each of its values is one of the contract, and the contract has no other."""
+    for path in (
+        SearchPath(strategy),
+        SearchPath(strategy, "HNSW32", "cuda:0", Fallback(kind, "why"), 0),
+    ):
+        assert path_from_proto(path_to_proto(path)) == path
+    assert len(SearchStrategy) == len(index_service_pb2.SearchStrategy.values())
+    assert len(SearchFallback) == len(index_service_pb2.SearchFallback.values())

@@ -18,7 +18,7 @@ from tandem.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Delete, Upsert
-from tandem.search_path import BEING_BUILT
+from tandem.search_path import SearchFallback
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 
 INDEX_ID = "scenes"
@@ -243,10 +243,10 @@ def test_while_its_index_is_built_a_search_says_that_it_scans(
         INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, [unit_vector(1, DIMENSION)], 10
     )
     build = maintenance.FaissIndex.build
-    told: list[str] = []
+    told: list[SearchFallback] = []
 
     def build_while_searching(*arguments: object, **options: object) -> object:
-        told.append(shard.search(query).found[0].path.fallback_reason)
+        told.append(shard.search(query).found[0].path.fallback.kind)
         return build(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(maintenance.FaissIndex, "build", build_while_searching)
@@ -255,7 +255,7 @@ def test_while_its_index_is_built_a_search_says_that_it_scans(
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning(index_type="IVF16,Flat"))
     work(shard)
 
-    assert told == [BEING_BUILT, ""]
+    assert told == [SearchFallback.BEING_BUILT, SearchFallback.NONE]
     assert shard.search(query).found[0].path.fallback_reason == ""
 
 
@@ -269,6 +269,7 @@ def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) 
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
     assert part.index_type == "Flat"
     assert "4096" in part.fallback_reason
+    assert part.fallback.kind is SearchFallback.NOT_BUILT
     assert found(shard, 5) == nearest(shard, 5)
 
 

@@ -22,7 +22,6 @@ from tandem.model_description import (
     ProbabilityCalibration,
     model_from_proto,
 )
-from tandem.search_path import BEING_BUILT
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import model_service_pb2 as model_pb
@@ -209,13 +208,18 @@ async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
 
 async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> None:
     """A scan that is the index's own way is no loss, nor is one that an operator asked for."""
-    for reason, degradations in (
-        ("", []),
-        ("the index cannot be made like this", []),
-        (BEING_BUILT, [pb.DEGRADATION_SHARD_REBUILDING]),
+    building = index_pb.SEARCH_FALLBACK_BEING_BUILT
+    for strategy, fallback, degradations in (
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_UNSPECIFIED, []),
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_NOT_BUILT, []),
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_TOO_FEW_FOUND, []),
+        ("EXACT_SCAN", building, [pb.DEGRADATION_SHARD_REBUILDING]),
+        ("UNFILTERED", building, []),
     ):
         filled.shards[0].path = index_pb.SearchPath(
-            strategy=index_pb.SEARCH_STRATEGY_EXACT_SCAN, fallback_reason=reason
+            strategy=f"SEARCH_STRATEGY_{strategy}",
+            fallback=fallback,
+            fallback_reason="in words that nothing is to depend on: the index is being built",
         )
         async with door(filled) as stub:
             assert list((await answer(stub)).degradations) == degradations

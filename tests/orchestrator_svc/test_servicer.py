@@ -219,6 +219,41 @@ async def test_searches_of_a_batch_are_told_apart_by_the_types_of_their_filters(
         assert {item.item_id for item in result.response.items} == expected, tree
 
 
+async def test_an_answer_says_how_each_shard_found_its_items() -> None:
+    """The planner's choice and why it was another way than the index is set to, by modality."""
+    path = index_pb.SearchPath(
+        strategy="SEARCH_STRATEGY_PRE_FILTER",
+        index_type="IVF64,SQ8",
+        device="cpu",
+        fallback="SEARCH_FALLBACK_DEVICE",
+        fallback_reason="a GPU index takes no filter",
+        matching_count=7,
+    )
+    async with stack() as behind:
+        kept: dict[str, Attributes] = {f"item-{n}": {"n": n} for n in range(20)}
+        assert await stored(behind, attributed(kept)) == [None] * 20
+        behind.shards[1].path = path
+        asked = query(all_modalities_included=True, return_n=2)
+        async with door(behind) as stub:
+            found = await stub.SearchItems(asked, timeout=TIMEOUT_SECONDS)
+            batch = await stub.BatchSearchItems(
+                pb.BatchSearchItemsRequest(searches=[asked, asked]), timeout=TIMEOUT_SECONDS
+            )
+            following = await stub.SearchItems(
+                pb.SearchItemsRequest(index_id=asked.index_id, cursor=found.next_cursor),
+                timeout=TIMEOUT_SECONDS,
+            )
+
+    told = [(each.shard_number, each.modality) for each in found.retrievals]
+    assert sorted(told) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert {each.shard_number for each in found.retrievals if each.path == path} == {1}
+    assert sum(each.item_count for each in found.retrievals if each.modality == 1) == 20
+    for result in batch.results:
+        assert list(result.response.retrievals) == list(found.retrievals)
+    assert following.items
+    assert not following.retrievals
+
+
 async def test_an_item_with_a_bad_attribute_fails_alone() -> None:
     """By its name, and those beside it are stored."""
     async with stack() as behind:

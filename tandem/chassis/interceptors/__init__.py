@@ -13,7 +13,6 @@ from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
 from tandem.chassis.interceptors.auth import AuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
-from tandem.chassis.interceptors.headers import HeadersInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
 from tandem.chassis.interceptors.trace import TraceInterceptor
@@ -29,7 +28,6 @@ def interceptors(
         AccessLogInterceptor(),
         MetricsInterceptor(service),  # outside admission, to count what that refuses
         ErrorsInterceptor(),
-        HeadersInterceptor(),
         AuthInterceptor(guard or Guard()),  # before admission: strangers take no place
         AdmissionInterceptor(service, limits),  # next to the handler: refuses for it
     )
