@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tandem.cli.console import errors
 from tandem.cli.old_names import with_new_names
+from tandem.cli.refusals import tell
 from tandem.errors import TandemError
 
 # Of all wrong uses of a command. Typer exports it by its subclasses alone.
@@ -100,7 +101,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TandemError as error:
-        errors.refusal(error.reason, error.message)
+        tell(error)
         return 1
     except UnicodeError as error:
         errors.print(_not_text(error))
@@ -122,6 +123,8 @@ def _told(error: Exception) -> str:
     """Returns the error's message; of a file, its name and what is wrong in words."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error) or type(error).__name__
 
 

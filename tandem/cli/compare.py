@@ -15,7 +15,7 @@ from tandem.evaluation.report import Report
 def compare(
     systems: Annotated[
         list[str],
-        typer.Argument(help="NAME=REPORT[,REPORT…]: a system's report.json, one for each seed"),
+        typer.Argument(help="NAME=REPORT[,REPORT...]: a system's report.json, one for each seed"),
     ],
 ) -> None:
     """Compares R@1 of systems on the same queries; the first is what the others are held against.

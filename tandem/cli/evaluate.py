@@ -170,10 +170,14 @@ def evaluate(
             markup=False,
             highlight=False,
         )
-    whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
-    print_report(whole)
     if report is not None:
-        _write(whole, report)
+        report.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before it
+    whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
+    # Written before it is shown: a terminal that left takes no figures with it.
+    is_drawn = report is None or _write(whole, report)
+    print_report(whole)
+    if not is_drawn:
+        raise typer.Exit(1)
 
 
 def _first_records(corpus: Iterator[Record], count: int) -> tuple[list[Record], str]:
@@ -319,12 +323,19 @@ def print_report(report: Report) -> None:
     out.print(f"{_BEST}: {report.about[_BEST]}")
 
 
-def _write(report: Report, folder: Path) -> None:
+def _write(report: Report, folder: Path) -> bool:
+    """Writes the figures first, then what is made of them; returns whether all of it is there."""
     # Imported here: drawing takes half a second, which most evaluations need not wait.
     from tandem.evaluation.plots import plot_recall_against_time
 
     plot_name = "recall_against_time.png"
     report.write(folder / "report.json")
-    plot_recall_against_time(report, folder / plot_name)
-    (folder / "report.md").write_text(report_markdown(report, plot_name), encoding="utf-8")
+    page = report_markdown(report, plot_name)
+    (folder / "report.md").write_text(page, encoding="utf-8", errors="backslashreplace")
+    try:
+        plot_recall_against_time(report, folder / plot_name)
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # matplotlib raises all these
+        errors.print(f"written: {folder / 'report.md'}, report.json; not drawn: {error}")
+        return False
     out.print(f"written: {folder / 'report.md'}, report.json, {plot_name}")
+    return True

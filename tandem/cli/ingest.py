@@ -12,6 +12,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.progress import LongWork
+from tandem.cli.refusals import told
 from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
@@ -104,8 +105,8 @@ def ingest_items(
                 refused.append(outcome.item_id)
                 if len(refused) <= _SHOWN_ERROR_COUNT:
                     name = outcome.item_id or "(no id)"
-                    told = f"{name}: {outcome.error.reason}: {outcome.error.message}"
-                    errors.print(one_line(told))
+                    why = f"{outcome.error.reason}: {told(outcome.error)}"
+                    errors.print(one_line(f"{name}: {why}"))
             work.show(stage, stored_count + len(refused))
     seconds = time.monotonic() - start_time
     out.print(

@@ -28,7 +28,7 @@ app = typer.Typer(
 app.command("calibrate", cls=Command)(calibrate)
 app.command("swap", cls=Command)(swap)
 
-REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
+REPOSITORY = Annotated[Path, typer.Option("--model-repository", help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
 
 

@@ -7,7 +7,15 @@ from typing import Final
 
 from tandem.cli.console import errors
 
-OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {}
+_REPOSITORY: Final = {"--repository": "--model-repository"}
+
+OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "models add": _REPOSITORY,
+    "models list": _REPOSITORY,
+    "models verify": _REPOSITORY,
+    "models remove": _REPOSITORY,
+    "models swap": _REPOSITORY,
+}
 """New by old name, by command."""
 
 

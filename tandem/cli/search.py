@@ -8,8 +8,10 @@ import typer
 from google.protobuf import json_format
 
 from tandem.cli.addresses import ADDRESS
-from tandem.cli.console import errors, out
-from tandem.cli.search_table import print_result
+from tandem.cli.console import errors
+from tandem.cli.empty_answer import why_empty
+from tandem.cli.found_files import FoundFiles
+from tandem.cli.search_output import SearchOutput
 from tandem.cli.where_expression import WhereInvalid, parse_where
 from tandem.client import (
     Access,
@@ -29,9 +31,13 @@ from tandem.errors import TandemError
 from tandem.filters import Filter
 from tandem.v1 import content_pb2, search_service_pb2
 
+MAX_BATCH_SEARCH_COUNT = 64
+
 
 def search(
-    text: Annotated[str | None, typer.Argument(help="what to find pictures of")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="what to find pictures of, in quotes or not")
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="a picture to find texts for", exists=True, dir_okay=False)
     ] = None,
@@ -105,12 +111,22 @@ def search(
     consistency_token: Annotated[
         list[str] | None, typer.Option(help="of a write that must be seen; may repeat")
     ] = None,
-    attributes: Annotated[bool, typer.Option(help="show the items' attributes")] = False,
+    attributes: Annotated[
+        bool, typer.Option("--attributes", help="show the items' attributes")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="print one JSON object with every field, nothing else")
+    ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="folder for what is found: a file an item", file_okay=False),
+    ] = None,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Finds pictures by a text, texts by a picture, either by an item, or by several together."""
-    texts = _texts(queries) if queries else None
-    parts = _parts(text, image, item or [], encoding, weight or [])
+    words = " ".join(text or []) if text else None
+    texts = _texts(queries) if queries else []
+    parts = _parts(words, image, item or [], encoding, weight or [])
     if bool(texts) == bool(parts):
         raise typer.BadParameter(
             "give a text, --image FILE, --item ID or --encoding FILE, or else --queries FILE"
@@ -136,37 +152,51 @@ def search(
         consistency_tokens=consistency_token or [],
         # Texts are shown with their words, so whatever may find texts asks for contents.
         content_included=attributes
+        or save is not None
         or image is not None
         or all_modalities
         or target is Modality.TEXT,
     )
+    output = SearchOutput(
+        index,
+        as_json=json,
+        attributes_shown=attributes,
+        paths_shown=explain,
+        files=None if save is None else FoundFiles(save),
+    )
     with Client(address, access=Access.from_environment()) as client:
         if texts:
-            _search_each(
-                client, texts, index, options, attributes_shown=attributes, paths_shown=explain
-            )
-            return
-        if stream:
-            for result in client.search_stream(_query(parts), index_id=index, **options):
-                out.print("final:" if result.is_final else "as retrieved:")
-                print_result(result, attributes_shown=attributes, paths_shown=explain)
+            is_whole = _search_each(client, texts, index, options, output)
         else:
-            result = client.search(_query(parts), index_id=index, **options)
-            print_result(result, attributes_shown=attributes, paths_shown=explain)
-        _show_pages(client, result, index, pages - 1, options, attributes_shown=attributes)
+            _search_one(client, parts, words, index, options, output, stream=stream, pages=pages)
+            is_whole = True
+    if not output.finish(is_batch=bool(texts)) or not is_whole:
+        raise typer.Exit(1)
 
 
-def _show_pages(
+def _search_one(
     client: Client,
-    result: SearchResult,
+    parts: list[QueryPart],
+    words: str | None,
     index: str,
-    count: int,
     options: SearchOptions,
+    output: SearchOutput,
     *,
-    attributes_shown: bool,
+    stream: bool,
+    pages: int,
 ) -> None:
-    """Shows up to so many pages more, and says where there are others."""
-    for _ in range(count):
+    """Searches once, and shows up to so many pages and whether there are others."""
+    query = _query(parts)
+    if stream:
+        for result in client.search_stream(query, index_id=index, **options):
+            why = _why_empty(client, query, index, options, result) if result.is_final else []
+            heading = "final:" if result.is_final else "as retrieved:"
+            output.show(result, words, heading=heading, why_empty=why)
+    else:
+        result = client.search(query, index_id=index, **options)
+        why = _why_empty(client, query, index, options, result)
+        output.show(result, words, why_empty=why)
+    for _ in range(pages - 1):
         if not result.next_cursor:
             return
         result = client.search_page(
@@ -174,9 +204,9 @@ def _show_pages(
             index_id=index,
             content_included=options.get("content_included", False),
         )
-        print_result(result, attributes_shown=attributes_shown)
+        output.show_page(result)
     if result.next_cursor:
-        out.print("there is more: --pages")
+        output.say_more()
 
 
 def _search_each(
@@ -184,20 +214,28 @@ def _search_each(
     texts: list[str],
     index: str,
     options: SearchOptions,
-    *,
-    attributes_shown: bool,
-    paths_shown: bool,
-) -> None:
-    """Searches with each text; one that is refused is told and makes the exit status 1."""
-    outcomes = client.search_batch(Search(text, index_id=index, **options) for text in texts)
-    for text, outcome in zip(texts, outcomes, strict=True):
-        out.rule(text, align="left")
-        if isinstance(outcome, TandemError):
-            errors.print(f"{outcome.reason} {outcome.message}")
-        else:
-            print_result(outcome, attributes_shown=attributes_shown, paths_shown=paths_shown)
-    if any(isinstance(outcome, TandemError) for outcome in outcomes):
-        raise typer.Exit(1)
+    output: SearchOutput,
+) -> bool:
+    """Searches with each text; returns whether each has an answer, and tells of those refused."""
+    is_whole = True
+    for start in range(0, len(texts), MAX_BATCH_SEARCH_COUNT):
+        asked = texts[start : start + MAX_BATCH_SEARCH_COUNT]
+        outcomes = client.search_batch(Search(text, index_id=index, **options) for text in asked)
+        for text, outcome in zip(asked, outcomes, strict=True):
+            output.head(text)
+            if isinstance(outcome, TandemError):
+                output.show_refusal(outcome, text)
+                is_whole = False
+            else:
+                why = _why_empty(client, text, index, options, outcome)
+                output.show(outcome, text, why_empty=why)
+    return is_whole
+
+
+def _why_empty(
+    client: Client, query: Query, index: str, options: SearchOptions, result: SearchResult
+) -> list[str]:
+    return [] if result.items else why_empty(client, query, index, options, result)
 
 
 def _parts(
@@ -238,6 +276,8 @@ def _given(path: Path) -> GivenEncoding:
         message = json_format.Parse(path.read_bytes(), search_service_pb2.GivenEncoding())
     except json_format.ParseError as error:
         raise typer.BadParameter(f"{path} is no tandem.v1.GivenEncoding: {error}") from error
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{path} is no JSON: it is not UTF-8") from None
     values = array("f")
     values.frombytes(message.embedding.values[: len(message.embedding.values) // 4 * 4])
     is_text = message.modality == content_pb2.MODALITY_TEXT
@@ -250,7 +290,15 @@ def _given(path: Path) -> GivenEncoding:
 
 
 def _texts(path: Path) -> list[str]:
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """Returns the file's lines that have something in them; a byte-order mark is none of it."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{path} is not UTF-8 ({error.reason}); save it as that") from None
+    texts = [line.rstrip("\r") for line in lines if line.strip()]
+    if not texts:
+        raise typer.BadParameter(f"{path} has no queries in it; write one a line")
+    return texts
 
 
 def _parsed(expression: str) -> Filter:

@@ -23,8 +23,8 @@ def print_result(
     paths_shown: bool = False,
 ) -> None:
     """Prints the items, or the first `count`, as a table, and what there is to say of the whole."""
-    items = result.items[:count]
-    out.print(_table(items, attributes_shown=attributes_shown))
+    if items := result.items[:count]:
+        out.print(_table(items, attributes_shown=attributes_shown))
     for warning in warnings(result):
         errors.print(f"warning: {warning}")
     seconds = result.seconds

@@ -31,7 +31,8 @@ def swap(
         int | None, typer.Option(help="a version that is there already, to go back to it")
     ] = None,
     repository: Annotated[
-        Path, typer.Option(help="the model repository of a running tandem up --swaps")
+        Path,
+        typer.Option("--model-repository", help="of a running tandem up --swaps"),
     ] = Path("model_repository"),
     precision: Annotated[
         Precision | None, typer.Option(help="of the matrix products; unset keeps the repository's")

@@ -38,7 +38,9 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
                 fontsize=8,
                 color=line[0].get_color(),
             )
-    axes.set_title(str(report.about["title"]), fontsize=10, loc="left")
+    # A path may be in it: text as it stands, of which no font has half a surrogate pair.
+    title = str(report.about["title"]).encode(errors="backslashreplace").decode()
+    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
     _finish(axes, "one query, ms", "R@1, %")
     figure.savefig(path, dpi=150)
 

@@ -145,13 +145,24 @@ class Report:
             "rankings": [_without_pictures(each) for each in self.rankings],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        # Half of a surrogate pair, as of a path that is not UTF-8, is written as JSON's escape.
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Returns what `write` wrote; raises OSError, or ValueError naming the file."""
+        """Returns what `write` wrote; raises OSError, or ValueError naming the file.
+
+        Of a folder it is the report.json in it.
+        """
+        path = path / "report.json" if path.is_dir() else path
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is no report of this version: it is no JSON ({error})"
+            ) from error
+        try:
             if content["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
             # Neither these, nor ties and folds, are told by earlier releases.
@@ -167,11 +178,34 @@ class Report:
                 for each in content["rankings"]
             )
             ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
-            return cls(
+            report = cls(
                 content["about"], content["languages"], rankings, content["seconds"], ties, folds
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path} is no report of this version: {error!r}") from error
+            report.check()
+        except KeyError as error:
+            raise ValueError(f"{path} is no report of this version: it has no {error}") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path} is no report of this version: {error}") from error
+        return report
+
+    def check(self) -> None:
+        """Raises ValueError where a part is of another type, or rankings of other queries."""
+        for part in (self.about, self.languages, self.seconds):
+            if not isinstance(part, Mapping):
+                raise ValueError(f"{part!r:.40} is not a mapping of names")
+        if not self.rankings:
+            raise ValueError("it has no rankings")
+        for each in self.rankings:
+            if not isinstance(each.direction, str) or not isinstance(each.order_by, str):
+                raise ValueError("a ranking has no direction or order")
+            if not all(_is_rank(rank) for rank in each.ranks):
+                raise ValueError("a rank is neither null nor a number from 1")
+            if not all(type(picture) is int for picture in each.pictures):
+                raise ValueError("a picture is no whole number")
+            if each.direction not in self.languages:
+                raise ValueError(f"it has no languages of {each.direction!r:.40}")
+            if len(self.languages[each.direction]) != len(each.ranks):
+                raise ValueError(f"its ranks of {each.direction!r:.40} are not of its queries")
 
     def _measures(self, ranking: Ranking) -> dict[str, Any]:
         return {
@@ -260,6 +294,10 @@ def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
         for fold, ranking in enumerate(folds)
         for picture in ranking.pictures or range(len(ranking.ranks))
     )
+
+
+def _is_rank(value: object) -> bool:
+    return value is None or (type(value) is int and value >= 1)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -42,7 +42,7 @@ def run(*arguments: str | Path, typed: str = "") -> tuple[int, str]:
     words = [
         word
         for each in arguments
-        for word in (["--repository", str(each)] if isinstance(each, Path) else [each])
+        for word in (["--model-repository", str(each)] if isinstance(each, Path) else [each])
     ]
     result = CliRunner().invoke(app, ["models", *words], input=typed)
     return result.exit_code, f"{result.output}{result.exception or ''}"
@@ -101,7 +101,7 @@ def test_verify_ends_with_1_and_the_cause_on_one_line(repository: Path) -> None:
     """As typed: no traceback, and the file is named."""
     path = repository / "image_backbone" / "1" / "model.pt"
     path.write_bytes(b"")
-    command = [sys.executable, "-m", "tandem.cli", "models", "verify", "--repository"]
+    command = [sys.executable, "-m", "tandem.cli", "models", "verify", "--model-repository"]
 
     ended = subprocess.run([*command, str(repository)], capture_output=True, text=True)
 

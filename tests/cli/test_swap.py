@@ -18,7 +18,8 @@ def _repository(tiny_repository: Path, tmp_path: Path) -> Path:
 
 def swap(repository: Path, *words: str) -> tuple[int, str]:
     """Returns the exit status and what was said."""
-    result = CliRunner().invoke(app, ["models", "swap", "--repository", str(repository), *words])
+    command = ["models", "swap", "--model-repository", str(repository), *words]
+    result = CliRunner().invoke(app, command)
     return result.exit_code, f"{result.output}{result.exception or ''}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,14 +118,67 @@ def test_the_file_gives_the_report_again(tmp_path: Path) -> None:
     assert [each["median_rank"] for each in measures] == ["3.0", "1.0", "6.0", "1.5"]
 
 
-@pytest.mark.parametrize("content", ["{}", "[", '{"format_version": 99}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "[",
+        "[" * 100_000,
+        "\udc80",
+        "",
+        "null",
+        "[1]",
+        '"report"',
+        '{"format_version": 99}',
+        '{"format_version": 1, "about": {}, "languages": {}, "seconds": {}, "rankings": []}',
+        '{"format_version": 1, "about": [], "languages": {}, "seconds": {}, "rankings": [1]}',
+    ],
+)
 def test_a_file_that_is_no_report_is_named(tmp_path: Path, content: str) -> None:
     """With what is wrong."""
     path = tmp_path / "report.json"
-    path.write_text(content)
+    path.write_text(content, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
         Report.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ranks", ["1", "2", "3", "4"]),
+        ("ranks", [0, 1, 1, 1]),
+        ("ranks", [1]),
+        ("ranks", [True, 1, 1, 1]),
+        ("direction", 7),
+        ("direction", "sideways"),
+        ("order_by", None),
+    ],
+)
+def test_a_ranking_of_another_shape_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    """Where it is read, not where it is counted."""
+    path = tmp_path / "report.json"
+    report().write(path)
+    content = json.loads(path.read_text())
+    content["rankings"][0][name] = value
+    path.write_text(json.dumps(content))
+
+    with pytest.raises(ValueError, match=r"report\.json is no report of this version"):
+        Report.read(path)
+
+
+def test_a_title_of_any_text_is_written_and_drawn(tmp_path: Path) -> None:
+    """As text: neither as mathematics nor as an order to a terminal, and half a character too."""
+    hostile = "$\\frac{$ [/x] \x1b[31m half \udcff \ud83d 👩\u200d🚀"
+    titled = replace(report(), about={**report().about, "title": hostile})
+
+    titled.write(tmp_path / "report.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a font lacks some of these
+        plot_recall_against_time(titled, tmp_path / "plot.png")
+
+    assert Report.read(tmp_path / "report.json").about["title"] == hostile
+    assert (tmp_path / "plot.png").stat().st_size
 
 
 def test_folds_are_one_report_of_all_their_queries() -> None:

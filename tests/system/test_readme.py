@@ -90,7 +90,7 @@ def test_a_command_runs(
     if words[0] == "train":
         arguments = ["train", "tiny", "--folder", str(tmp_path)]
     if words[0] == "models":
-        arguments += ["--repository", str(tmp_path / "model_repository")]
+        arguments += ["--model-repository", str(tmp_path / "model_repository")]
     # What the commands before it would have left.
     shutil.copytree(model_repository, tmp_path / "model_repository")
     shutil.copytree(default_checkpoint(), tmp_path / "checkpoints/default")

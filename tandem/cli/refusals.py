@@ -1,0 +1,30 @@
+"""Named errors as the command line tells them: what mends them there, by variable and option."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tandem.cli.console import errors
+from tandem.errors import TandemError
+
+_HEADER = "; send 'authorization: Bearer TOKEN'"
+_MENDS: Final[Mapping[str, str]] = {
+    "UNAUTHENTICATED": "set TANDEM_TOKEN to a token of this server",
+    "PERMISSION_DENIED": "set TANDEM_TOKEN to another token; tandem token new makes one, --scope "
+    "says what it may",
+    "TEXT_TOO_LONG": "or give --truncation truncate",
+}
+
+
+def told(error: TandemError) -> str:
+    """Returns its message, with the option or variable that mends it where there is one."""
+    # A header is what programs send.
+    message = error.message.removesuffix(_HEADER)
+    mend = _MENDS.get(error.reason)
+    return message if mend is None else f"{message}; {mend}"
+
+
+def tell(error: TandemError) -> None:
+    """Prints it on one line of stderr."""
+    errors.refusal(error.reason, told(error))

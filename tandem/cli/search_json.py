@@ -1,0 +1,62 @@
+"""`tandem search --json`: answers as one JSON object, with every field that the SDK has."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from tandem.client import SearchResult
+from tandem.content import ImageContent, TextContent
+from tandem.errors import TandemError
+
+
+def result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Returns an answer by the SDK's names; an item that has a file names it under "file".
+
+    Bytes are in base64, and left out where the item has a file. What is no finite number is null.
+    """
+    answer: dict[str, Any] = _plain(result)
+    for item in answer["items"]:
+        if (path := files.get(item["item_id"])) is not None:
+            item["file"] = str(path)
+            if item["content"] is not None:
+                item["content"].pop("image_base64", None)
+    return answer
+
+
+def error_json(error: TandemError) -> dict[str, Any]:
+    """Returns a refusal: its name, its words and the values in them."""
+    return {"reason": error.reason, "message": error.message, "metadata": error.metadata}
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Returns it on one line of ASCII, which no terminal and no encoding changes."""
+    return json.dumps(value, allow_nan=False)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401
+    match value:
+        case TextContent(text):
+            return {"text": text}
+        case ImageContent(image_bytes):
+            return {"image_base64": b64encode(image_bytes).decode()}
+        case enum.Enum():
+            return value.value
+        case bytes():
+            return b64encode(value).decode()
+        case float():
+            return value if math.isfinite(value) else None
+        case str() | int() | None:
+            return value
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case Sequence():
+            return [_plain(each) for each in value]
+    assert is_dataclass(value)
+    return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}

@@ -1,0 +1,111 @@
+"""Where a search's answers go: tables for a person, one JSON object for a program, files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tandem.cli.console import errors, out
+from tandem.cli.found_files import FoundFiles
+from tandem.cli.refusals import tell
+from tandem.cli.search_json import error_json, json_text, result_json
+from tandem.cli.search_table import print_result, warnings
+from tandem.client import SearchResult
+from tandem.errors import TandemError
+
+
+class SearchOutput:
+    """Takes answers in the order of their queries."""
+
+    def __init__(
+        self,
+        index_id: str,
+        *,
+        as_json: bool,
+        attributes_shown: bool,
+        paths_shown: bool,
+        files: FoundFiles | None,
+    ) -> None:
+        self._index_id = index_id
+        self._as_json = as_json
+        self._attributes_shown = attributes_shown
+        self._paths_shown = paths_shown
+        self._files = files
+        self._answers: list[dict[str, Any]] = []
+
+    def head(self, text: str) -> None:
+        """Says whose answer follows."""
+        if not self._as_json:
+            out.rule(text)
+
+    def show(
+        self,
+        result: SearchResult,
+        query: str | None,
+        *,
+        heading: str = "",
+        why_empty: Sequence[str] = (),
+    ) -> None:
+        """Takes an answer, and why there is nothing in it where that is so."""
+        if self._files is not None:
+            self._files.save(result.items)
+        if self._as_json:
+            self._tell_lacks(result, why_empty)
+            answer = self._of(result)
+            self._answers.append({"query": query, **answer, "why_empty": list(why_empty)})
+            return
+        if heading:
+            out.print(heading)
+        self._print(result)
+        for line in why_empty:
+            out.print(f"nothing found: {line}")
+
+    def show_page(self, result: SearchResult) -> None:
+        """Takes the next page of the last answer."""
+        if self._files is not None:
+            self._files.save(result.items)
+        if self._as_json:
+            self._tell_lacks(result, ())
+            last, page = self._answers[-1], self._of(result)
+            last["items"] += page["items"]
+            last["next_cursor"] = page["next_cursor"]
+        else:
+            self._print(result)
+
+    def show_refusal(self, error: TandemError, query: str | None) -> None:
+        """Takes what stands for an answer."""
+        tell(error)
+        if self._as_json:
+            self._answers.append({"query": query, "error": error_json(error)})
+
+    def say_more(self) -> None:
+        """Says that there are pages that were not asked for."""
+        if not self._as_json:
+            out.print("there is more: --pages")
+
+    def finish(self, *, is_batch: bool) -> bool:
+        """Writes what is written last; returns whether all that was to be saved is."""
+        if self._as_json:
+            whole: dict[str, Any] = {"index": self._index_id}
+            if is_batch:
+                whole |= {"answers": self._answers}
+            elif self._answers:
+                *earlier, last = self._answers
+                whole |= last | ({"retrieved": earlier[0]} if earlier else {})
+            out.file.write(json_text(whole) + "\n")
+        if self._files is None:
+            return True
+        self._files.tell()
+        return not self._files.refused_count
+
+    def _print(self, result: SearchResult) -> None:
+        print_result(result, attributes_shown=self._attributes_shown, paths_shown=self._paths_shown)
+
+    def _of(self, result: SearchResult) -> dict[str, Any]:
+        return result_json(result, {} if self._files is None else self._files.paths)
+
+    def _tell_lacks(self, result: SearchResult, why_empty: Sequence[str]) -> None:
+        for warning in warnings(result):
+            errors.print(f"warning: {warning}")
+        for line in why_empty:
+            errors.print(f"nothing found: {line}")
