@@ -9,7 +9,7 @@ from torch.optim import AdamW
 
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.training.losses import labelling_loss
-from tandem.training.optimisation import step, warm_up_then_linear
+from tandem.training.optimisation import check_loss, step, warm_up_then_linear
 from tandem.training.run import Run, restore
 from tandem.training.scene_labels import class_count
 from tandem.training.scene_pairs import labelled_pixels
@@ -53,11 +53,17 @@ def _train(backbone: ImageBackbone, image_size: int, run: Run) -> None:
         loss = labelling_loss(logits_BRC, classes_BR)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        step(optimiser, recipe.gradient_clip_norm)
+        with run.place("backbone", number, step_count).named():
+            check_loss("labelling", loss.item())
+            step(optimiser, recipe.gradient_clip_norm)
         schedule.step()
         if number % 10 == 0 or number == step_count:
             drawn = classes_BR > 0
             right = (logits_BRC.argmax(-1) == classes_BR)[drawn].float().mean().item()
             note = f"loss {loss.item():.3f}, drawings named right {right:.1%}"
             run.progress("backbone", number, step_count, note)
+        if run.keeps_after(number) or number == step_count:
+            place = run.place("backbone", number, step_count)
+            with place.named():
+                place.check_weights(modules.values())
         run.keep("backbone", number, modules, optimiser, schedule)

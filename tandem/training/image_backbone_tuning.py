@@ -22,7 +22,7 @@ from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import tokenize
 from tandem.training.losses import in_batch_softmax_loss
-from tandem.training.optimisation import decayed_groups, step, warm_up_then_linear
+from tandem.training.optimisation import check_loss, decayed_groups, step, warm_up_then_linear
 from tandem.training.pair_pool import draw_families, draw_member
 from tandem.training.record_pairs import RecordPairs
 from tandem.training.run import Run, restore
@@ -113,8 +113,14 @@ def _tune(
         loss = in_batch_softmax_loss(texts_BD, images_BD, recipe.softmax_temperature)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        step(optimiser, recipe.gradient_clip_norm)
+        with run.place(BACKBONE_STAGE, number, step_count).named():
+            check_loss("BE", loss.item())
+            step(optimiser, recipe.gradient_clip_norm)
         schedule.step()
         if number % 10 == 0 or number == step_count:
             run.progress(BACKBONE_STAGE, number, step_count, f"BE loss {loss.item():.3f}")
+        if run.keeps_after(number) or number == step_count:
+            place = run.place(BACKBONE_STAGE, number, step_count)
+            with place.named():
+                place.check_weights(modules.values())
         run.keep(BACKBONE_STAGE, number, modules, optimiser, schedule, rng)

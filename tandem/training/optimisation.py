@@ -1,5 +1,6 @@
 """One optimiser step, and how the learning rate goes."""
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor, nn
@@ -7,6 +8,16 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 _WARM_UP_STEP_COUNT = 100
+
+
+class NotFinite(ArithmeticError):
+    """What training computed is NaN or infinite."""
+
+
+def check_loss(name: str, loss: float) -> None:
+    """Raises NotFinite for a loss that is no finite number."""
+    if not math.isfinite(loss):
+        raise NotFinite(f"the {name} loss is {loss}")
 
 
 def accumulate_gradient(micro_batch_loss: Callable[[], Tensor], count: int) -> float:
@@ -26,9 +37,14 @@ def accumulate_gradient(micro_batch_loss: Callable[[], Tensor], count: int) -> f
 
 
 def step(optimiser: Optimizer, clip_norm: float) -> None:
-    """Goes one step down the gradient, cut to `clip_norm` by its norm over all parameters."""
+    """Goes one step down the gradient, cut to `clip_norm` by its norm over all parameters.
+
+    Raises NotFinite, having changed no parameter, where that norm is NaN or infinite.
+    """
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    nn.utils.clip_grad_norm_(parameters, clip_norm)
+    norm = nn.utils.clip_grad_norm_(parameters, clip_norm).item()
+    if not math.isfinite(norm):
+        raise NotFinite(f"the gradient's norm is {norm}")
     optimiser.step()
 
 

@@ -20,6 +20,7 @@ from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.objectives import Objectives
 from tandem.training.optimisation import (
     accumulate_gradient,
+    check_loss,
     decayed_groups,
     step,
     warm_up_then_linear,
@@ -57,6 +58,7 @@ def train_rounds(
         objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
     with _curve(run, done) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
+            place = run.place("encoder", round_number, recipe.round_count)
             model.train()
             model.image_backbone.eval()
             losses: dict[str, list[float]] = {}
@@ -68,13 +70,20 @@ def train_rounds(
                 loss = accumulate_gradient(
                     partial(objectives.loss, use, round_number), recipe.accumulation_step_count
                 )
+                # Every process learns of all losses before one of them ends the run.
+                mean_loss = run.processes.mean(loss)
                 run.processes.average_gradients(model.joint_encoder.parameters())
-                step(optimiser, recipe.gradient_clip_norm)
-                losses.setdefault(use, []).append(run.processes.mean(loss))
+                with place.named():
+                    check_loss(use.upper(), mean_loss)
+                    step(optimiser, recipe.gradient_clip_norm)
+                losses.setdefault(use, []).append(mean_loss)
             learning_rate = float(schedule.get_last_lr()[0])
             schedule.step()  # once a round, as the paper's code does
 
             recall: DevRecall | None = None
+            with place.named():
+                if recipe.measures_after(round_number) or run.keeps_after(round_number):
+                    place.check_weights(modules.values())
             if recipe.measures_after(round_number):
                 model.eval()
                 with run.compute.autocast():
@@ -84,7 +93,8 @@ def train_rounds(
                     best = recall
                     if run.processes.is_first:
                         made_by = _made_by(run, round_number, recall)
-                        save_checkpoint(run.folder, model, tokenizer, made_by)
+                        with place.named():
+                            save_checkpoint(run.folder, model, tokenizer, made_by)
             means = {use: mean(values) for use, values in losses.items()}
             if curve:
                 curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))

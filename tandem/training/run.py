@@ -15,6 +15,7 @@ from tandem.model_io.json_object import read_object
 from tandem.modeling.checkpoint_files import TRAINING
 from tandem.training.compute import Compute
 from tandem.training.dev_recall import DevRecall
+from tandem.training.divergence import StepPlace
 from tandem.training.loss_curve import rounds_in_curve
 from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.processes import Processes
@@ -129,6 +130,14 @@ class Run:
         """Returns the state to go on from, if it is of this stage."""
         return self._found if self._found and self._found.stage == stage else None
 
+    def place(self, stage: str, step: int, step_count: int) -> StepPlace:
+        """Returns what is told of a step that comes to no finite numbers."""
+        return StepPlace(stage, step, step_count, self.folder, self.recipe.precision)
+
+    def keeps_after(self, step: int) -> bool:
+        """Whether the state is written behind this step."""
+        return step % self._state_every == 0
+
     def end(self, note: str) -> None:
         """Removes the state: the run is over."""
         if self.processes.is_first:
@@ -147,7 +156,7 @@ class Run:
         mined: MinedNegatives | None = None,
     ) -> None:
         """Writes the state, unless it was written not long ago or another process writes."""
-        if step % self._state_every or not self.processes.is_first:
+        if not self.keeps_after(step) or not self.processes.is_first:
             return
         self.state_file.save(
             RunState(
