@@ -17,15 +17,13 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tandem.errors import (
     DeadlineExceeded,
-    InternalFault,
     ModelOutputInvalid,
     ModelUnavailable,
-    Overloaded,
-    TandemError,
 )
 from tandem.finite import are_finite
 from tandem.model_io.config_pbtxt import COMPUTE_SECONDS
 from tandem.model_io.priority import Priority
+from tandem.model_io.triton_fault import DEAD_PROCESS, TritonFault, error_of_fault, triton_fault
 from tandem.model_io.triton_metrics import note_failure, note_inference
 
 # A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
@@ -39,7 +37,6 @@ _CHANNEL_ARGUMENTS = [
     ("grpc.max_receive_message_length", -1),
 ]
 
-_DEAD_PROCESS = "its process in Triton is dead; restart Triton"
 # For so long a dead process is held against a model, unless the server went away meanwhile.
 _DEAD_SECONDS = 10.0
 # So many answers in so long, with no failure since, say of a model what a canary would: each of its
@@ -163,8 +160,9 @@ class TritonClient:
             seconds = time.perf_counter() - start_time
             arrays = _arrays(model, result, outputs, batch)
         except InferenceServerException as error:
-            named = error_from_triton(error, model)
-            self._note(named, model)
+            fault = triton_fault(error)
+            named = error_of_fault(fault, error, model)
+            self._note(fault, model)
             note_failure(model, named)
             raise named from error
         except TimeoutError as error:
@@ -250,19 +248,20 @@ class TritonClient:
         """
         for model, dead_time in self._dead_times.items():
             if time.monotonic() - dead_time < _DEAD_SECONDS:
-                raise ModelUnavailable(model=model, why=_DEAD_PROCESS)
+                raise ModelUnavailable(model=model, why=DEAD_PROCESS)
 
-    def _note(self, error: TandemError, model: str) -> None:
-        if isinstance(error, ModelUnavailable | InternalFault):
-            # The next call may find another server there, with another config.
-            self._timed_models.pop(model, None)
-            self._is_cancellable = None
-        if not isinstance(error, ModelUnavailable):
+    def _note(self, fault: TritonFault, model: str) -> None:
+        if fault in (TritonFault.QUEUE_FULL, TritonFault.TIMEOUT):
             return
-        if _DEAD_PROCESS in error.message:
-            self._dead_times[model] = time.monotonic()
-        else:  # nobody is there: whoever comes next is another server
-            self._dead_times.clear()
+        # The next call may find another server there, with another config.
+        self._timed_models.pop(model, None)
+        self._is_cancellable = None
+        match fault:
+            case TritonFault.PROCESS_DEAD:
+                self._dead_times[model] = time.monotonic()
+            case TritonFault.LEAVING | TritonFault.UNREACHABLE:
+                # Nobody is there: whoever comes next is another server.
+                self._dead_times.clear()
 
     async def close(self) -> None:
         """Ends the connection, after calls that were left if they end soon."""
@@ -276,7 +275,7 @@ async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: 
     try:
         return await asking
     except InferenceServerException as error:
-        if "restricted" not in str(error.message()):
+        if triton_fault(error) is not TritonFault.RESTRICTED:
             raise
         return None
 
@@ -318,21 +317,3 @@ def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batc
         )
     if not are_finite(array):
         raise ModelOutputInvalid(model=model, why=f"{spec.name} has NaN or infinity in it")
-
-
-def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
-    """Returns our error for Triton's, which are told apart by their texts."""
-    status, message = str(error.status() or ""), str(error.message() or "")
-    if "Exceeds maximum queue size" in message:
-        return Overloaded(what=f"Triton's queue of {model}")
-    if "DEADLINE_EXCEEDED" in status or "timeout expired" in message.lower():
-        return DeadlineExceeded(what=f"the inference of {model}")
-    if "INVALID_ARGUMENT" in status:  # the model's config and ours differ: no retry helps
-        return InternalFault(why=f"model {model} refuses its inputs: {message}")
-    if "protocol is restricted" in message:
-        return InternalFault(why=f"Triton does not let us use model {model}: {message}")
-    if "has no available versions" in message:
-        return ModelUnavailable(model=model, why="its Triton server is leaving")
-    if "Stub process" in message and "healthy" in message:
-        return ModelUnavailable(model=model, why=_DEAD_PROCESS)
-    return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)

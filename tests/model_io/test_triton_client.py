@@ -23,7 +23,8 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.model_io.priority import Priority
-from tandem.model_io.triton_client import OutputSpec, TritonClient, error_from_triton
+from tandem.model_io.triton_client import OutputSpec, TritonClient
+from tandem.model_io.triton_fault import error_from_triton
 from tandem.model_io.triton_metrics import note_inference
 from tests.model_io.odd_models import (
     DOUBLE,

@@ -1,0 +1,80 @@
+"""What Triton's errors are, by kind. It tells many of them apart by their words alone.
+
+This is the one place that reads those words; everything else goes by the kind.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from tritonclient.utils import InferenceServerException
+
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ModelUnavailable,
+    Overloaded,
+    TandemError,
+)
+
+DEAD_PROCESS = "its process in Triton is dead; restart Triton"
+
+
+class TritonFault(enum.Enum):
+    """Why Triton did not answer a call."""
+
+    QUEUE_FULL = enum.auto()
+    TIMEOUT = enum.auto()
+    INPUTS_REFUSED = enum.auto()
+    """The model's config and ours differ: no retry helps."""
+    RESTRICTED = enum.auto()
+    """The server keeps this protocol from us."""
+    LEAVING = enum.auto()
+    """It takes no more calls for the model, and is about to end."""
+    PROCESS_DEAD = enum.auto()
+    """One of the model's processes in it."""
+    UNREACHABLE = enum.auto()
+    """Nobody is there, or something else is wrong."""
+
+
+def triton_fault(error: InferenceServerException) -> TritonFault:
+    """Returns which of them an error is."""
+    status, message = str(error.status() or ""), str(error.message() or "")
+    if "Exceeds maximum queue size" in message:
+        return TritonFault.QUEUE_FULL
+    if "DEADLINE_EXCEEDED" in status or "timeout expired" in message.lower():
+        return TritonFault.TIMEOUT
+    if "INVALID_ARGUMENT" in status:
+        return TritonFault.INPUTS_REFUSED
+    if "protocol is restricted" in message:
+        return TritonFault.RESTRICTED
+    if "has no available versions" in message:
+        return TritonFault.LEAVING
+    if "Stub process" in message and "healthy" in message:
+        return TritonFault.PROCESS_DEAD
+    return TritonFault.UNREACHABLE
+
+
+def error_of_fault(fault: TritonFault, error: InferenceServerException, model: str) -> TandemError:
+    """Returns our error for Triton's, of which the kind is known."""
+    status, message = str(error.status() or ""), str(error.message() or "")
+    match fault:
+        case TritonFault.QUEUE_FULL:
+            return Overloaded(what=f"Triton's queue of {model}")
+        case TritonFault.TIMEOUT:
+            return DeadlineExceeded(what=f"the inference of {model}")
+        case TritonFault.INPUTS_REFUSED:
+            return InternalFault(why=f"model {model} refuses its inputs: {message}")
+        case TritonFault.RESTRICTED:
+            return InternalFault(why=f"Triton does not let us use model {model}: {message}")
+        case TritonFault.LEAVING:
+            return ModelUnavailable(model=model, why="its Triton server is leaving")
+        case TritonFault.PROCESS_DEAD:
+            return ModelUnavailable(model=model, why=DEAD_PROCESS)
+        case TritonFault.UNREACHABLE:
+            return ModelUnavailable(model=model, why=message.split("\n", 1)[0] or status)
+
+
+def error_from_triton(error: InferenceServerException, model: str) -> TandemError:
+    """Returns our error for Triton's."""
+    return error_of_fault(triton_fault(error), error, model)
