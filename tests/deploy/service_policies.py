@@ -125,20 +125,51 @@ def certificates(resources: Sequence[Resource]) -> Iterator[str]:
     for module in SETTINGS:
         for container in service_containers(resources, module):
             environment = container.environment(resources)
-            secrets = {
-                volume["secret"]["secretName"]: container.mount(volume["name"])
-                for volume in container.workload.pod.get("volumes", [])
-                if "secret" in volume
-            }
             if "TLS_CERTIFICATE_FILE" not in environment:
                 continue
-            ((secret, mount),) = secrets.items()
-            if not mount or not environment["TLS_KEY_FILE"].startswith(f"{mount['mountPath']}/"):
+            secret = _secret_with(container, environment["TLS_CERTIFICATE_FILE"])
+            if secret is None or secret != _secret_with(container, environment["TLS_KEY_FILE"]):
                 yield f"{container.name}: its certificate is not on its volume"
-            patterns = names.get(secret, set())
+            patterns = names.get(secret or "", set())
             for name in _names(container):
                 if not any(fnmatchcase(name, pattern) for pattern in patterns):
                     yield f"{container.name}: {secret} is not for {name}"
+
+
+def access_tokens(resources: Sequence[Resource]) -> Iterator[str]:
+    """Where there are tokens, every orchestrator and index asks for those of one Secret.
+
+    Where callers need no certificate, there are tokens.
+    """
+    asking = [
+        container
+        for module in ("orchestrator_svc", "index_svc")
+        for container in service_containers(resources, module)
+    ]
+    files = {
+        container.name: container.environment(resources).get("ACCESS_TOKEN_FILE")
+        for container in asking
+    }
+    for container in asking:
+        environment = container.environment(resources)
+        path = files[container.name]
+        if path is None:
+            if any(files.values()):
+                yield f"{container.name}: asks for no token where others do"
+            elif environment.get("TLS_CLIENT_CERTIFICATE_REQUIRED") == "false":
+                yield f"{container.name}: asks for no certificate and no token"
+        elif _secret_with(container, path) != "access-tokens":
+            yield f"{container.name}: its tokens are not those of the Secret"
+
+
+def _secret_with(container: Container, path: str) -> str | None:
+    """Returns which Secret a file of a container is from; read-only, and not optional."""
+    for volume in container.workload.pod.get("volumes", []):
+        mount = container.mount(volume["name"])
+        if "secret" in volume and mount and path.startswith(f"{mount['mountPath']}/"):
+            is_sure = mount.get("readOnly") is True and not volume["secret"].get("optional")
+            return str(volume["secret"]["secretName"]) if is_sure else None
+    return None
 
 
 def _names(container: Container) -> set[str]:

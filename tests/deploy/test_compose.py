@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tandem import __version__
+from tandem.chassis.guard import AccessSettings
 from tandem.chassis.settings import load
 from tests.deploy.rendered import ROOT
 from tests.deploy.service_policies import SETTINGS
@@ -26,7 +27,10 @@ def settings_of(name: str) -> Any:  # noqa: ANN401 (any service's)
     """Returns a service's settings; raises SettingsError where compose gives wrong ones."""
     module = OURS[name]
     prefix = module.removesuffix("svc").upper()
-    return load(SETTINGS[module], prefix, SERVICES[name]["environment"])
+    environment = SERVICES[name]["environment"]
+    load(AccessSettings, "ACCESS_", environment)
+    assert all(variable.startswith((prefix, "ACCESS_")) for variable in environment)
+    return load(SETTINGS[module], prefix, environment)
 
 
 def port(address: str) -> int:
@@ -91,10 +95,30 @@ def test_a_container_is_locked_down(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service.keys() >= {"mem_limit", "cpus", "pids_limit", "logging"}
     assert all(each.startswith("127.0.0.1:") for each in service.get("ports", []))
-    is_published = "ports" in service
-    assert service.get("networks", []) == (["inside", "door"] if is_published else ["inside"]) or (
+    published = {"orchestrator": ["inside", "door"], "prometheus": ["inside", "watch"],
+                 "grafana": ["watch"]}  # fmt: skip
+    assert service.get("networks", []) == published.get(name, ["inside"]) or (
         service.get("network_mode") == "none"
     )
+
+
+@pytest.mark.parametrize("name", ["orchestrator", "index-0", "index-1"])
+def test_callers_need_tokens(name: str) -> None:
+    """Of a folder that has to be named: without it nothing starts, and nothing is open."""
+    (mount,) = (each for each in SERVICES[name]["volumes"] if isinstance(each, dict))
+
+    assert SERVICES[name]["environment"]["ACCESS_TOKEN_FILE"] == "/tokens/tokens.toml"
+    assert (mount["target"], mount["read_only"]) == ("/tokens", True)
+    assert mount["source"].startswith("${TOKEN_FOLDER:?")
+    assert mount["bind"] == {"create_host_path": False}
+
+
+def test_grafana_reaches_no_service() -> None:
+    """It asks Prometheus alone, and shares a network with nothing else."""
+    (network,) = SERVICES["grafana"]["networks"]
+
+    beside = {name for name, each in SERVICES.items() if network in each.get("networks", [])}
+    assert beside == {"grafana", "prometheus"}
 
 
 def test_only_the_doors_are_published() -> None:

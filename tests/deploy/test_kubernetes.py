@@ -77,6 +77,15 @@ def test_every_service_is_in_every_overlay() -> None:
             assert service_containers(rendered(overlay), module), f"no {module} in {overlay}"
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_callers_need_tokens_but_on_a_laptop(overlay: str) -> None:
+    """Wherever a service that callers reach runs, the canary's pods too."""
+    for module in ("orchestrator_svc", "index_svc"):
+        for container in service_containers(rendered(overlay), module):
+            told = container.environment(rendered(overlay)).get("ACCESS_TOKEN_FILE")
+            assert told == (None if overlay == "laptop" else "/tokens/tokens.toml"), container.name
+
+
 def test_our_images_are_of_this_release() -> None:
     """But for the canary's, which is of one to come."""
     tags = {

@@ -153,6 +153,22 @@ def budgets_nothing(resources: list[Resource]) -> None:
     budget["selector"]["matchLabels"]["app.kubernetes.io/name"] = "shards"
 
 
+def asks_one_of_two_for_tokens(resources: list[Resource]) -> None:
+    sources = pod(resources, "StatefulSet", "shard")["containers"][0]["envFrom"]
+    sources[:] = [
+        each for each in sources if not each["configMapRef"]["name"].startswith("token-settings")
+    ]
+
+
+def starts_without_its_tokens(resources: list[Resource]) -> None:
+    (volume,) = (
+        each
+        for each in pod(resources, "Deployment", "orchestrator")["volumes"]
+        if each["name"] == "tokens"
+    )
+    volume["secret"]["optional"] = True
+
+
 SABOTAGES: list[tuple[Sabotage, str]] = [
     (runs_as_root, "pod_security: Deployment/encoder: may run as root"),
     (mounts_the_node, "pod_security: Deployment/triton: volume node"),
@@ -182,6 +198,8 @@ SABOTAGES: list[tuple[Sabotage, str]] = [
     (opens_triton, "edges: Edge(source='client', target='triton', port=7440"),
     (closes_the_metrics, "edges: Edge(source='prometheus', target='shard', port=7520"),
     (allows_what_is_not_named, "edges: Edge(source='client', target='neighbour', port=53"),
+    (asks_one_of_two_for_tokens, "access_tokens: StatefulSet/shard index: asks for no token wh"),
+    (starts_without_its_tokens, "access_tokens: Deployment/orchestrator orchestrator: its tok"),
     (budgets_nothing, "availability: StatefulSet/shard: 0 disruption budgets"),
 ]
 
@@ -208,9 +226,17 @@ def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
     encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
 
 
+def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
+    settings_map(resources, "token-settings").clear()
+
+
 @pytest.mark.parametrize(
     ("sabotage", "fault"),
     [
+        (
+            asks_for_nothing_at_the_door,
+            "access_tokens: Deployment/orchestrator orchestrator: asks for no certificate and no",
+        ),
         (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
         (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
     ],
