@@ -123,14 +123,17 @@ def _pools(
     from tandem.evaluation.held_out_pools import HeldOutPools
     from tandem.evaluation.offline import OfflineGallery
 
-    config, skipped = checkpoint.model.config, SkippedRecords()
+    config = checkpoint.model.config
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     check = ModelCheck(
         config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
     )
     records = list(
-        readable_records(open_corpus(corpus, split, seed, gallery_count), check, on_error, skipped)
+        readable_records(
+            open_corpus(corpus, split, seed, gallery_count, skipped), check, on_error, skipped
+        )
     )
-    for line in skipped.lines():
+    for line in skipped.report():
         errors.print(line, markup=False, highlight=False)
     if len(records) < k:
         raise ValueError(f"{split} of {corpus} has {len(records)} records for pools of {k}")

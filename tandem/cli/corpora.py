@@ -1,74 +1,156 @@
 """Corpora by the names the command line takes."""
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
 from tandem.corpus import emoji, scenes
 from tandem.corpus.caption_list import read_caption_list
+from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.karpathy import IMAGES_FOLDER, read_karpathy
+from tandem.corpus.left_out import LeftOut
 from tandem.corpus.multi30k import read_multi30k
-from tandem.corpus.picture_folder import read_picture_folder
-from tandem.corpus.records import Record
+from tandem.corpus.picture_folder import is_picture, read_picture_folder
+from tandem.corpus.plain_file import files_below, list_folder
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.webdataset import read_webdataset
 
 TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
 """COCO's split "train" as its file has it; by "train" alone, restval is part of it."""
 
 CORPUS_HELP: Final = (
-    "scenes, emoji, FILE.json (Karpathy's layout, pictures in images/ beside it), folder:PATH, "
-    "list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
+    "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ beside "
+    "it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
 )
 
 
-def open_corpus(name: str, split: str, seed: int, count: int | None) -> Iterator[Record]:
-    """Yields the records of a corpus, the first `count` if given.
+def open_corpus(
+    name: str, split: str, seed: int, count: int | None, left_out: LeftOut | None = None
+) -> RecordStream:
+    """Returns the records of a corpus, the first `count` if given.
 
     `name` is one of those in CORPUS_HELP; PATH may begin with ~. Of COCO in Karpathy's layout,
-    "train" holds restval too, and TRAIN_WITHOUT_RESTVAL does not.
+    "train" holds restval too, and TRAIN_WITHOUT_RESTVAL does not. What a reader passes over and,
+    where `left_out` goes on, what it refuses is counted there.
 
     Raises ValueError at the call for a name, a path or a split that is not there, listing those
     that are, and as the corpus's reader does.
     """
+    left_out = LeftOut() if left_out is None else left_out
     if name == "scenes":
         if split not in get_args(scenes.Split):
             raise ValueError(f"no split {split!r} of scenes; there are {', '.join(scenes.SPLITS)}")
-        return scenes.scene_records(split, seed, 2_000 if count is None else count)  # type: ignore[arg-type]
+        total = 2_000 if count is None else count
+        made = scenes.scene_records(split, seed, total)  # type: ignore[arg-type]
+        return RecordStream(made, name, left_out, total).limited(count)
     if name == "emoji":
-        return islice(emoji.emoji_records(split), count)  # type: ignore[arg-type]
+        return RecordStream(emoji.emoji_records(split), name, left_out).limited(count)  # type: ignore[arg-type]
     kind, _, path = name.partition(":")
     if kind in _READERS:
         if not path:
             raise ValueError(f"corpus {name!r} says no path; write {kind}:PATH")
-        return islice(_READERS[kind](Path(path).expanduser(), split), count)
+        return _READERS[kind](Path(path).expanduser(), split, left_out).limited(count)
+    given = Path(name).expanduser()
+    if name and given.is_dir():
+        _check_pictures_alone(given)
+        return _folder(given, split, left_out).limited(count)
     if name.endswith(".json"):
-        return islice(_karpathy(Path(name).expanduser(), split), count)
-    raise ValueError(f"no corpus {name!r}; there are {CORPUS_HELP}")
+        return _karpathy(given, split, left_out).limited(count)
+    raise ValueError(f"no corpus {name!r}; {_what_to_write(given)}there are {CORPUS_HELP}")
 
 
-def _karpathy(path: Path, split: str) -> Iterator[Record]:
-    images = path.parent / IMAGES_FOLDER
+def open_for_training(
+    name: str, split: str, seed: int, count: int | None, left_out: LeftOut
+) -> RecordStream:
+    """As open_corpus; raises ValueError too for a corpus whose splits are one and the same.
+
+    What was trained on would be measured on, and every figure be too good.
+    """
+    try:
+        records = open_corpus(name, split, seed, count, left_out)
+    except SplitUnknown as error:
+        raise ValueError(
+            f"{error.place} has no split {split!r}, and training reads train and val; its splits "
+            f"are: {', '.join(error.known) or 'none'}; divide it into both, by what its layout has "
+            "for that (folders, or names of files)"
+        ) from error
+    if records.is_undivided:
+        raise ValueError(
+            f"{name} is not divided, and training reads train and val: put the pictures to learn "
+            "from into its subfolder train, and about a tenth, to measure on, into val"
+        )
+    return records
+
+
+def _check_pictures_alone(folder: Path) -> None:
+    """Raises ValueError where a folder looks like another layout, in which pictures have captions.
+
+    As pictures alone it would be read without a word of what is said of them.
+    """
+    own, folders = list_folder(folder)
+    splits = [file.name for file in own if file.suffix.lower() == ".json"]
+    if splits and IMAGES_FOLDER in {child.name for child in folders}:
+        raise ValueError(
+            f"{folder} has {splits[0]} and {IMAGES_FOLDER}/: write {folder / splits[0]} for "
+            f"Karpathy's layout, or folder:{folder} for the pictures alone"
+        )
+    if any(file.suffix.lower() == ".tsv" for file in own):
+        raise ValueError(
+            f"{folder} has .tsv files: write list:{folder} where they are lists of captions, or "
+            f"folder:{folder} for the pictures alone"
+        )
+    files = list(files_below(folder, folder, LeftOut()))
+    for suffix, kind in _KINDS.items():
+        if any(file.suffix.lower() == suffix for file in files) and not any(map(is_picture, files)):
+            raise ValueError(f"{folder} has {suffix} files: write {kind}:{folder}")
+
+
+def _what_to_write(path: Path) -> str:
+    """Returns what a path that exists is to be written as, for a message; else nothing."""
+    if not path.is_file():
+        return ""
+    if is_picture(path):
+        return f"it is one picture: give the folder that it lies in, {path.parent}; "
+    kind = _KINDS.get(path.suffix.lower())
+    return f"write {kind}:{path}; " if kind else ""
+
+
+def _folder(path: Path, split: str, left_out: LeftOut) -> RecordStream:
+    return read_picture_folder(path, split, left_out=left_out)
+
+
+def _list(path: Path, split: str, left_out: LeftOut) -> RecordStream:
+    return read_caption_list(path, split, left_out=left_out)
+
+
+def _webdataset(path: Path, split: str, left_out: LeftOut) -> RecordStream:
+    return read_webdataset(path, split, left_out=left_out)
+
+
+def _karpathy(path: Path, split: str, left_out: LeftOut) -> RecordStream:
+    read = partial(read_karpathy, path, path.parent / IMAGES_FOLDER, left_out=left_out)
     if split == TRAIN_WITHOUT_RESTVAL:
-        return read_karpathy(path, images, "train", restval_in_train=False)
-    return read_karpathy(path, images, split)
+        return read("train", restval_in_train=False)
+    return read(split)
 
 
-def _multi30k(path: Path, split: str) -> Iterator[Record]:
-    return read_multi30k(path, path / IMAGES_FOLDER, split)
+def _multi30k(path: Path, split: str, left_out: LeftOut) -> RecordStream:
+    return read_multi30k(path, path / IMAGES_FOLDER, split, left_out=left_out)
 
 
-def _parquet(path: Path, split: str) -> Iterator[Record]:
+def _parquet(path: Path, split: str, left_out: LeftOut) -> RecordStream:
     # Here: pyarrow is an extra, and takes a third of a second.
     from tandem.corpus.parquet import read_parquet
 
-    return read_parquet(path, split)
+    return read_parquet(path, split, left_out=left_out)
 
 
-_READERS: Final[Mapping[str, Callable[[Path, str], Iterator[Record]]]] = {
-    "folder": read_picture_folder,
-    "list": read_caption_list,
+_READERS: Final[Mapping[str, Callable[[Path, str, LeftOut], RecordStream]]] = {
+    "folder": _folder,
+    "list": _list,
     "multi30k": _multi30k,
-    "webdataset": read_webdataset,
+    "webdataset": _webdataset,
     "parquet": _parquet,
 }
+_KINDS: Final = {".tar": "webdataset", ".parquet": "parquet", ".tsv": "list"}

@@ -128,12 +128,14 @@ def evaluate(
         measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
     else:
         measure = ServedMeasure(address, query_count, concurrency, on_error)
-    skipped = SkippedRecords()
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     # Scenes are had in whole families alone; of others one more tells whether the last is whole.
     count = gallery_count if corpus == "scenes" else gallery_count + 1
-    records, cut = _first_records(open_corpus(corpus, split, seed, count), gallery_count)
+    records, cut = _first_records(open_corpus(corpus, split, seed, count, skipped), gallery_count)
     others = [
-        other for each in distractors or () for other in _distractors(each, seed, corpus, records)
+        other
+        for each in distractors or ()
+        for other in _distractors(each, seed, corpus, records, skipped)
     ]
     spoken = [_in_language(each, language) for each in (records, others)]
     left_out_count = len(records) + len(others) - sum(map(len, spoken))
@@ -161,7 +163,7 @@ def evaluate(
         "machine": f"{platform.machine()}, {platform.system()}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
-    for line in skipped.lines():
+    for line in skipped.report():
         errors.print(line)
     if cut:
         errors.print(
@@ -259,7 +261,7 @@ def _check_asking(check: RecordCheck, record: Record) -> None:
 
 
 def _distractors(
-    name: str, seed: int, asking_corpus: str, asking: Sequence[Record]
+    name: str, seed: int, asking_corpus: str, asking: Sequence[Record], skipped: SkippedRecords
 ) -> Iterator[Record]:
     """Returns so many records that do not ask; those of the asking corpus that do are passed over.
 
@@ -274,7 +276,7 @@ def _distractors(
     # Of scenes another seed draws others, though it gives them the same names.
     if corpus != "scenes" and _place(corpus) == _place(asking_corpus):
         asked = {(each.split, each.record_id) for each in asking}
-    others = open_corpus(corpus, split, seed + 1, int(count) + len(asked))
+    others = open_corpus(corpus, split, seed + 1, int(count) + len(asked), skipped)
     unasked = (each for each in others if (each.split, each.record_id) not in asked)
     return islice(unasked, int(count))
 

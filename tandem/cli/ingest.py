@@ -2,7 +2,8 @@
 
 import enum
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -61,20 +62,24 @@ def ingest(
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Ingests a corpus: its pictures and, as items of their own, their captions."""
-    skipped = SkippedRecords()
-    records = readable_records(
-        open_corpus(corpus, split, seed, count), check_picture_there, on_error, skipped
-    )
+    skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
+    opened = open_corpus(corpus, split, seed, count, skipped)
+    records = readable_records(opened, check_picture_there, on_error, skipped)
+    pictures = _PictureCount()
     with Client(address, access=Access.from_environment()) as client:
         refused = ingest_items(
             client,
             index,
-            record_items(records, captions),
-            total=None,
-            truncation_policy=TruncationPolicy(long_texts.value),
+            pictures.of(records, captions),
+            opened.total,
+            TruncationPolicy(long_texts.value),
+            unit="pictures",
+            done_of=pictures.done,
         )
-    for line in skipped.lines():
+    for line in skipped.report():
         errors.print(line)
+    if not pictures.given:
+        raise ValueError(f"{corpus}: no picture of split {split!r} was left to ingest")
     if refused:
         raise typer.Exit(1)
 
@@ -85,10 +90,14 @@ def ingest_items(
     items: Iterable[NewItem],
     total: int | None,
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    *,
+    unit: str = "items",
+    done_of: Callable[[int], int] = int,
 ) -> list[str]:
     """Ingests with a progress bar; prints how many items were refused and returns their ids.
 
-    Prints too of how many texts the model read only a part, where there are any.
+    The bar goes to `total`, of what `done_of` makes of a number of items. Prints too of how
+    many texts the model read only a part, where there are any.
     """
     start_time = time.monotonic()
     stored_count = 0
@@ -96,7 +105,7 @@ def ingest_items(
     refused = []
     stage = f"ingest into {index_id}"
     with LongWork() as work:
-        work.show(stage, 0, total, unit="items")
+        work.show(stage, 0, total, unit=unit)
         for outcome in client.ingest(items, index_id=index_id, truncation_policy=truncation_policy):
             if outcome.error is None:
                 stored_count += 1
@@ -107,7 +116,7 @@ def ingest_items(
                     name = outcome.item_id or "(no id)"
                     why = f"{outcome.error.reason}: {told(outcome.error)}"
                     errors.print(one_line(f"{name}: {why}"))
-            work.show(stage, stored_count + len(refused))
+            work.show(stage, done_of(stored_count + len(refused)))
     seconds = time.monotonic() - start_time
     out.print(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "
@@ -127,6 +136,31 @@ def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[New
         if with_captions:
             for caption in record.captions:
                 yield caption.caption_id, caption.text, caption_attributes(record, caption)
+
+
+class _PictureCount:
+    """Counts pictures by the items that were made of them, in whose order outcomes come."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self._item_count = 0
+        self._ends: deque[int] = deque()
+        self._done = 0
+
+    def of(self, records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
+        """Yields the records' items, in a thread of gRPC's."""
+        for record in records:
+            self.given += 1
+            self._item_count += 1 + (len(record.captions) if with_captions else 0)
+            self._ends.append(self._item_count)
+            yield from record_items([record], with_captions)
+
+    def done(self, item_count: int) -> int:
+        """Returns how many pictures the first so many items are of, whole."""
+        while self._ends and self._ends[0] <= item_count:
+            self._ends.popleft()
+            self._done += 1
+        return self._done
 
 
 def picture_attributes(record: Record) -> Attributes:

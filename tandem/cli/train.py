@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.console import errors, out
-from tandem.cli.corpora import open_corpus
+from tandem.cli.corpora import open_for_training
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.training_bar import TrainingBar
 from tandem.corpus.records import Record
@@ -132,11 +132,12 @@ def train(
             out.print(f"{target}: dev {recall}")
             out.print(f"losses and recalls over time: {plot_run(target)}")
         return
-    records = (
-        open_corpus(chosen.corpus, "train", seed, count),
-        open_corpus(chosen.corpus, "val", seed, None),
-    )
     reading = _Reading(on_error or OnError.STOP, drop_long_captions)
+    reading.skipped.goes_on = on_error is OnError.SKIP
+    records = (
+        open_for_training(chosen.corpus, "train", seed, count, reading.skipped),
+        open_for_training(chosen.corpus, "val", seed, None, reading.skipped),
+    )
     with torchrun_processes(place) as processes, TrainingBar(out) as bar:
         if processes.is_first:
             _warn_of_emulation(chosen, place.type)
@@ -177,11 +178,13 @@ class _Reading:
         return readable_records(records, check, self.on_error, self.skipped)
 
     def lines(self) -> Iterable[str]:
-        """Yields the report, nothing where nothing was left out."""
-        yield from self.skipped.lines()
+        """Yields what was left out, or that nothing was."""
         if self.captions and self.captions.dropped_count:
             whole_count = self.captions.kept_count + self.captions.dropped_count
             yield f"{self.captions.dropped_count:,} of {whole_count:,} captions were too long"
+            yield from self.skipped.lines()
+        else:
+            yield from self.skipped.report()
 
 
 def _warn_of_emulation(recipe: Recipe, device_type: str) -> None:

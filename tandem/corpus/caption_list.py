@@ -7,37 +7,49 @@ Conceptual Captions' own files name URLs, and are refused: fetch the pictures fi
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from tandem.corpus.caption_text import decoded, numbered_captions, numbered_lines
-from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl, SplitUnknown
+from tandem.corpus.caption_text import (
+    MAX_LINE_BYTES,
+    decoded,
+    numbered_captions,
+    numbered_lines,
+)
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl
 from tandem.corpus.image_sources import image_file
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.plain_file import list_folder
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
+from tandem.corpus.splits import split_named
 
 _SUFFIX: Final = ".tsv"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
 
 
-def read_caption_list(path: Path, split: str, language: str = "en") -> Iterator[Record]:
-    """Yields a split's records in the file's order; every caption is in `language`.
+def read_caption_list(
+    path: Path, split: str, language: str = "en", left_out: LeftOut | None = None
+) -> RecordStream:
+    """Returns a split's records in the file's order; every caption is in `language`.
 
-    `path` is one list, or a folder of them. A record's id is the picture's name as the list has it.
-    Lines that follow one another and name one picture are captions of one record; a later line
-    that names it again is refused.
+    `path` is one list, or a folder of them. A record's id is the picture's name as the list has it,
+    in NFC. Lines that follow one another and name one picture are captions of one record; a later
+    line that names it again is refused.
 
-    Raises at the call CorpusFileMissing and SplitUnknown. Raises when a line is due PictureIsUrl,
+    Raises at the call CorpusFileMissing and SplitUnknown. Refuses when a line is due PictureIsUrl,
     and CorpusMalformed where it has not two columns, names a picture outside the folder, or names
     one a second time or not in UTF-8. A caption that is not UTF-8 is its record's
     `captions_fault`. Whether a picture is there shows when it is read.
     """
+    left_out = LeftOut() if left_out is None else left_out
     lists = _lists(path)
-    if split not in lists:
-        raise SplitUnknown(place=path, split=split, known=lists)
-    return _records(lists[split], split, language)
+    chosen = lists[split_named(split, lists, path, left_out)]
+    return RecordStream(_records(path, chosen, split, language, left_out), chosen, left_out)
 
 
 def _lists(path: Path) -> dict[str, Path]:
@@ -45,17 +57,32 @@ def _lists(path: Path) -> dict[str, Path]:
         return {path.stem: path}
     if not path.is_dir():
         raise CorpusFileMissing(f"no file or folder {path}; give a .tsv file or a folder of them")
-    return {file.stem: file for file in path.iterdir() if file.suffix == _SUFFIX and file.is_file()}
+    lists: dict[str, Path] = {}
+    for file in list_folder(path, path)[0]:
+        if file.suffix.lower() != _SUFFIX:
+            continue
+        if file.stem in lists:
+            raise CorpusMalformed(f"{file} and {lists[file.stem].name} are one split; rename one")
+        lists[file.stem] = file
+    return lists
 
 
-def _records(path: Path, split: str, language: str) -> Iterator[Record]:
+def _records(
+    given: Path, path: Path, split: str, language: str, left_out: LeftOut
+) -> Iterator[Record]:
     seen: set[str] = set()
-    for name, rows in groupby(_rows(path), key=itemgetter(2)):
+    root = given if given.is_dir() else None
+    for name, rows in groupby(_rows(path, root, left_out), key=itemgetter(2)):
         places, lines, _ = zip(*rows, strict=True)
-        if name in seen:
-            raise CorpusMalformed(
-                f"{places[0]} names {name} a second time; put the lines of a picture together"
-            )
+        try:
+            if name in seen:
+                raise CorpusMalformed(
+                    f"{places[0]} names {name} a second time; put the lines of a picture together"
+                )
+            image = image_file(path.parent, name, places[0])
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            continue
         seen.add(name)
         captions: tuple[Caption, ...] = ()
         fault = None
@@ -63,22 +90,30 @@ def _records(path: Path, split: str, language: str) -> Iterator[Record]:
             captions = numbered_captions(name, map(decoded, lines, places), language)
         except CorpusMalformed as error:
             fault = str(error)
-        image = image_file(path.parent, name, places[0])
         yield Record(name, captions, split, name, image, captions_fault=fault)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, bytes, str]]:
+def _rows(path: Path, root: Path | None, left_out: LeftOut) -> Iterator[tuple[str, bytes, str]]:
     """Yields the place, caption and picture's name of each line."""
-    for number, line in numbered_lines(path):
+    for number, line in numbered_lines(path, root):
         if not line.strip(b" "):
             continue
         place = f"{path}: line {number}"
-        columns = line.split(b"\t")
-        if len(columns) != 2:
-            raise CorpusMalformed(
-                f"{place} has {len(columns)} columns; write caption, one tab, the picture's file"
-            )
-        name = decoded(columns[1], place)
-        if _URL.match(name):
-            raise PictureIsUrl(place=place, url=name)
-        yield place, columns[0], name
+        try:
+            yield place, *_columns(line, place)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+
+
+def _columns(line: bytes, place: str) -> tuple[bytes, str]:
+    if len(line) > MAX_LINE_BYTES:
+        decoded(line, place)
+    columns = line.split(b"\t")
+    if len(columns) != 2:
+        raise CorpusMalformed(
+            f"{place} has {len(columns)} columns; write caption, one tab, the picture's file"
+        )
+    name = unicodedata.normalize("NFC", decoded(columns[1], place))
+    if _URL.match(name):
+        raise PictureIsUrl(place=place, url=name)
+    return columns[0], name

@@ -7,10 +7,12 @@ CorpusError
 │   └── ArchiveUnsafe       an archive has in it what no corpus needs
 ├── CorpusExists            a corpus would be written over another
 ├── SplitUnknown            the corpus has no such split
+├── NothingRead             the split was gone through and has no record
 ├── ExtraMissing            a reader needs a library that is not installed
 └── PictureUnavailable      one record has no bytes to decode; known when they are read
     ├── PictureMissing      it names no picture
     ├── PictureFileMissing  it names a file that is not there
+    ├── PictureOutside      its file is a link out of the corpus
     └── PictureTooLarge     there are more bytes than any picture that is taken
 """
 
@@ -56,9 +58,20 @@ class CorpusExists(CorpusError):
 class SplitUnknown(CorpusError):
     """The corpus has no such split; the message lists those that it has."""
 
-    def __init__(self, *, place: object, split: str, known: Iterable[str]) -> None:
-        listed = ", ".join(sorted(set(known))) or "none"
-        super().__init__(f"{place} has no picture of split {split!r}; its splits are: {listed}")
+    def __init__(
+        self, *, place: object, split: str, known: Iterable[str], left_out: str = ""
+    ) -> None:
+        names = sorted(set(known))
+        self.place, self.split, self.known = place, split, names
+        flags = f"; say {' or '.join(f'--split {name}' for name in names)}" if names else ""
+        super().__init__(
+            f"{place} has no picture of split {split!r}; its splits are: "
+            f"{', '.join(names) or 'none'}{flags}{left_out and f' ({left_out})'}"
+        )
+
+
+class NothingRead(CorpusError):
+    """A split was gone through and not one record came of it; the message says what was left."""
 
 
 class ExtraMissing(CorpusError):
@@ -78,6 +91,10 @@ class PictureMissing(PictureUnavailable):
 
 class PictureFileMissing(PictureUnavailable):
     """A record's picture is in a file that is not there or cannot be opened."""
+
+
+class PictureOutside(PictureUnavailable):
+    """A record's picture is a link that leads out of the corpus."""
 
 
 class PictureTooLarge(PictureUnavailable):

@@ -9,7 +9,9 @@ What the layout has no place for goes into keys of our own, which other readers 
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -19,10 +21,12 @@ from tandem.corpus.errors import (
     CorpusExists,
     CorpusFileMissing,
     CorpusMalformed,
-    SplitUnknown,
 )
 from tandem.corpus.image_sources import ImageFile, image_file
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
+from tandem.corpus.splits import split_named
 from tandem.errors import AttributeInvalid
 
 DATASET_FILE = "dataset.json"
@@ -37,8 +41,9 @@ def read_karpathy(
     split: str,
     captions_per_image: int | None = None,
     restval_in_train: bool = True,
-) -> Iterator[Record]:
-    """Yields the records of a split in the file's order, captions in the order of `sentids`.
+    left_out: LeftOut | None = None,
+) -> RecordStream:
+    """Returns the records of a split in the file's order, captions in the order of `sentids`.
 
     A record's id is its picture's file name without the suffix, a caption's the record's and its
     sentid: "36979#4". The sentid alone may be another picture's name, as it is in Flickr30k.
@@ -48,21 +53,27 @@ def read_karpathy(
     data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
 
     The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
-    that no image is in, SplitUnknown. An entry is checked when its record is due, which raises
-    CorpusMalformed also for an id that another record or caption has. Whether its picture is there
-    shows when that is read: a record is no worse for the one before it.
+    that no image is in, SplitUnknown. An entry is checked when its record is due, which refuses it
+    also for an id that another record or caption has. Whether its picture is there shows when that
+    is read: a record is no worse for the one before it.
     """
+    left_out = LeftOut() if left_out is None else left_out
     if captions_per_image is not None and captions_per_image < 1:
         raise CorpusError(
             f"captions_per_image is {captions_per_image}; give at least 1, or None for all"
         )
-    images = _read_images(json_path)
-    splits = {split, "restval"} if split == "train" and restval_in_train else {split}
+    images = _read_images(json_path, left_out)
+    known = {image["split"] for _, image in images}
+    if split == "train" and restval_in_train and known >= {"restval"}:
+        splits = {split, "restval"}
+    else:
+        splits = {split_named(split, known, json_path, left_out)}
     chosen = [(place, image) for place, image in images if image["split"] in splits]
-    if not chosen:
-        known = (image["split"] for _, image in images)
-        raise SplitUnknown(place=json_path, split=split, known=known)
-    return _records(chosen, image_root, split, captions_per_image)
+    # Pictures may lie elsewhere by the caller's will; beside the JSON they stay there.
+    beside = json_path.parent
+    walls = beside if image_root.is_relative_to(beside) else image_root
+    records = _records(chosen, _Pictures(image_root, walls), split, captions_per_image, left_out)
+    return RecordStream(records, json_path, left_out, total=len(chosen))
 
 
 def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
@@ -102,7 +113,15 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
     return json_path
 
 
-def _read_images(json_path: Path) -> list[tuple[str, dict[str, Any]]]:
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """Where the pictures lie, and the folder that links among them may not leave."""
+
+    root: Path
+    walls: Path
+
+
+def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
     """Returns each image with the words that point at it in the file."""
     try:
         document = json.loads(json_path.read_bytes())
@@ -113,30 +132,53 @@ def _read_images(json_path: Path) -> list[tuple[str, dict[str, Any]]]:
     images = document.get("images") if isinstance(document, dict) else None
     if not isinstance(images, list):
         raise CorpusMalformed(f'{json_path} has no list "images"; is it a Karpathy split file?')
-    named = [(f"{json_path}: images[{number}]", image) for number, image in enumerate(images)]
-    for place, image in named:
-        _field(image, "split", str, place)
+    named = []
+    for number, image in enumerate(images):
+        place = f"{json_path}: images[{number}]"
+        try:
+            _field(image, "split", str, place)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+        else:
+            named.append((place, image))
     return named
 
 
 def _records(
-    images: list[tuple[str, dict[str, Any]]], image_root: Path, split: str, limit: int | None
+    images: list[tuple[str, dict[str, Any]]],
+    pictures: _Pictures,
+    split: str,
+    limit: int | None,
+    left_out: LeftOut,
 ) -> Iterator[Record]:
     seen: set[str] = set()
     for place, image in images:
-        source = _image_file(image, image_root, place)
-        record_id = str(image.get("record_id", source.path.stem))
-        captions = tuple(_captions(image, record_id, place)[:limit])
-        family = str(image.get("family", record_id))
-        record = Record(record_id, captions, split, family, source, _attributes(image, place))
-        for item_id in _item_ids(record):
-            if item_id in seen:
-                raise CorpusMalformed(
-                    f"{place} has a second {item_id!r}; remove one, or give it a record_id or "
-                    "caption_id"
-                )
-            seen.add(item_id)
+        try:
+            record = _record(image, pictures, split, limit, place)
+            own: set[str] = set()
+            for item_id in _item_ids(record):
+                if item_id in seen or item_id in own:
+                    raise CorpusMalformed(
+                        f"{place} has a second {item_id!r}; remove one, or give it a record_id or "
+                        "caption_id"
+                    )
+                own.add(item_id)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            continue
+        seen |= own
         yield record
+
+
+def _record(
+    image: dict[str, Any], pictures: _Pictures, split: str, limit: int | None, place: str
+) -> Record:
+    source = _image_file(image, pictures, place)
+    stem = unicodedata.normalize("NFC", source.path.stem)
+    record_id = str(image.get("record_id", stem))
+    captions = tuple(_captions(image, record_id, place)[:limit])
+    family = str(image.get("family", record_id))
+    return Record(record_id, captions, split, family, source, _attributes(image, place))
 
 
 def _item_ids(record: Record) -> Iterator[str]:
@@ -171,10 +213,10 @@ def _check(attributes: Attributes, place: str) -> None:
         raise CorpusMalformed(f"{place}: {error.message}") from error
 
 
-def _image_file(image: dict[str, Any], image_root: Path, place: str) -> ImageFile:
+def _image_file(image: dict[str, Any], pictures: _Pictures, place: str) -> ImageFile:
     folder = _field(image, "filepath", str, place) if "filepath" in image else ""
     named = PurePosixPath(folder) / _field(image, "filename", str, place)
-    return image_file(image_root, str(named), place)
+    return image_file(pictures.root, str(named), place, pictures.walls)
 
 
 def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption]:

@@ -14,15 +14,20 @@ The variants' figures cannot be compared: task 1 has one right caption a picture
 """
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from tandem.corpus.caption_text import decoded, numbered_captions, numbered_lines
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.image_sources import image_file
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
+from tandem.corpus.splits import split_named
 
 Variant = Literal["task1", "task2"]
 VARIANTS: Final[tuple[Variant, Variant]] = ("task1", "task2")
@@ -34,41 +39,66 @@ _LISTS = ("{}_images.txt", "image_splits/{}_images.txt", "{}.txt", "image_splits
 
 
 def read_multi30k(
-    folder: Path, image_root: Path, split: str, variant: Variant | None = None
-) -> Iterator[Record]:
-    """Yields a split's records in the order of its picture list, captions by language.
+    folder: Path,
+    image_root: Path,
+    split: str,
+    variant: Variant | None = None,
+    left_out: LeftOut | None = None,
+) -> RecordStream:
+    """Returns a split's records in the order of its picture list, captions by language.
 
     A record has captions in every language that the split has a file for. `variant` need only be
     given where `folder` holds both.
 
     All but the pictures is read at the call, which raises CorpusFileMissing, SplitUnknown, and
     CorpusMalformed where files have different numbers of lines or a picture is listed twice. A
-    line that is not UTF-8 is its record's `captions_fault`. Whether a picture is there shows when
-    it is read.
+    line that is not UTF-8 is its record's `captions_fault`. Refuses a record whose picture lies
+    outside. Whether a picture is there shows when it is read.
     """
+    left_out = LeftOut() if left_out is None else left_out
     files = _caption_files(folder, variant)
     if not files:
         raise CorpusFileMissing(_what_to_give(folder))
-    picture_list = _list_of(folder, split)
-    if split not in files or picture_list is None:
+    chosen = split_named(split, files, folder, left_out)
+    picture_list = _list_of(folder, chosen)
+    if picture_list is None:
         raise SplitUnknown(place=folder, split=split, known=files)
-    names = _picture_names(picture_list)
+    names = _picture_names(picture_list, folder)
     columns = {
-        language: [(path, _lines(path, len(names), picture_list)) for path in paths]
-        for language, paths in files[split].items()
+        language: [(path, _lines(path, len(names), picture_list, folder)) for path in paths]
+        for language, paths in files[chosen].items()
     }
-    return _records(names, columns, picture_list, image_root, split)
+    source = _Pictures(picture_list, image_root, folder)
+    records = _records(names, columns, source, split, left_out)
+    return RecordStream(records, folder, left_out, total=len(names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """A list of pictures, and where they lie."""
+
+    listed_in: Path
+    root: Path
+    corpus: Path
 
 
 def _records(
     names: list[str],
     columns: Mapping[str, list[tuple[Path, list[bytes]]]],
-    picture_list: Path,
-    image_root: Path,
+    pictures: _Pictures,
     split: str,
+    left_out: LeftOut,
 ) -> Iterator[Record]:
+    # Pictures may lie elsewhere by the caller's will; beside the captions they stay there.
+    walls = pictures.corpus if pictures.root.is_relative_to(pictures.corpus) else pictures.root
     for number, name in enumerate(names):
-        record_id = Path(name).stem
+        record_id = unicodedata.normalize("NFC", Path(name).stem)
+        place = f"{pictures.listed_in}: line {number + 1}"
+        try:
+            image = image_file(pictures.root, name, place, walls)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            continue
         captions: list[Caption] = []
         fault = None
         try:
@@ -80,7 +110,6 @@ def _records(
                 captions += numbered_captions(record_id, texts, language)
         except CorpusMalformed as error:
             captions, fault = [], str(error)
-        image = image_file(image_root, name, f"{picture_list}: line {number + 1}")
         yield Record(record_id, tuple(captions), split, record_id, image, captions_fault=fault)
 
 
@@ -132,10 +161,10 @@ def _what_to_give(folder: Path) -> str:
     )
 
 
-def _picture_names(picture_list: Path) -> list[str]:
+def _picture_names(picture_list: Path, root: Path) -> list[str]:
     names: list[str] = []
     seen: set[str] = set()
-    for number, line in numbered_lines(picture_list):
+    for number, line in numbered_lines(picture_list, root):
         # The list of COCO's pictures has a caption's number behind each: 1.jpg#367178.
         text = decoded(line, f"{picture_list}: line {number}")
         name = _CAPTION_NUMBER.sub("", text.strip())
@@ -148,9 +177,9 @@ def _picture_names(picture_list: Path) -> list[str]:
     return names
 
 
-def _lines(path: Path, count: int, picture_list: Path) -> list[bytes]:
+def _lines(path: Path, count: int, picture_list: Path, root: Path) -> list[bytes]:
     lines: list[bytes] = []
-    for number, line in numbered_lines(path):
+    for number, line in numbered_lines(path, root):
         # Here, not at the end: a packed file may be far longer than it looks.
         if number > count:
             raise CorpusMalformed(_uneven(path, f"more than {count:,}", picture_list, count))

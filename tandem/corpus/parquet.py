@@ -2,14 +2,16 @@
 
     image                bytes, or the struct {bytes, path} that Hugging Face's datasets write
     captions or caption  a text or a list of texts; of a row's two the first that has any
-    id                   optional: a text or a number, unlike every other row's
+    caption_0 …          in their place, numbered: all that a row has
+    id                   optional: a text or a whole number, unlike every other row's
     split                optional: a text; otherwise the file's name says it, as told in `shards`
     language             optional: a text
 
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,11 +29,13 @@ from tandem.corpus.errors import (
     ExtraMissing,
     PictureFileMissing,
     PictureMissing,
-    SplitUnknown,
 )
 from tandem.corpus.image_sources import check_size, image_file
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.shards import ShardFile, shards_by_split
+from tandem.corpus.splits import split_named
 
 try:
     import pyarrow as pa
@@ -48,6 +52,11 @@ _TEXT_ROWS: Final = 64
 _SUFFIX: Final = ".parquet"
 _IMAGE: Final = "image"
 _ID, _SPLIT = "id", "split"
+_NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
+# Names by which a column would be looked for, if it were known.
+_LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
+# Of larger ones a real number leaves whole numbers out, so that two ids could have become one.
+_MAX_EXACT_REAL: Final = 2**53
 _BYTES: Final = (
     pa.types.is_binary,
     pa.types.is_large_binary,
@@ -71,6 +80,8 @@ class ParquetImage:
     """In the group."""
     place: str
     max_group_bytes: int
+    root: Path | None = None
+    """The corpus's folder, where one was given."""
 
     def __str__(self) -> str:
         return self.place
@@ -95,44 +106,61 @@ class ParquetImage:
             check_size(str(self), len(image_bytes))
             return bytes(image_bytes)
         if name := fields.get("path"):
-            return image_file(self.file.parent, name, str(self)).read()
+            return image_file(self.file.parent, name, str(self), self.root).read()
         raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or take the row out")
 
 
 def read_parquet(
-    path: Path, split: str, language: str = "en", max_group_bytes: int = MAX_GROUP_BYTES
-) -> Iterator[Record]:
-    """Yields a split's records, file by file, in the order of their rows.
+    path: Path,
+    split: str,
+    language: str = "en",
+    max_group_bytes: int = MAX_GROUP_BYTES,
+    left_out: LeftOut | None = None,
+) -> RecordStream:
+    """Returns a split's records, file by file, in the order of their rows.
 
     Captions are in `language` where no column says another. A record's id is its row's, or its
     file's name and row number from 0. Rows are read group by group, pictures when asked for.
 
-    Raises at the call CorpusFileMissing, SplitUnknown, and CorpusMalformed for a file that is no
-    parquet, lacks a column, or has a row group over `max_group_bytes`, decompressed. A picture's
-    `read` raises it for a group that only turns out so. Raises CorpusMalformed where a row is due
-    whose id is of another kind or not its own. A caption or language of another kind is its
-    record's `captions_fault`.
+    Raises at the call CorpusFileMissing and SplitUnknown; refuses a file that is no parquet, lacks
+    a column, or has a row group over `max_group_bytes`, decompressed. A picture's `read` raises
+    CorpusMalformed for a group that only turns out so. Refuses when it is due a row whose id is of
+    another kind or not its own. A caption or language of another kind is its record's
+    `captions_fault`.
     """
-    shards = shards_by_split(path, _SUFFIX)
+    left_out = LeftOut() if left_out is None else left_out
+    shards = shards_by_split(path, _SUFFIX, left_out)
     splits: dict[str, list[ShardFile]] = {}
+    totals: dict[str, int | None] = {}
     for file_split, its_shards in shards.items():
         for shard in its_shards:
-            for each in _splits_in(shard.path, max_group_bytes) or {file_split}:
+            try:
+                said, row_count = _splits_in(shard.path, max_group_bytes, left_out)
+            except CorpusMalformed as error:
+                left_out.refuse(error, FileFault.DAMAGED)
+                continue
+            for each in said or {file_split}:
                 splits.setdefault(each, []).append(shard)
-    if split not in splits:
-        raise SplitUnknown(place=path, split=split, known=splits)
-    return _records(splits[split], split, language, max_group_bytes)
+                before = totals.get(each, 0)
+                totals[each] = None if said or before is None else before + row_count
+    chosen = split_named(split, splits, path, left_out)
+    records = _records(splits[chosen], chosen, split, language, max_group_bytes, left_out)
+    return RecordStream(records, path, left_out, totals[chosen])
 
 
-def _splits_in(file: Path, max_group_bytes: int) -> set[str]:
-    """Returns the splits that the rows of a file name; checks the file on the way."""
+def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
+    """Returns the splits that the rows of a file name, and how many rows; checks the file."""
     try:
         with pq.ParquetFile(file) as parquet:
             names = parquet.schema_arrow.names
             _check_columns(file, parquet.schema_arrow)
             _check_groups(file, parquet.metadata, max_group_bytes)
+            for name in names:
+                if _LIKE_CAPTIONS.search(name) and name not in _caption_columns(names):
+                    left_out.pass_over(f"{file}: {name}", FileFault.COLUMN)
+            row_count = parquet.metadata.num_rows
             if _SPLIT not in names:
-                return set()
+                return set(), row_count
             splits: set[str] = set()
             for batch in parquet.iter_batches(columns=[_SPLIT], batch_size=_TEXT_ROWS):
                 column = batch.column(0).to_pylist()
@@ -143,12 +171,20 @@ def _splits_in(file: Path, max_group_bytes: int) -> set[str]:
                 splits.update(column)
     except _BROKEN as error:
         raise _no_parquet(file, error) from error
-    return splits
+    return splits, row_count
+
+
+def _caption_columns(names: Iterable[str]) -> list[str]:
+    """Returns the columns that have captions: the two known ones, else those with a number."""
+    known = [name for name in names if name in CAPTION_FIELDS]
+    numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in names}
+    numbered = {name: int(match[1]) for name, match in numbers.items() if match}
+    return known or sorted(numbered, key=numbered.__getitem__)
 
 
 def _check_columns(file: Path, schema: pa.Schema) -> None:
     there = ", ".join(schema.names)
-    if _IMAGE not in schema.names or not set(CAPTION_FIELDS) & set(schema.names):
+    if _IMAGE not in schema.names or not _caption_columns(schema.names):
         raise CorpusMalformed(
             f"{file} needs the columns {_IMAGE} and {' or '.join(CAPTION_FIELDS)}; it has: {there}"
         )
@@ -169,35 +205,54 @@ def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -
 
 
 def _records(
-    shards: list[ShardFile], split: str, language: str, max_group_bytes: int
+    shards: list[ShardFile],
+    chosen: str,
+    split: str,
+    language: str,
+    max_group_bytes: int,
+    left_out: LeftOut,
 ) -> Iterator[Record]:
     seen: set[str] = set()
     for shard in shards:
-        for number, source, row in _rows(shard.path, split, max_group_bytes):
+        for number, source, row in _rows(shard, chosen, max_group_bytes, left_out):
             place = str(source)
-            record_id = _record_id(row, place, default=f"{shard.name}/{number}")
-            if record_id in seen:
-                raise CorpusMalformed(
-                    f"{place} is a second {record_id!r}; give it an id of its own"
-                )
+            try:
+                record_id = _record_id(row, place, default=f"{shard.name}/{number}")
+                if record_id in seen:
+                    raise CorpusMalformed(
+                        f"{place} is a second {record_id!r}; give it an id of its own"
+                    )
+            except CorpusMalformed as error:
+                left_out.refuse(error)
+                continue
             seen.add(record_id)
             captions: tuple[Caption, ...] = ()
             fault = None
             try:
                 its_language = language_field(row, place) or language
-                captions = numbered_captions(record_id, caption_field(row, place), its_language)
+                captions = numbered_captions(record_id, _texts(row, place), its_language)
             except CorpusMalformed as error:
                 fault = str(error)
             yield Record(record_id, captions, split, record_id, source, captions_fault=fault)
 
 
+def _texts(row: dict[str, Any], place: str) -> list[str]:
+    if row.keys() & set(CAPTION_FIELDS):
+        return caption_field(row, place)
+    columns = _caption_columns(row)
+    return [
+        text for name in columns for text in caption_field({CAPTION_FIELDS[0]: row[name]}, place)
+    ]
+
+
 def _rows(
-    file: Path, split: str, max_group_bytes: int
+    shard: ShardFile, split: str, max_group_bytes: int, left_out: LeftOut
 ) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
     """Yields the number, picture, and other cells by column, of each row of the split."""
+    file = shard.path
     try:
         with pq.ParquetFile(file) as parquet:
-            wanted = {*CAPTION_FIELDS, _ID, _SPLIT, LANGUAGE_FIELD}
+            wanted = {*_caption_columns(parquet.schema_arrow.names), _ID, _SPLIT, LANGUAGE_FIELD}
             columns = [name for name in parquet.schema_arrow.names if name in wanted]
             first_row = 0
             for group in range(parquet.num_row_groups):
@@ -207,19 +262,25 @@ def _rows(
                 for number, row in enumerate(rows):
                     if row.get(_SPLIT, split) == split:
                         place = f"{file}: row {first_row + number}"
-                        source = ParquetImage(file, group, number, place, max_group_bytes)
+                        source = ParquetImage(
+                            file, group, number, place, max_group_bytes, shard.root
+                        )
                         yield first_row + number, source, row
                 first_row += number + 1
     except _BROKEN as error:
-        raise _no_parquet(file, error) from error
+        left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
 
 
 def _record_id(row: dict[str, Any], place: str, default: str) -> str:
     if _ID not in row:
         return default
-    if not isinstance(row[_ID], (str, int)):
-        raise CorpusMalformed(f"{place} has the {_ID} {row[_ID]!r}; make it a text or a number")
-    return str(row[_ID])
+    told = row[_ID]
+    # pandas makes real numbers of whole ones where one is missing.
+    if isinstance(told, float) and told.is_integer() and abs(told) <= _MAX_EXACT_REAL:
+        told = int(told)
+    if not isinstance(told, (str, int)):
+        raise CorpusMalformed(f"{place} has the {_ID} {told!r}; make it a text or a whole number")
+    return str(told)
 
 
 @lru_cache(maxsize=2)

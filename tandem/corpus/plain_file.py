@@ -1,23 +1,31 @@
 """The files and folders that a corpus is made of, opened and listed, or refused by name."""
 
 import os
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.left_out import FileFault, LeftOut
 
 # In the root folder of a disk, and no user's.
 _LOST_AND_FOUND: Final = "lost+found"
+# What file managers leave, beside "cat.jpg" a "._cat.jpg": nobody put it there, and nobody asks.
+_LEFT_BY_OTHERS: Final = ("._", ".DS_Store")
+_HUB_SNAPSHOTS: Final = "snapshots"
 
 
-def open_plain_file(path: Path) -> BufferedReader:
+def open_plain_file(path: Path, root: Path | None = None) -> BufferedReader:
     """Returns the file, open for reading bytes.
 
-    Raises CorpusFileMissing where there is none, where it cannot be opened, and for what is no
-    plain file: opening a named pipe would wait for ever.
+    Raises CorpusFileMissing where there is none, where it cannot be opened, where it is a link
+    that leads out of `root`, and for what is no plain file: opening a named pipe would wait for
+    ever.
     """
     try:
+        if root is not None and (outside := leads_out(path, root)):
+            raise CorpusFileMissing(f"{path} {outside}")
         if path.is_file():
             return path.open("rb")
     except OSError as error:
@@ -25,25 +33,105 @@ def open_plain_file(path: Path) -> BufferedReader:
     raise CorpusFileMissing(f"no file {path}; correct the path")
 
 
-def list_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Returns the plain files and the folders in a folder, links by what they lead to.
+def leads_out(path: Path, root: Path) -> str:
+    """Returns what is wrong with a path that ends elsewhere than under `root`; else nothing.
 
-    Hidden ones are left out: macOS leaves a "._cat.jpg" beside each "cat.jpg". Raises
-    CorpusFileMissing where it cannot be listed.
+    A corpus from elsewhere must not choose which other files of this machine are read. The root
+    itself may be a link: whoever gave it chose it.
     """
+    real, real_root = os.path.realpath(path), os.path.realpath(_walls(root))
+    if real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep):
+        return ""
+    return (
+        f"is a link out of the corpus, to {real}; put the file itself there, or give a folder "
+        "that holds both"
+    )
+
+
+def list_folder(
+    folder: Path, root: Path | None = None, left_out: LeftOut | None = None
+) -> tuple[list[Path], list[Path]]:
+    """Returns the plain files and the folders in a folder, links by what they lead to, by name.
+
+    Hidden ones, what is neither, names that are not UTF-8 and, where there is a `root`, folders
+    that lead out of it are passed over: `left_out` has them. Raises CorpusFileMissing where the
+    folder cannot be listed.
+    """
+    left_out = LeftOut() if left_out is None else left_out
     files: list[Path] = []
     folders: list[Path] = []
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(".") or entry.name == _LOST_AND_FOUND:
-                    continue
-                if entry.is_dir():
-                    folders.append(Path(entry))
-                elif entry.is_file():
-                    files.append(Path(entry))
+            found = sorted(entries, key=lambda each: each.name)
     except OSError as error:
         raise CorpusFileMissing(
             f"{error.filename} cannot be listed: {error.strerror}; let it be read, or take it away"
         ) from error
+    for entry in found:
+        path = Path(entry)
+        if fault := _fault(entry, root):
+            if fault != _NO_FAULT_OF_ANYBODY:
+                left_out.pass_over(path, FileFault(fault))
+        elif entry.is_dir():
+            folders.append(path)
+        else:
+            files.append(path)
     return files, folders
+
+
+def files_below(folder: Path, root: Path, left_out: LeftOut) -> Iterator[Path]:
+    """Yields the plain files in a folder and all folders below it, each folder once.
+
+    What `list_folder` passes over is passed over, and so is a folder below that cannot be listed.
+    Raises CorpusFileMissing where `folder` itself cannot be.
+    """
+    yield from _files_below(folder, root, left_out, set())
+
+
+def _files_below(folder: Path, root: Path, left_out: LeftOut, seen: set[str]) -> Iterator[Path]:
+    seen.add(os.path.realpath(folder))
+    files, folders = list_folder(folder, root, left_out)
+    yield from files
+    # Links last: a folder is read by its own name where it has one here.
+    for child in sorted(folders, key=lambda each: (each.is_symlink(), each.name)):
+        # A link may lead back up, and the walk would never end.
+        if os.path.realpath(child) in seen:
+            left_out.pass_over(child, FileFault.AGAIN)
+            continue
+        try:
+            yield from _files_below(child, root, left_out, seen)
+        except CorpusFileMissing:
+            left_out.pass_over(child, FileFault.UNLISTED)
+
+
+_NO_FAULT_OF_ANYBODY: Final = "left by others"
+
+
+def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
+    if entry.name == _LOST_AND_FOUND or entry.name.startswith(_LEFT_BY_OTHERS):
+        return _NO_FAULT_OF_ANYBODY
+    if entry.name.startswith(".") and entry.name.endswith(".crc"):  # Hadoop's, beside each file
+        return _NO_FAULT_OF_ANYBODY
+    if entry.name.startswith("."):
+        return FileFault.HIDDEN
+    try:
+        entry.name.encode()
+        is_dir, is_plain = entry.is_dir(), entry.is_file() or entry.is_symlink()
+    except UnicodeEncodeError:
+        return FileFault.NAME_NOT_UTF8
+    except OSError:
+        return FileFault.UNLISTED
+    if is_dir and root is not None and entry.is_symlink() and leads_out(Path(entry), root):
+        return FileFault.LEADS_OUT
+    return "" if is_dir or is_plain else FileFault.NOT_PLAIN
+
+
+def _walls(root: Path) -> Path:
+    """Returns the folder that links may not leave.
+
+    In Hugging Face's cache a snapshot's files are links into blobs/ beside it.
+    """
+    real = Path(os.path.realpath(root))
+    if real.parent.name == _HUB_SNAPSHOTS and (real.parent.parent / "blobs").is_dir():
+        return real.parent.parent
+    return real

@@ -2,7 +2,11 @@
 
 000.tar  001.tar                         split "all"
 train-000.tar  train-00000-of-00002.tar  split "train"; a hash may stand behind the number
-train/000.tar                            split "train", whatever the file's name
+train/000.tar  default/train/0000.tar    split "train", whatever the file's name
+data/train-000.tar                       split "train", as Hugging Face lays it out
+dogs/000.tar                             split "dogs", where neither name is well known
+split=train/part-00000-….tar             split "train", as Spark lays it out
+part-00000-….tar                         split "all", as Spark does without one
 """
 
 import re
@@ -12,12 +16,16 @@ from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import CorpusFileMissing
-from tandem.corpus.plain_file import list_folder
-
-WHOLE_SPLIT: Final = "all"
-"""Of files whose names are numbers alone."""
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.plain_file import files_below, leads_out
+from tandem.corpus.splits import WHOLE_SPLIT, is_well_known
 
 _NUMBERED = re.compile(r"(?:(?P<split>.+?)[-_.])?\d+(?:-of-\d+(?:-[0-9a-f]+)?)?")
+# part-00000-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy, part-r-00000.gz
+_OF_SPARK = re.compile(r"part-(?:[rm]-)?\d+(?:[-.].*)?")
+_PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<value>.*)")
+# Folders that writers put around a corpus, and that say nothing of it.
+_AROUND: Final = frozenset({"data", "default", "plain_text"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,35 +35,63 @@ class ShardFile:
     path: Path
     name: str
     """The path from the corpus's folder without its suffix, unlike every other's."""
+    root: Path | None = None
+    """The folder that was given; None of a file that was."""
 
 
-def shards_by_split(path: Path, suffix: str) -> dict[str, list[ShardFile]]:
+def shards_by_split(
+    path: Path, suffix: str, left_out: LeftOut | None = None
+) -> dict[str, list[ShardFile]]:
     """Returns each split's files by the order of their names.
 
-    `path` is one file, or a folder of files and of folders with files. Raises CorpusFileMissing
-    where there is none, or a folder cannot be listed.
+    `path` is one file, or a folder of files and of folders with files, however deep. What else
+    lies there `left_out` has, links out of it among them. Raises CorpusFileMissing where there is
+    no file of the kind, or the folder cannot be listed.
     """
+    left_out = LeftOut() if left_out is None else left_out
     splits = defaultdict(list)
     if path.is_file():
-        splits[_split_of(path.stem)].append(ShardFile(path, path.stem))
+        splits[_split_of(path.stem) or WHOLE_SPLIT].append(ShardFile(path, path.stem))
     elif path.is_dir():
-        files, folders = list_folder(path)
-        for file in _of_kind(files, suffix):
-            splits[_split_of(file.stem)].append(ShardFile(file, file.stem))
-        for folder in folders:
-            # One that cannot be listed is not passed over: a parquet file in it may have rows of
-            # any split.
-            for file in _of_kind(list_folder(folder)[0], suffix):
-                splits[folder.name].append(ShardFile(file, f"{folder.name}/{file.stem}"))
+        for file in sorted(files_below(path, path, left_out)):
+            below = file.relative_to(path)
+            if below.name.startswith("_"):
+                continue  # Spark's _SUCCESS, _committed_…, _metadata: what it wrote about them
+            if file.suffix.lower() != suffix:
+                left_out.pass_over(file)
+            elif leads_out(file, path):
+                left_out.pass_over(file, FileFault.LEADS_OUT)
+            else:
+                name = str(below.with_suffix(""))
+                splits[_split(below)].append(ShardFile(file, name, path))
     if not splits:
-        raise CorpusFileMissing(f"no {suffix} file at {path}; give one, or the folder they lie in")
+        there = "; ".join(line.strip() for line in left_out.lines())
+        raise CorpusFileMissing(
+            f"no {suffix} file at {path}; give one, or the folder they lie in"
+            + (f" ({there})" if there else "")
+        )
     return dict(splits)
 
 
-def _of_kind(files: list[Path], suffix: str) -> list[Path]:
-    return sorted(path for path in files if path.suffix == suffix)
+def _split(below: Path) -> str:
+    """Returns the split of a file by its path from the corpus's folder."""
+    folders = [each for each in below.parent.parts if each not in _AROUND]
+    for folder in reversed(folders):
+        partition = _PARTITION.fullmatch(folder)
+        if partition and partition["column"].lower() == "split":
+            return partition["value"]
+        if is_well_known(folder):
+            return folder
+    said = _split_of(below.stem)
+    if said is not None and (is_well_known(said) or not folders):
+        return said
+    named = [folder for folder in folders if not _PARTITION.fullmatch(folder)]
+    return named[0] if named else said or WHOLE_SPLIT
 
 
-def _split_of(stem: str) -> str:
+def _split_of(stem: str) -> str | None:
+    """Returns what a file's name says, None where it says nothing but its number."""
+    if _OF_SPARK.fullmatch(stem):
+        return None
     match = _NUMBERED.fullmatch(stem)
-    return (match["split"] or WHOLE_SPLIT) if match else stem
+    return match["split"] if match else stem

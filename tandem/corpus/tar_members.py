@@ -31,37 +31,56 @@ class TarMember:
     size_bytes: int
 
 
-def tar_members(path: Path) -> Iterator[TarMember]:
-    """Yields the files of an archive in their order.
+def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
+    """Yields the files of an archive in their order, and of those that lie behind its end.
 
-    Raises CorpusFileMissing where there is no archive, CorpusMalformed for one that is damaged, cut
-    short or compressed, and ArchiveUnsafe for a file that is no plain file or folder, whose name
-    leads out of the archive, or whose header is over MAX_HEADER_BYTES.
+    `cat a.tar b.tar` makes such a file, and `tar` alone would read the first. A name that is not
+    UTF-8 has surrogates in it. Raises CorpusFileMissing where there is no archive, CorpusMalformed
+    for one that is damaged, cut short or compressed, and ArchiveUnsafe for a file that is no plain
+    file or folder, whose name leads out of the archive, or whose header is over MAX_HEADER_BYTES.
     """
-    with open_plain_file(path) as file:
-        end_bytes = 0
-        for info in _infos(file, path):
-            _check(info, path)
-            if info.offset < end_bytes:
-                raise ArchiveUnsafe(place=f"{path}: {info.name!a}", why="lies over the one before")
-            end_bytes = info.offset_data
-            if info.isfile():
-                end_bytes += -(-info.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                yield TarMember(info.name, info.offset_data, info.size)
-        # tarfile takes a damaged header for the end, and says nothing.
-        file.seek(end_bytes)
-        if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-            raise CorpusMalformed(
-                f"{path} is damaged or cut short at byte {end_bytes:,}; fetch it again"
-            )
+    with open_plain_file(path, root) as file:
+        start_bytes = 0
+        while True:
+            end_bytes = start_bytes
+            for info in _infos(file, path, start_bytes):
+                _check(info, path)
+                if info.offset < end_bytes:
+                    raise ArchiveUnsafe(
+                        place=f"{path}: {info.name!a}", why="lies over the one before"
+                    )
+                end_bytes = info.offset_data
+                if info.isfile():
+                    end_bytes += -(-info.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+                    yield TarMember(info.name, info.offset_data, info.size)
+            # tarfile takes a damaged header for the end, and says nothing.
+            file.seek(end_bytes)
+            if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                raise CorpusMalformed(
+                    f"{path} is damaged or cut short at byte {end_bytes:,}; fetch it again"
+                )
+            following = _next_archive(file)
+            if following is None:
+                return
+            start_bytes = following
 
 
-def _infos(file: BufferedReader, path: Path) -> Iterator[tarfile.TarInfo]:
+def _next_archive(file: BufferedReader) -> int | None:
+    """Returns where the zeros end that end an archive, or None where nothing is behind them."""
+    position = file.tell()
+    while block := file.read(tarfile.BLOCKSIZE):
+        if block.count(0) < len(block):
+            return position
+        position += len(block)
+    return None
+
+
+def _infos(file: BufferedReader, path: Path, start_bytes: int) -> Iterator[tarfile.TarInfo]:
+    file.seek(start_bytes)
     headers = _Headers(file, path)
     try:
-        # Names are not replaced or escaped: whoever reads on sends and shows them.
         with tarfile.open(  # type: ignore[call-overload]
-            mode="r:", fileobj=headers, encoding="utf-8", errors="strict"
+            mode="r:", fileobj=headers, encoding="utf-8", errors="surrogateescape"
         ) as archive:
             for info in archive:
                 yield info

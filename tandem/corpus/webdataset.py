@@ -4,15 +4,13 @@
     cats/0001.txt    captions, one a line
     cats/0001.json   {"captions": ["…", "…"]} or {"caption": "…"}, "language": "de"
 
-The name ends at the first dot. Captions are taken from .txt where there is one, else from the first
-of the .json's two fields that has any; other files are passed over. Which archive is of which split
-is told in `shards`.
+Which names are one is told in `tar_samples`. Captions are taken from .txt where there is one, else
+from the first of the .json's two fields that has any; other files are passed over and counted.
+Which archive is of which split is told in `shards`.
 """
 
 import json
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -26,24 +24,24 @@ from tandem.corpus.caption_text import (
     numbered_captions,
 )
 from tandem.corpus.errors import (
+    ArchiveUnsafe,
+    CorpusError,
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
-    SplitUnknown,
 )
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, NoImage, check_size
-from tandem.corpus.plain_file import open_plain_file
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.plain_file import files_below, open_plain_file
+from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.corpus.shards import ShardFile, shards_by_split
+from tandem.corpus.splits import split_named
 from tandem.corpus.tar_members import TarMember, tar_members
+from tandem.corpus.tar_samples import JSON, PICTURE, TEXT, Sample, tar_samples
 
 _SUFFIX: Final = ".tar"
-# Without a name before the dot it is a hidden file, such as macOS's "._0001.jpg".
-_MEMBER = re.compile(r"(?P<key>(?:.*/)?[^./][^./]*)(?P<extension>\.[^/]+)")
-_KINDS: Final = dict.fromkeys(PICTURE_SUFFIXES, "picture") | {
-    ".txt": ".txt file",
-    ".json": ".json file",
-}
+_COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +68,46 @@ class TarImage:
             raise PictureFileMissing(f"{self} cannot be read: {error}") from error
 
 
-def read_webdataset(path: Path, split: str, language: str = "en") -> Iterator[Record]:
-    """Yields a split's records, archive by archive, in the order of their first files.
+def read_webdataset(
+    path: Path, split: str, language: str = "en", left_out: LeftOut | None = None
+) -> RecordStream:
+    """Returns a split's records, archive by archive, in the order of their first files.
 
     Captions are in `language` where nothing says another. A record's id is its archive's name and
     its own: "train-000/cats/0001", because archives may number their records each from the same.
 
-    Raises at the call CorpusFileMissing and SplitUnknown. An archive is gone through when its
-    first record is due, which raises as tar_members does, and CorpusMalformed for two files of one
-    kind and name. Captions that are no UTF-8, no JSON or no texts are their record's
-    `captions_fault`. Pictures are read when asked for.
+    Raises at the call CorpusFileMissing, SplitUnknown, and CorpusMalformed for an archive that is
+    compressed. An archive is gone through when its first record is due, which refuses it as
+    tar_members does, and records as tar_samples does. Captions that are no UTF-8, no JSON or no
+    texts are their record's `captions_fault`. Pictures are read when asked for.
     """
-    shards = shards_by_split(path, _SUFFIX)
-    if split not in shards:
-        raise SplitUnknown(place=path, split=split, known=shards)
-    return (record for shard in shards[split] for record in _records(shard, split, language))
+    left_out = LeftOut() if left_out is None else left_out
+    _check_uncompressed(path, left_out)
+    shards = shards_by_split(path, _SUFFIX, left_out)
+    chosen = shards[split_named(split, shards, path, left_out)]
+    records = (each for shard in chosen for each in _records(shard, split, language, left_out))
+    return RecordStream(records, path, left_out)
 
 
-def _records(shard: ShardFile, split: str, language: str) -> Iterator[Record]:
-    samples = _samples(shard.path)
-    with open_plain_file(shard.path) as file:
+def _check_uncompressed(path: Path, left_out: LeftOut) -> None:
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = list(files_below(path, path, LeftOut()))
+    else:
+        return
+    for file in files:
+        if file.name.lower().endswith(_COMPRESSED):
+            told = CorpusMalformed(
+                f"{file} is compressed; unpack it to {_SUFFIX} (gunzip, unxz …): pictures are read "
+                "from their place in it"
+            )
+            left_out.refuse(told, FileFault.COMPRESSED)
+
+
+def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> Iterator[Record]:
+    samples = _samples(shard, left_out)
+    with open_plain_file(shard.path, shard.root) as file:
         for key, members in samples.items():
             record_id = f"{shard.name}/{key}"
             captions: tuple[Caption, ...] = ()
@@ -103,34 +121,29 @@ def _records(shard: ShardFile, split: str, language: str) -> Iterator[Record]:
             yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
 
 
-def _samples(archive: Path) -> dict[str, dict[str, TarMember]]:
-    """Returns the archive's files by their names before the first dot and by their kinds."""
-    samples: dict[str, dict[str, TarMember]] = defaultdict(dict)
-    for member in tar_members(archive):
-        match = _MEMBER.fullmatch(member.name)
-        kind = _KINDS.get(match["extension"].lower()) if match else None
-        if match is None or kind is None:
-            continue
-        members = samples[match["key"]]
-        if kind in members:
-            raise CorpusMalformed(
-                f"{archive}: {member.name} is a second {kind} of {match['key']!r}; rename one"
-            )
-        members[kind] = member
-    return samples
+def _samples(shard: ShardFile, left_out: LeftOut) -> dict[str, Sample]:
+    """Returns the archive's records; of one that is cut short, those before the cut."""
+    members: list[TarMember] = []
+    try:
+        for member in tar_members(shard.path, shard.root):
+            members.append(member)  # noqa: PERF402 - those before a fault are kept
+    except ArchiveUnsafe as error:
+        left_out.refuse(error, FileFault.DAMAGED)
+        members = []
+    except CorpusError as error:
+        left_out.refuse(error, FileFault.DAMAGED)
+    return tar_samples(iter(members), shard.path, left_out)
 
 
-def _image(archive: Path, key: str, members: Mapping[str, TarMember]) -> ImageSource:
-    if "picture" in members:
-        return TarImage(archive, members["picture"])
+def _image(archive: Path, key: str, members: Sample) -> ImageSource:
+    if PICTURE in members:
+        return TarImage(archive, members[PICTURE])
     return NoImage(f"{archive}: {key}", f"no picture ({', '.join(PICTURE_SUFFIXES)})")
 
 
-def _texts(
-    file: BufferedReader, archive: Path, members: Mapping[str, TarMember]
-) -> tuple[list[str], str | None]:
+def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[str], str | None]:
     """Returns the captions and their language, if it is told."""
-    text, json_file = members.get(".txt file"), members.get(".json file")
+    text, json_file = members.get(TEXT), members.get(JSON)
     fields: dict[str, Any] = {}
     place = str(archive)
     if json_file:

@@ -1,23 +1,26 @@
 """Records that a model can take; those that it cannot stop the work, or are skipped and counted."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.corpus.errors import PictureFileMissing, PictureMissing, PictureTooLarge
-from tandem.corpus.records import Record
+from tandem.corpus.errors import (
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureOutside,
+    PictureTooLarge,
+)
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.records import Caption, Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import TextNotUnicode
-
-SHOWN_COUNT: Final = 10
-"""Records that a report names."""
 
 
 class OnError(StrEnum):
@@ -33,6 +36,7 @@ class RecordFault(StrEnum):
     PICTURE_MISSING = "no picture"
     FILE_MISSING = "picture file not there"
     PICTURE_UNREADABLE = "picture not readable"
+    PICTURE_OUTSIDE = "picture outside the corpus"
     CAPTION_EMPTY = "caption empty"
     CAPTION_TOO_LONG = "caption too long"
     CAPTION_UNREADABLE = "caption not readable"
@@ -43,7 +47,10 @@ class RecordFault(StrEnum):
 _PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     PictureMissing: RecordFault.PICTURE_MISSING,
     PictureFileMissing: RecordFault.FILE_MISSING,
+    PictureOutside: RecordFault.PICTURE_OUTSIDE,
     PictureTooLarge: RecordFault.PICTURE_UNREADABLE,
+    # A parquet file may name a picture, and a row group of it turn out too large.
+    CorpusMalformed: RecordFault.PICTURE_UNREADABLE,
 }
 _CAPTION_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     TextEmpty: RecordFault.CAPTION_EMPTY,
@@ -62,35 +69,12 @@ class RecordUnreadable(ValueError):
         super().__init__(f"record {self.told}; or go on past it with --on-error skip")
 
 
-@dataclass(slots=True)
-class SkippedRecords:
-    """An account of the records that were skipped."""
-
-    counts: Counter[RecordFault] = field(default_factory=Counter)
-    first: list[str] = field(default_factory=list)
-    """What is wrong with the first SHOWN_COUNT, by name."""
-
-    @property
-    def count(self) -> int:
-        """Records that were skipped."""
-        return self.counts.total()
+class SkippedRecords(LeftOut):
+    """What was left out, and among it the records that a model or server cannot take."""
 
     def add(self, error: RecordUnreadable) -> None:
         """Counts a record, by the first thing that is wrong with it."""
-        self.counts[error.fault] += 1
-        if len(self.first) < SHOWN_COUNT:
-            # The words and not the error, whose traceback would keep the record's bytes.
-            self.first.append(error.told)
-
-    def lines(self) -> Iterator[str]:
-        """Yields the report: how many of each fault, the first by name; nothing if none."""
-        if not self.count:
-            return
-        faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
-        yield f"skipped records: {self.count:,} ({faults})"
-        yield from (f"  {told}" for told in self.first)
-        if self.count > len(self.first):
-            yield f"  and {self.count - len(self.first):,} more"
+        self.add_record(error.fault, error.told)
 
 
 RecordCheck = Callable[[Record], None]
@@ -144,6 +128,8 @@ def check_picture_there(record: Record) -> None:
     pictures and captions itself.
     """
     _check_captions_there(record)
+    for caption in record.captions:
+        _check_whole_characters(record, caption)
     picture_bytes(record)
 
 
@@ -153,8 +139,8 @@ def readable_records(
     """Yields the records that pass `check`, in their order, as they come.
 
     At one that does not, raises its RecordUnreadable (stop), or adds it to `report` and goes on
-    (skip). What is wrong with the corpus and not with one of its records stops either way: a
-    CorpusError of its reader comes through.
+    (skip). A reader that was given `report` does likewise with what it cannot make a record of;
+    what is wrong with the corpus and not with one of its records stops either way.
     """
     for record in records:
         try:
@@ -181,12 +167,21 @@ def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool 
             raise RecordUnreadable(record, fault, why) from error
 
 
+def _check_whole_characters(record: Record, caption: Caption) -> None:
+    try:
+        caption.text.encode()
+    except UnicodeEncodeError as error:
+        why = f"caption {caption.caption_id!r}: {error}"
+        raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
+
+
 def picture_bytes(record: Record) -> bytes:
     """Returns the picture as it is encoded; raises RecordUnreadable where it cannot be had."""
     try:
         return record.image.read()
     except tuple(_PICTURE_FAULTS) as error:
-        raise RecordUnreadable(record, _PICTURE_FAULTS[type(error)], str(error)) from error
+        fault = next(each for kind, each in _PICTURE_FAULTS.items() if isinstance(error, kind))
+        raise RecordUnreadable(record, fault, str(error)) from error
 
 
 def _check_captions_there(record: Record) -> None:

@@ -121,7 +121,7 @@ def train_on_corpus(
         resume=resume,
         device=device,
         processes=processes,
-        skipped_counts={str(fault): n for fault, n in skipped.counts.items()} if skipped else None,
+        skipped_counts=skipped.all_counts if skipped else None,
     )
     if recipe.backbone_step_count:
         check_tunable(model, run)

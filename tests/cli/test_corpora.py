@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus
+from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus, open_for_training
+from tandem.corpus.left_out import LeftOut
 from tandem.corpus.scenes import scene_records
 
 NAMES = (
@@ -104,8 +105,8 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
     assert callable(layout)
     name = layout(tmp_path)
 
-    with pytest.raises(ValueError, match=r"no picture of split 'dev'; its splits are: .*train"):
-        open_corpus(name, "dev", seed=1, count=None)
+    with pytest.raises(ValueError, match=r"no picture of split 'extra'; its splits are: .*train"):
+        open_corpus(name, "extra", seed=1, count=None)
 
 
 def test_scenes_are_made_in_the_number_asked_for() -> None:
@@ -135,9 +136,9 @@ def test_restval_can_be_left_out_of_train_and_read_alone(tmp_path: Path) -> None
     assert ids("restval") == ["restval"]
 
 
-@pytest.mark.parametrize("name", ["scene", "folders:/tmp", "dataset.csv", "", "/tmp", ":x"])
+@pytest.mark.parametrize("name", ["scene", "folders:/tmp", "dataset.csv", "", "/nowhere", ":x"])
 def test_an_unknown_corpus_lists_those_that_there_are(name: str) -> None:
-    """A path alone is none, unless it is of a .json file."""
+    """A path alone is none, unless it is of a folder or a .json file."""
     with pytest.raises(ValueError, match="no corpus") as caught:
         open_corpus(name, "train", seed=1, count=None)
 
@@ -190,3 +191,83 @@ except ValueError as error:
 
     assert ran.returncode == 0, ran.stderr
     assert 'pip install "tandem-search[parquet]"' in ran.stdout
+
+
+def test_a_folder_of_pictures_is_a_corpus_by_its_path(tmp_path: Path) -> None:
+    """Whatever the split, colons in its name, and captions it has or has not."""
+    folder = tmp_path / "12:30 photos"
+    (folder / "more").mkdir(parents=True)
+    for name in ("a.jpg", "more/b.JPG"):
+        (folder / name).write_bytes(b"pixels")
+
+    for split in ("test", "validation"):
+        records = open_corpus(str(folder), split, seed=1, count=None)
+        assert records.total == 2
+        assert [each.record_id for each in records] == ["a", "more/b"]
+        assert records.left_out.uncaptioned_count == 2
+    assert [r.record_id for r in open_corpus(f"folder:{folder}", "test", 1, 1)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (["a.jpg", "train.tsv"], "write list:PATH where"),
+        (["train-0.tar"], "write webdataset:PATH"),
+        (["data/train-0.parquet"], "write parquet:PATH"),
+        (["images/a.jpg", "dataset.json"], "write PATH/dataset.json for"),
+        (["a.heic"], r"files passed over: 1 \(\.heic 1\)"),
+        ([], "has no picture of split 'test'"),
+    ],
+)
+def test_a_folder_that_is_another_corpus_says_what_to_write(
+    tmp_path: Path, files: list[str], says: str
+) -> None:
+    """Its pictures alone would be a corpus without captions."""
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    with pytest.raises(ValueError, match=says.replace("PATH", str(tmp_path))):
+        open_corpus(str(tmp_path), "test", seed=1, count=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("a.jpg", "give the folder"), ("a.tar", "write webdataset:"), ("a.tsv", "write list:")],
+)
+def test_a_file_alone_says_what_to_write(tmp_path: Path, name: str, says: str) -> None:
+    """With its path."""
+    (tmp_path / name).touch()
+
+    with pytest.raises(ValueError, match=rf"no corpus .*{says}"):
+        open_corpus(str(tmp_path / name), "test", seed=1, count=None)
+
+
+def test_training_wants_two_splits(tmp_path: Path) -> None:
+    """What is not divided would be measured on what was learnt; the message says how to."""
+    (tmp_path / "a.jpg").touch()
+    with pytest.raises(ValueError, match=r"is not divided, .* into its subfolder train"):
+        open_for_training(str(tmp_path), "train", 1, None, LeftOut())
+
+    (tmp_path / "train").mkdir()
+    (tmp_path / "a.jpg").rename(tmp_path / "train" / "a.jpg")
+    assert len(list(open_for_training(str(tmp_path), "train", 1, None, LeftOut()))) == 1
+    with pytest.raises(ValueError, match="no split 'val', and training reads train and val"):
+        open_for_training(str(tmp_path), "val", 1, None, LeftOut())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_corpus_says_how_many_records_it_has_where_that_is_cheap(
+    tmp_path: Path, layout: object
+) -> None:
+    """And no more than were asked for."""
+    assert callable(layout)
+    name = layout(tmp_path)
+
+    total = open_corpus(name, "train", seed=1, count=None).total
+
+    if layout in (caption_list, webdataset):
+        assert total is None
+    else:
+        assert total == len(list(open_corpus(name, "train", seed=1, count=None)))
+        assert open_corpus(name, "train", seed=1, count=1).total == 1

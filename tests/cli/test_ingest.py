@@ -1,6 +1,8 @@
 """`tandem ingest` of what lies on disk, as far as it goes before a server judges it."""
 
 import asyncio
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner, Result
 from tandem.attribute_wire import attributes_from_proto
 from tandem.cli.app import app
 from tandem.corpus.emoji import open_drawings
+from tandem.corpus.image_sources import MAX_READ_BYTES
 from tandem.corpus.scene import Layout
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -157,3 +160,84 @@ async def test_captions_that_were_cut_are_counted(
     assert result.exit_code == 0, result.output
     told = " ".join(result.output.split())
     assert ("3 of them are texts of which the model read only the beginning" in told) == is_told
+
+
+async def ingested(*arguments: str) -> tuple[Result, list[str]]:
+    """As `run`, with no split told: what a stranger types."""
+    async with search_server() as (address, told):
+        command = ["ingest", *arguments, "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+        requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+        return result, [item.item_id for each in requests for item in each.items]
+
+
+async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path) -> None:
+    """Without a prefix, a split, or captions; what is not read is counted at the end."""
+    for name in ("a.jpg", "b.JPG", "c.heic", "d.heic", "e.gif"):
+        (tmp_path / name).write_bytes(PICTURE)
+
+    result, sent = await ingested(str(tmp_path))
+
+    assert result.exit_code == 0, result.output
+    assert sent == ["a", "b"]
+    assert "ingest into scenes: begins of 2 pictures" in result.stderr
+    assert "files passed over: 3 (.heic 2, .gif 1)" in result.stderr
+    assert f".heic: {tmp_path}/c.heic, {tmp_path}/d.heic" in result.stderr
+    assert "pictures without captions: 2" in result.stderr
+
+
+async def test_a_corpus_that_is_read_whole_says_so(tmp_path: Path) -> None:
+    """An ingest ends with what was left out, also where that is nothing."""
+    (tmp_path / "a.png").write_bytes(PICTURE)
+    (tmp_path / "a.txt").write_text("a cat")
+
+    result, _ = await ingested(str(tmp_path))
+
+    assert "left out: nothing" in result.stderr
+
+
+async def test_one_bad_record_of_each_kind_ends_no_ingest(tmp_path: Path) -> None:
+    """Half a character, a picture over any limit, one missing, one twice; each is counted."""
+    files = {
+        "a.jpg": PICTURE,
+        "a.json": b'{"caption": "a cup"}',
+        "half.jpg": PICTURE,
+        "half.json": b'{"caption": "half \\ud83d"}',
+        "large.jpg": PICTURE + bytes(MAX_READ_BYTES),
+        "missing.txt": b"no picture",
+        "text.jpg": PICTURE,
+        "text.txt": b"\xff",
+        "twice.jpg": PICTURE,
+        "twice.png": PICTURE,
+        "z.jpg": PICTURE,
+    }
+    with tarfile.open(tmp_path / "test-0.tar", "w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+    result, sent = await ingested(f"webdataset:{tmp_path}", "--on-error", "skip")
+
+    assert result.exit_code == 0, result.output
+    assert sent == ["test-0/a", "test-0/a#en-0", "test-0/z"]
+    assert "3 items stored, 0 refused" in result.stdout
+    assert "skipped records: 5 (" in result.stderr
+    assert "caption not readable 2" in result.stderr
+    for name in ("half", "large", "missing", "text", "twice"):
+        assert f"test-0.tar: {name}" in result.stderr
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None:
+    """Whether nothing is there that could be read, or nothing is left of what is."""
+    with tarfile.open(tmp_path / "test-0.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("a.heic"))
+    result, sent = await ingested(f"webdataset:{tmp_path}", "--on-error", on_error)
+    assert (result.exit_code, sent) == (1, [])
+    assert "nothing was read; files passed over: 1 (.heic 1)" in str(result.exception)
+
+    (tmp_path / "a.txt").write_text("no picture")
+    (tmp_path / "b.jpg").symlink_to("/etc/hostname")
+    result, sent = await ingested(f"folder:{tmp_path}", "--on-error", on_error)
+    assert (result.exit_code, sent) == (1, [])

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tandem.corpus.records import Record
 
 # Lines may hold whatever is no line's end, U+2028 and U+0085 included, which str.splitlines takes
-# for one; a file's byte order mark is no part of its first line.
+# for one; a file's byte order mark is no part of its first line, and NUL is of no text.
 captions = st.text(
-    st.characters(codec="utf-8", exclude_characters="\n\r\N{ZERO WIDTH NO-BREAK SPACE}"),
+    st.characters(codec="utf-8", exclude_characters="\0\n\r\N{ZERO WIDTH NO-BREAK SPACE}"),
     min_size=1,
     max_size=30,
 ).filter(lambda text: bool(text.strip()))

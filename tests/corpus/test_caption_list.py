@@ -72,13 +72,13 @@ def test_one_file_is_one_split(pets: Path) -> None:
     (record,) = read_caption_list(pets / "val.tsv", "val")
 
     assert (record.record_id, record.image.read()) == ("2.jpg", b"pixels of 2")
-    with pytest.raises(SplitUnknown, match=r"val\.tsv has no .* 'train'; its splits are: val$"):
+    with pytest.raises(SplitUnknown, match=r"val\.tsv has no .* 'train'; its splits are: val; say"):
         read_caption_list(pets / "val.tsv", "train")
 
 
 def test_an_unknown_split_names_the_lists_that_there_are(pets: Path) -> None:
     """At the call."""
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val$"):
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; say"):
         read_caption_list(pets, "test")
 
 
@@ -124,7 +124,7 @@ def test_a_colon_makes_no_url(tmp_path: Path) -> None:
         ("a cat\t", "names the picture ''"),
         ("a cat\t../1.jpg", "outside the image folder"),
         ("a cat\t/etc/passwd", "outside the image folder"),
-        ("a cat\t1\0.jpg", "names the picture '1\\\\x00.jpg'"),
+        ("a cat\t1\0.jpg", "has NUL bytes in it"),
         ("a cat\tcats/1.jpg", "names cats/1.jpg a second time"),
     ],
 )

@@ -46,14 +46,17 @@ def test_a_line_that_is_not_utf8_is_named() -> None:
 
 
 def test_a_line_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
-    """One byte decides; of the second line no more than the limit is read."""
+    """One byte decides; of the second line little more than the limit comes, and the next does."""
     path = tmp_path / "train.en"
-    path.write_bytes(b"x" * (MAX_LINE_BYTES - 1) + b"\n" + b"x" * (MAX_LINE_BYTES + 1))
+    path.write_bytes(b"x" * (MAX_LINE_BYTES - 1) + b"\n" + b"x" * (3 * MAX_LINE_BYTES) + b"\nz")
     lines = numbered_lines(path)
 
     assert len(next(lines)[1]) == 1_048_575
+    number, line = next(lines)
+    assert (number, len(line)) == (2, 1_048_577)
     with pytest.raises(CorpusMalformed, match=r"line 2 has more than 1,048,576 bytes"):
-        next(lines)
+        decoded(line, "train.en: line 2")
+    assert list(lines) == [(3, b"z")]
 
 
 def test_one_pictures_captions_are_no_book() -> None:

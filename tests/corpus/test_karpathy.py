@@ -152,9 +152,9 @@ def test_a_missing_image_shows_when_it_is_read(coco: Path) -> None:
 def test_an_unknown_split_names_those_that_there_are(coco: Path) -> None:
     """A typing mistake does not look like an empty corpus."""
     with pytest.raises(
-        SplitUnknown, match=r"split 'dev'; its splits are: restval, test, train, val"
+        SplitUnknown, match=r"split 'extra'; its splits are: restval, test, train, val"
     ):
-        read_karpathy(coco, coco.parent, "dev")
+        read_karpathy(coco, coco.parent, "extra")
 
 
 def test_fewer_than_one_caption_is_refused(coco: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.shards import shards_by_split
 
 
@@ -42,7 +43,7 @@ def test_a_folder_is_a_split(tmp_path: Path) -> None:
     assert names(tmp_path) == {"train": ["train/000", "train/val-1"]}
 
 
-def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
     """But for the one in a disk's root. A link to itself cannot be followed even by root."""
     for folder in ("train", "val", "lost+found"):
         (tmp_path / folder).mkdir()
@@ -50,8 +51,9 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
     assert names(tmp_path) == {"train": ["train/0"], "val": ["val/0"]}
 
     (tmp_path / "val" / "loop.tar").symlink_to(tmp_path / "val" / "loop.tar")
-    with pytest.raises(CorpusFileMissing, match=r"val/loop\.tar cannot be listed: Too many levels"):
-        shards_by_split(tmp_path, ".tar")
+    left_out = LeftOut()
+    assert list(shards_by_split(tmp_path, ".tar", left_out)) == ["train", "val"]
+    assert left_out.first_files == {FileFault.UNLISTED: [f"{tmp_path}/val/loop.tar"]}
 
 
 def test_one_file_is_given_by_its_own_path(tmp_path: Path) -> None:
@@ -68,3 +70,73 @@ def test_nothing_is_refused_by_its_path(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(CorpusFileMissing, match=rf"no \.tar file at .*{name}"):
         shards_by_split(tmp_path / name, ".tar")
+
+
+SPARK = "part-0000{}-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy"
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("data/train-00000-of-00002", "train"),
+        ("data/validation-00000-of-00001", "validation"),
+        ("default/train/0000", "train"),
+        ("plain_text/test/0000", "test"),
+        ("de/train-00000-of-00001", "train"),
+        ("de/partial-train/0000", "de"),
+        (SPARK.format(0), "all"),
+        ("part-r-00000", "all"),
+        (f"data/{SPARK.format(1)}", "all"),
+        (f"split=val/{SPARK.format(1)}", "val"),
+        (f"year=2020/split=val/{SPARK.format(1)}", "val"),
+        (f"year=2020/{SPARK.format(1)}", "all"),
+        (f"train/year=2020/{SPARK.format(1)}", "train"),
+        ("Train/000", "Train"),
+    ],
+)
+def test_splits_as_hugging_face_and_spark_lay_them_out(
+    tmp_path: Path, name: str, split: str
+) -> None:
+    """Whether a folder says it or the file's name."""
+    path = tmp_path / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    (path.parent / "_SUCCESS").touch()
+    (path.parent / f".{path.name}.crc").touch()
+    left_out = LeftOut()
+
+    found = shards_by_split(tmp_path, ".parquet", left_out)
+
+    assert [(each, [s.name for s in shards]) for each, shards in found.items()] == [(split, [name])]
+    assert not left_out.file_counts
+
+
+def test_what_is_not_of_the_kind_is_counted(tmp_path: Path) -> None:
+    """Links out of the corpus among it; extensions may be in capitals."""
+    outside = tmp_path / "outside.tar"
+    outside.touch()
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "0.TAR").touch()
+    (root / "1.csv").touch()
+    (root / "2.tar").symlink_to(outside)
+    left_out = LeftOut()
+
+    assert [shard.name for shard in shards_by_split(root, ".tar", left_out)["all"]] == ["0"]
+    assert left_out.file_counts == {".csv": 1, FileFault.LEADS_OUT: 1}
+
+
+def test_a_snapshot_in_hugging_faces_cache_is_read_through_its_links(tmp_path: Path) -> None:
+    """They lead to blobs/ beside it, and nowhere else."""
+    snapshot = tmp_path / "datasets--x" / "snapshots" / "abc"
+    (snapshot / "data").mkdir(parents=True)
+    blobs = tmp_path / "datasets--x" / "blobs"
+    blobs.mkdir()
+    (blobs / "1234").touch()
+    (tmp_path / "other").touch()
+    (snapshot / "data" / "train-0.parquet").symlink_to("../../../blobs/1234")
+    (snapshot / "data" / "train-1.parquet").symlink_to(tmp_path / "other")
+
+    (shard,) = shards_by_split(snapshot, ".parquet")["train"]
+
+    assert shard.name == "data/train-0"

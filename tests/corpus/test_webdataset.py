@@ -16,12 +16,14 @@ from tandem.corpus.errors import (
     ArchiveUnsafe,
     CorpusFileMissing,
     CorpusMalformed,
+    NothingRead,
     PictureFileMissing,
     PictureMissing,
     PictureTooLarge,
     SplitUnknown,
 )
 from tandem.corpus.image_sources import MAX_READ_BYTES
+from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.records import Record
 from tandem.corpus.webdataset import read_webdataset
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
@@ -135,7 +137,7 @@ def test_archives_may_number_alike(tmp_path: Path) -> None:
         pack(tmp_path / name, CAT)
 
     assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val$"):
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; say"):
         read_webdataset(tmp_path, "test")
 
 
@@ -267,14 +269,18 @@ def test_an_unsafe_archive_is_refused_when_it_is_due(tmp_path: Path) -> None:
         next(records)
 
 
-def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    """They could be neither sent nor shown."""
+def test_names_that_are_not_utf8_are_passed_over(tmp_path: Path) -> None:
+    """They could be neither sent nor shown; the archive's others come."""
     path = tmp_path / "000.tar"
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
         archive.addfile(tarfile.TarInfo("café.jpg"))
+        archive.addfile(tarfile.TarInfo("tea.jpg"))
+    left_out = LeftOut()
 
-    with pytest.raises(CorpusMalformed, match=r"000\.tar is no whole tar archive"):
-        read(path)
+    (record,) = read_webdataset(path, "all", left_out=left_out)
+
+    assert record.record_id == "000/tea"
+    assert left_out.first_files == {FileFault.NAME_NOT_UTF8: [f"{path}: 'caf\\udce9.jpg'"]}
 
 
 def test_pictures_are_not_held_in_memory(tmp_path: Path) -> None:
@@ -303,5 +309,125 @@ def test_a_picture_over_the_limit_is_not_read(tmp_path: Path) -> None:
 
     (record,) = read(path)
 
-    with pytest.raises(PictureTooLarge, match=r"cat\.jpg has 67,108,865 bytes"):
+    with pytest.raises(PictureTooLarge, match=r"cat\.jpg has 33,554,433 bytes"):
         record.image.read()
+
+
+def packed(folder: Path, *names: str) -> Path:
+    """Returns an archive of files that have their names as contents, pictures and texts alike."""
+    return pack(folder / "000.tar", [(name, name.encode()) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("22.05.png", "22.05.txt", "22.06.png", "22.06.txt"), {"22.05": ".", "22.06": "."}),
+        (("1.5.jpg", "1.5.txt", "1.jpg", "1.txt"), {"1.5": "1.5.txt", "1": "1.txt"}),
+        (("n.input.png", "n.output.txt"), {"n": "n.output.txt"}),
+        (("n.png", "n.caption.txt"), {"n": "n.caption.txt"}),
+        (("n.txt", "n.input.png"), {"n": "n.txt"}),
+        (("n.jpg", "n.jpg.txt"), {"n": "n.jpg.txt"}),
+        (("1.5.jpg", "1.5.jpg.txt", "1.6.jpg"), {"1.5": "1.5.jpg.txt", "1.6": ""}),
+        (("n.png", "n.txt", "n.mask.png", "n.other.txt"), {"n": "n.txt"}),
+        (("v1.2/a.png", "v1.2/a.txt", "v1.3/b.png"), {"v1.2/a": "v1.2/a.txt", "v1.3/b": ""}),
+        (("22.05.png", "22.06.png"), {"22.05": "", "22.06": ""}),
+        (("./a.png", "./a.txt"), {"a": "./a.txt"}),
+        (("a.b.c.png", "a.b.c.txt"), {"a.b.c": "a.b.c.txt"}),
+        (("A.JPG", "A.Txt"), {"A": "A.Txt"}),
+    ],
+)
+def test_names_with_dots_are_paired_by_what_is_there(
+    tmp_path: Path, names: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    """Whether the dot is the name's or begins WebDataset's extension."""
+    records = read(packed(tmp_path, *names))
+
+    found = {each.record_id.removeprefix("000/"): each for each in records}
+    assert found.keys() == expected.keys()
+    for name, text in expected.items():
+        text = f"{name}.txt" if text == "." else text
+        assert [each.text for each in found[name].captions] == ([text] if text else [])
+        assert found[name].image.read()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n.left.png", "n.right.png", "n.caption.txt"),
+        ("n.left.png", "n.right.png", "n.txt"),
+        ("n.png", "n.en.txt", "n.de.txt"),
+        ("22.05.png", "22.06.txt"),
+    ],
+)
+def test_names_that_could_be_paired_in_two_ways_are_refused(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """By all of them; going on, the record alone is left out."""
+    path = packed(tmp_path, *names, "a.png")
+
+    with pytest.raises(CorpusMalformed, match=r"000\.tar: which of .* is ambiguous"):
+        read(path)
+    left_out = LeftOut(goes_on=True)
+    assert [r.record_id for r in read_webdataset(path, "all", left_out=left_out)] == ["000/a"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 1}
+
+
+def test_files_that_are_no_records_are_counted(tmp_path: Path) -> None:
+    """By their extension, extras of a record, hidden ones; an archive of nothing else is none."""
+    path = packed(tmp_path, "a.png", "a.mask.png", "a.cls", ".jpg", "b.heic")
+    left_out = LeftOut()
+
+    assert len(list(read_webdataset(path, "all", left_out=left_out))) == 1
+    assert left_out.file_counts == {
+        FileFault.EXTRA: 1,
+        ".cls": 1,
+        FileFault.HIDDEN: 1,
+        ".heic": 1,
+    }
+
+    with pytest.raises(NothingRead, match=r"nothing was read; files passed over: 1 \(\.heic 1\)"):
+        read(packed(tmp_path, "b.heic"))
+
+
+def test_archives_behind_one_another_are_read_to_the_end(tmp_path: Path) -> None:
+    """As `cat` puts them; tarfile alone reads the first: the control."""
+    parts = [packed(tmp_path, f"{name}.png", f"{name}.txt").read_bytes() for name in "abc"]
+    path = tmp_path / "000.tar"
+    path.write_bytes(b"".join(parts))
+
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["a.png", "a.txt"]
+    records = read(path)
+    assert [each.record_id for each in records] == ["000/a", "000/b", "000/c"]
+    assert [each.image.read() for each in records] == [b"a.png", b"b.png", b"c.png"]
+
+    path.write_bytes(b"".join(parts) + b"what is no archive" * 100)
+    with pytest.raises(CorpusMalformed, match=r"000\.tar is (no whole tar|damaged)"):
+        read(path)
+
+
+def test_of_an_archive_that_is_cut_short_the_whole_records_are_given(tmp_path: Path) -> None:
+    """Where work goes on; the archive is counted, and the next one comes."""
+    pack(tmp_path / "1.tar", CAT)
+    path = pack(tmp_path / "0.tar", [*CAT, *DOG])
+    path.write_bytes(path.read_bytes()[: 4 * 512 + 100])
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_webdataset(tmp_path, "all", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["0/cat", "1/cat"]
+    assert left_out.counts == {FileFault.DAMAGED: 1}
+    with pytest.raises(CorpusMalformed, match=r"0\.tar is"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train-000.tar.gz", "train-000.tgz", "train/000.tar.XZ"])
+def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """Beside others too: they are part of the corpus."""
+    pack(tmp_path / "train-001.tar", CAT)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"packed")
+
+    with pytest.raises(CorpusMalformed, match=rf"{name} is compressed; unpack it"):
+        read(tmp_path, "train")
+    assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1

@@ -173,7 +173,7 @@ def test_the_picture_alone_is_checked_where_a_server_judges(tmp_path: Path) -> N
     judged_there = [
         record
         for record, fault, _ in BAD.values()
-        if fault not in (F.PICTURE_MISSING, F.FILE_MISSING) and not record.captions_fault
+        if fault not in (F.PICTURE_MISSING, F.FILE_MISSING, F.CAPTION_UNREADABLE)
     ]
     (tmp_path / "large.jpg").touch()
     with (tmp_path / "large.jpg").open("wb") as file:
@@ -186,7 +186,7 @@ def test_the_picture_alone_is_checked_where_a_server_judges(tmp_path: Path) -> N
 
     assert read == judged_there
     assert dict(report.counts) == {
-        F.CAPTION_UNREADABLE: 1,
+        F.CAPTION_UNREADABLE: 2,
         F.PICTURE_MISSING: 1,
         F.FILE_MISSING: 1,
         F.PICTURE_UNREADABLE: 1,
@@ -232,7 +232,7 @@ def test_a_folder_goes_on_past_a_caption_file_that_is_no_text(
     assert [record.record_id for record in read] == ["b"]
     assert report.first == [
         f"'a' ({tmp_path}/a.png): caption not readable: {tmp_path}/a.txt: line 1 is not UTF-8 "
-        "(invalid start byte); save it as UTF-8"
+        "(invalid start byte); save the file as UTF-8, for example with: iconv -f latin1 -t utf-8"
     ]
 
 

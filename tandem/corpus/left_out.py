@@ -1,0 +1,135 @@
+"""An account of what lies in a corpus and was not given: files passed over, records refused."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path, PurePath
+from typing import Final
+
+from tandem.corpus.errors import CorpusError
+
+SHOWN_COUNT: Final = 10
+"""Records that a report names."""
+_SHOWN_FILE_COUNT = 3
+"""Files that a report names, of each reason."""
+
+
+class FileFault(StrEnum):
+    """Why a file or folder was passed over, where it is not for its format."""
+
+    HIDDEN = "hidden"
+    NOT_PLAIN = "no plain file"
+    UNLISTED = "cannot be listed"
+    NAME_NOT_UTF8 = "name not UTF-8"
+    LEADS_OUT = "link out of the corpus"
+    SUBFOLDER = "subfolder with pictures"
+    AGAIN = "link to a folder read already"
+    EXTRA = "extra file of a record"
+    COLUMN = "column not read"
+    OTHER_SPLIT = "split by another word for its name"
+    COMPRESSED = "compressed archive"
+    DAMAGED = "damaged archive"
+
+
+class ReaderFault(StrEnum):
+    """Why a corpus's reader gives no record, in the words of a report."""
+
+    MALFORMED = "not as its layout allows"
+    SAME_ID = "id that another has"
+    ID_UNREADABLE = "id not readable"
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What was left out, counted by why; readers add to it, and every command ends with it."""
+
+    goes_on: bool = False
+    """Whether a reader goes on past a record that it cannot give; else it raises there."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Records, by what is wrong with them."""
+    first: list[str] = field(default_factory=list)
+    """What is wrong with the first SHOWN_COUNT records, by name."""
+    file_counts: Counter[str] = field(default_factory=Counter)
+    """Files and folders that were passed over, by their extension or FileFault."""
+    first_files: dict[str, list[str]] = field(default_factory=dict)
+    """The first few of each."""
+    uncaptioned_count: int = 0
+    """Pictures that were given, without a caption."""
+    _told: set[int] = field(default_factory=set, repr=False)
+
+    @property
+    def count(self) -> int:
+        """Records that were left out."""
+        return self.counts.total()
+
+    @property
+    def all_counts(self) -> dict[str, int]:
+        """Records and files that were left out, by why."""
+        files = {f"files passed over: {why}": n for why, n in self.file_counts.items()}
+        return {str(fault): n for fault, n in self.counts.items()} | files
+
+    def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
+        """Raises the error of a record that cannot be given, or counts it where work goes on."""
+        if not self.goes_on:
+            raise error
+        self.add_record(fault, str(error))
+
+    def add_record(self, fault: str, told: str) -> None:
+        """Counts a record by the first thing that is wrong with it."""
+        self.counts[fault] += 1
+        if len(self.first) < SHOWN_COUNT:
+            # The words and not the error, whose traceback would keep the record's bytes.
+            self.first.append(told)
+
+    def pass_over(self, path: str | PurePath, why: FileFault | None = None) -> None:
+        """Counts a file or folder that is not read; by its extension unless told otherwise."""
+        reason = str(why or extension_of(path))
+        # Two splits of one folder are read by going over it twice.
+        told = hash((reason, str(path)))
+        if told in self._told:
+            return
+        self._told.add(told)
+        self.file_counts[reason] += 1
+        shown = self.first_files.setdefault(reason, [])
+        if len(shown) < _SHOWN_FILE_COUNT:
+            shown.append(str(path))
+
+    def lines(self) -> Iterator[str]:
+        """Yields the report: how many of each, the first by name; nothing where all was given."""
+        yield from map(_printable, (*self._record_lines(), *self._file_lines()))
+        if self.uncaptioned_count:
+            yield f"pictures without captions: {self.uncaptioned_count:,}"
+
+    def report(self) -> Iterator[str]:
+        """Yields the lines, or one that says that nothing was left out."""
+        yield from list(self.lines()) or ["left out: nothing"]
+
+    def _record_lines(self) -> Iterator[str]:
+        if not self.count:
+            return
+        faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
+        yield f"skipped records: {self.count:,} ({faults})"
+        yield from (f"  {told}" for told in self.first)
+        if self.count > len(self.first):
+            yield f"  and {self.count - len(self.first):,} more"
+
+    def _file_lines(self) -> Iterator[str]:
+        if not self.file_counts:
+            return
+        reasons = ", ".join(f"{why} {count:,}" for why, count in self.file_counts.most_common())
+        yield f"files passed over: {self.file_counts.total():,} ({reasons})"
+        for why, count in self.file_counts.most_common():
+            more = f" and {count - len(self.first_files[why]):,} more"
+            named = ", ".join(self.first_files[why])
+            yield f"  {why}: {named}{more if count > len(self.first_files[why]) else ''}"
+
+
+def extension_of(path: str | PurePath) -> str:
+    """Returns a name's last extension in small letters, or says that it has none."""
+    return Path(path).suffix.lower() or "no extension"
+
+
+def _printable(line: str) -> str:
+    # Names come from disks and JSON: half a character cannot be printed.
+    return line.encode("utf-8", "backslashreplace").decode()

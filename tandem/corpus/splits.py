@@ -1,0 +1,41 @@
+"""Names of splits: which are one, and which of a corpus's is meant."""
+
+from collections.abc import Collection
+from typing import Final
+
+from tandem.corpus.errors import SplitUnknown
+from tandem.corpus.left_out import FileFault, LeftOut
+
+WHOLE_SPLIT: Final = "all"
+"""Of a corpus that is not divided."""
+_ONE_NAME: Final = (
+    frozenset({"train", "training"}),
+    frozenset({"val", "validation", "valid", "dev"}),
+    frozenset({"test", "testing"}),
+)
+_WELL_KNOWN: Final = frozenset().union(*_ONE_NAME)
+
+
+def is_well_known(name: str) -> bool:
+    """Returns whether a name is a split's wherever it stands, in any letters."""
+    return name.lower() in _WELL_KNOWN
+
+
+def split_named(
+    asked: str, known: Collection[str], place: object, left_out: LeftOut | None = None
+) -> str:
+    """Returns the split of `known` that is meant by `asked`: itself, or another word for it.
+
+    Where a corpus has both, the other is another split, and `left_out` has it. Raises SplitUnknown
+    where none is meant, or several are.
+    """
+    words = next((each for each in _ONE_NAME if asked.lower() in each), {asked.lower()})
+    meant = [name for name in known if name.lower() in words]
+    if asked in known:
+        for other in meant:
+            if other != asked and left_out is not None:
+                left_out.pass_over(f"{place}: {other}", FileFault.OTHER_SPLIT)
+        return asked
+    if len(meant) != 1:
+        raise SplitUnknown(place=place, split=asked, known=known)
+    return meant[0]
