@@ -146,7 +146,7 @@ class Encoder:
                 return self._text_preprocessor.windows(content.text, truncation_policy)
             return decode_image(content.image_bytes, self._model.manifest.image_size)
         except TandemError as error:
-            return error
+            return error.kept()
 
     async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
         # Pillow and the tokenizer both let go of the interpreter while they work.

@@ -72,7 +72,7 @@ class QueryEncodings:
             except (ModelUnavailable, ModelOutputInvalid) as error:
                 if not kept_count:
                     raise
-                outcomes.update(dict.fromkeys(lacking, error))
+                outcomes.update(dict.fromkeys(lacking, error.kept()))
         preprocess_seconds = keyed_seconds + made.preprocess_seconds
         return EncodedBatch(
             [

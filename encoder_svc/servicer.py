@@ -72,7 +72,7 @@ def _content(message: content_pb2.Content) -> Content | TandemError:
     try:
         return content_from_proto(message)
     except TandemError as error:
-        return error
+        return error.kept()
 
 
 def _result(outcome: Encoding | TandemError) -> encoder_service_pb2.EncodeResult:

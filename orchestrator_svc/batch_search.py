@@ -51,7 +51,7 @@ class BatchSearcher:
                 try:
                     return await searcher.search(query, deadline_time)
                 except TandemError as error:
-                    return error
+                    return error.kept()
                 finally:
                     parties.count -= 1
 

@@ -24,6 +24,12 @@ from tandem.identifiers import check_index_id, check_item_id, check_request_id
 MAX_BATCH_ITEM_COUNT = 64
 
 
+def check_item_count(count: int) -> None:
+    """Raises BatchSizeOutOfRange."""
+    if not 1 <= count <= MAX_BATCH_ITEM_COUNT:
+        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_BATCH_ITEM_COUNT)
+
+
 @dataclass(frozen=True, slots=True)
 class IncomingItem:
     """An item as it came, or why it cannot be taken."""
@@ -91,16 +97,14 @@ class Ingester:
         _check_policy(truncation_policy)
         check_index_id(index_id)
         check_request_id(request_id)
-        if not 1 <= len(items) <= MAX_BATCH_ITEM_COUNT:
-            raise BatchSizeOutOfRange(
-                name="items", got=len(items), low=1, high=MAX_BATCH_ITEM_COUNT
-            )
+        check_item_count(len(items))
         outcomes = _refusals(items)
         good = [number for number, error in enumerate(outcomes) if error is None]
         try:
             encoded, fingerprint = await self._encode(items, good, outcomes, truncation_policy)
         except TandemError as error:
-            return Ingested([outcome or error for outcome in outcomes], {})
+            failure = error.kept()
+            return Ingested([outcome or failure for outcome in outcomes], {})
         await may_store.wait()
         with self._clock.stage("ingest_store"):
             sequences = await self._store(index_id, encoded, fingerprint, request_id, outcomes)
@@ -168,7 +172,7 @@ class Ingester:
                 )
             except TandemError as error:
                 for number in numbers:
-                    outcomes[number] = error
+                    outcomes[number] = error.kept()
 
         await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
         return sequences
@@ -184,7 +188,7 @@ def _refusal(item: IncomingItem, count: int) -> TandemError | None:
     try:
         check_item_id(item.item_id)
     except TandemError as error:
-        return error
+        return error.kept()
     if count > 1:
         return ItemIdDuplicate(item_id=item.item_id)
     return item.content if isinstance(item.content, TandemError) else None

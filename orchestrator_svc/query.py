@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
 from tandem.content import Content, Modality, Tokens, TruncationPolicy
-from tandem.errors import RankingInvalid
+from tandem.errors import QueryInvalid, RankingInvalid
 from tandem.filters import Filter
 from tandem.fusion_method import FusionMethod
+
+MAX_PART_COUNT = 16
+
+
+def check_part_count(count: int) -> None:
+    """Raises QueryInvalid."""
+    if not 1 <= count <= MAX_PART_COUNT:
+        raise QueryInvalid(why=f"it has {count:,} parts, not 1 to {MAX_PART_COUNT}")
 
 
 def _check(name: str, value: float | None, low: float) -> None:

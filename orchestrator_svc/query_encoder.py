@@ -11,7 +11,7 @@ from orchestrator_svc.behind import ContentEncoder, Shard
 from orchestrator_svc.clients import EncodedContents, EncodePurpose
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem
+from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem, check_part_count
 from orchestrator_svc.shard_map import ShardMap
 from tandem.content import (
     Encoding,
@@ -36,7 +36,6 @@ from tandem.errors import (
 from tandem.identifiers import check_item_id
 from tandem.inference_cost import InferenceCost
 
-MAX_PART_COUNT = 16
 # What SearchEmbeddings takes at once.
 MAX_WINDOW_COUNT = 64
 # Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
@@ -165,8 +164,7 @@ class _ReadPart:
 
 
 def _check_parts(query: SearchQuery) -> None:
-    if not 1 <= len(query.parts) <= MAX_PART_COUNT:
-        raise QueryInvalid(why=f"it has {len(query.parts)} parts, not 1 to {MAX_PART_COUNT}")
+    check_part_count(len(query.parts))
     if not all(math.isfinite(part.weight) for part in query.parts):
         raise QueryInvalid(why="a part's weight is not finite")
     if (

@@ -14,6 +14,7 @@ from orchestrator_svc.query import (
     RankingRule,
     SearchQuery,
     StoredItem,
+    check_part_count,
 )
 from orchestrator_svc.ranking import RankedHit
 from orchestrator_svc.search import SearchAnswer
@@ -140,6 +141,8 @@ def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[QueryPart
         return (QueryPart(content_from_proto(request.query)),)
     if not request.query_parts:
         raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
+    # Before they are looked at: each may be a picture, and there may be very many.
+    check_part_count(len(request.query_parts))
     return tuple(map(_part, request.query_parts))
 
 

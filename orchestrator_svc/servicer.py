@@ -11,7 +11,7 @@ from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.cursor_wire import page_from_proto
-from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
+from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester, check_item_count
 from orchestrator_svc.metrics import StageLaps
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.removal import Remover
@@ -188,6 +188,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         previous_done: asyncio.Event,
         done: asyncio.Event,
     ) -> _AnsweredBatch:
+        check_item_count(len(request.items))
         items = [_incoming(item) for item in request.items]
         ingested = await self._ingester.ingest(
             request.index_id,
@@ -222,7 +223,7 @@ def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuer
     try:
         return query_from_proto(request)
     except TandemError as error:
-        return error
+        return error.kept()
 
 
 def _batch_result(outcome: SearchAnswer | TandemError) -> search_service_pb2.BatchSearchResult:
@@ -239,7 +240,7 @@ def _incoming(item: index_service_pb2.Item) -> IncomingItem:
             attributes_from_proto(item.attributes),
         )
     except TandemError as error:
-        return IncomingItem(item.item_id, error)
+        return IncomingItem(item.item_id, error.kept())
 
 
 def _ingest_response(

@@ -187,7 +187,7 @@ class Reranker:
                     if (candidate := stored.get(item_id)) is not None
                 }
             except TokensInvalid as error:
-                errors[number] = error
+                errors[number] = error.kept()
         return pairs, errors
 
     async def _computed(

@@ -100,7 +100,7 @@ def _query_or_error(message: rerank_service_pb2.QueryCandidates) -> QueryCandida
     try:
         return _query(message.query, message.item_ids)
     except TandemError as error:
-        return error
+        return error.kept()
 
 
 def _check(name: str, count: int, high: int) -> None:

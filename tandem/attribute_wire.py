@@ -13,6 +13,7 @@ from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.filters import (
     MAX_CONDITION_COUNT,
     MAX_DEPTH,
+    MAX_FILTER_BYTES,
     AllOf,
     AnyOf,
     Exists,
@@ -23,6 +24,7 @@ from tandem.filters import (
     StartsWith,
     Value,
     check_filter,
+    check_value_count,
 )
 from tandem.v1 import attribute_pb2 as pb
 
@@ -96,6 +98,11 @@ def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
 
 def filter_from_proto(message: pb.Filter) -> Filter:
     """Returns a checked filter; raises `FilterInvalid`."""
+    if (byte_count := message.ByteSize()) > MAX_FILTER_BYTES:
+        raise FilterInvalid(
+            why=f"it has {byte_count:,} bytes; send at most {MAX_FILTER_BYTES:,}, in fewer or "
+            "shorter values"
+        )
     tree = _Reader().filter(message, depth=1)
     check_filter(tree)
     return tree
@@ -132,6 +139,8 @@ class _Reader:
                 return OneOf(equality.name, (_wanted(equality.name, equality.value),))
             case "one_of":
                 name = message.one_of.name
+                # Counted before they are looked at: there may be very many.
+                check_value_count(name, len(message.one_of.values))
                 return OneOf(name, tuple(_wanted(name, value) for value in message.one_of.values))
             case "range":
                 return _range_from_proto(message.range)
@@ -143,6 +152,8 @@ class _Reader:
                 raise FilterInvalid(why="it has no condition, or none of this version; send one")
 
     def _filters(self, message: pb.FilterList, depth: int) -> tuple[Filter, ...]:
+        if len(message.filters) > MAX_CONDITION_COUNT:
+            raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
         return tuple(self.filter(each, depth + 1) for each in message.filters)
 
 

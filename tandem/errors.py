@@ -38,7 +38,7 @@
     ├── Overloaded              │
     ├── QuotaExceeded           │
     ├── DeadlineExceeded        ┘
-    ├── MessageTooLarge         ┐ more bytes than go at once
+    ├── MessageTooLarge         ┐ more than goes at once
     ├── AnswerTooLarge          ┘
     ├── ServerUnknown           what answers is not Tandem
     ├── StoreFull               ┐
@@ -51,8 +51,9 @@ Pure Python: raised where the fault is known, told to the caller by `tandem.chas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 _RETRY_DELAY_KEY = "retry_delay_seconds"
 
@@ -70,6 +71,14 @@ class TandemError(Exception):
         super().__init__(message)
         self.message = message
         self.metadata = dict(metadata or {})
+
+    def kept(self) -> Self:
+        """Returns the same, to be put by: without where it was raised, and all that is held there.
+
+        An error beside many others, or one that outlives its call, would keep the request too.
+        """
+        self.__context__ = self.__cause__ = None
+        return self.with_traceback(None)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle by calling the class with `args`; subclasses take other arguments.
@@ -153,9 +162,10 @@ class BatchSizeOutOfRange(TandemError):
 
     reason = "BATCH_SIZE_OUT_OF_RANGE"
 
-    def __init__(self, *, name: str, got: int, low: int, high: int) -> None:
+    def __init__(self, *, name: str, got: int, low: int, high: int, is_more: bool = False) -> None:
+        """`is_more`: there are more than `got`, which nobody counted."""
         super().__init__(
-            f"{name} has {got:,} elements; send {low:,} to {high:,}",
+            f"{name} has {'over ' if is_more else ''}{got:,} elements; send {low:,} to {high:,}",
             {"name": name, "got": str(got), "low": str(low), "high": str(high)},
         )
 
@@ -510,9 +520,17 @@ class QuotaExceeded(TandemError):
 
     reason = "QUOTA_EXCEEDED"
 
-    def __init__(self, *, what: str, rate: float, retry_delay_seconds: float) -> None:
+    def __init__(
+        self, *, what: str, rate: float, retry_delay_seconds: float, most: float | None = None
+    ) -> None:
+        """`most`: what is asked for at once is over this, and never allowed."""
+        then = (
+            f"retry in {retry_delay_seconds:.3f} s"
+            if most is None
+            else f"ask for at most {math.floor(most):,} of them at once"
+        )
         super().__init__(
-            f"the token allows {rate:g} {what} a second; retry in {retry_delay_seconds:.3f} s",
+            f"the token allows {rate:g} {what} a second; {then}",
             {_RETRY_DELAY_KEY: f"{retry_delay_seconds:.3f}"},
         )
 

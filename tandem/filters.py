@@ -17,6 +17,8 @@ Value: TypeAlias = str | int | float | bool
 MAX_CONDITION_COUNT = 64
 MAX_DEPTH = 8
 MAX_VALUE_COUNT = 1000
+MAX_FILTER_BYTES = 1024 * 1024
+"""As protobuf measures its message: of 64 conditions 16 values each of the longest texts."""
 
 
 class _Operators:
@@ -133,6 +135,14 @@ def check_filter(tree: Filter) -> None:
         raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
 
 
+def check_value_count(name: str, count: int) -> None:
+    """Raises FilterInvalid where a condition would have too many values."""
+    if count > MAX_VALUE_COUNT:
+        raise FilterInvalid(
+            why=f"{name[:80]!a} has {count:,} values; send at most {MAX_VALUE_COUNT:,}"
+        )
+
+
 def holds(tree: Filter, attributes: Attributes) -> bool:
     """Returns whether an item with these attributes may be found.
 
@@ -218,8 +228,7 @@ def _count_conditions(tree: Filter, depth: int) -> int:
 def _condition_fault(condition: OneOf | InRange | StartsWith | Exists) -> str | None:
     match condition:
         case OneOf(name, values):
-            if len(values) > MAX_VALUE_COUNT:
-                return f"{name} has {len(values):,} values; send at most {MAX_VALUE_COUNT:,}"
+            check_value_count(name, len(values))
             return next(filter(None, (value_fault(name, value) for value in values)), None)
         case InRange(name, at_least, above, at_most, below):
             bounds = [bound for bound in (at_least, above, at_most, below) if bound is not None]

@@ -13,7 +13,17 @@ from tandem.attribute_wire import (
 )
 from tandem.attributes import Attributes, AttributeValue, check_attributes
 from tandem.errors import AttributeInvalid, FilterInvalid
-from tandem.filters import Exists, Filter, InRange, OneOf, StartsWith, check_filter
+from tandem.filters import (
+    MAX_CONDITION_COUNT,
+    MAX_VALUE_COUNT,
+    AllOf,
+    Exists,
+    Filter,
+    InRange,
+    OneOf,
+    StartsWith,
+    check_filter,
+)
 from tandem.v1 import attribute_pb2 as pb
 from tandem.v1 import index_service_pb2
 from tests import made_filters
@@ -213,3 +223,27 @@ def test_any_attributes_are_read_or_refused_by_name(message_bytes: bytes) -> Non
         return
 
     check_attributes(attributes)
+
+
+def test_values_and_conditions_are_counted_before_any_is_looked_at() -> None:
+    """Each of these has a fault of its own, which would be told if it had been looked at."""
+    values = [pb.AttributeValue()] * (MAX_VALUE_COUNT + 1)
+    with pytest.raises(FilterInvalid, match="has 1,001 values; send at most 1,000"):
+        filter_from_proto(pb.Filter(one_of=pb.OneOf(name="style", values=values)))
+    filters = pb.FilterList(filters=[pb.Filter()] * (MAX_CONDITION_COUNT + 1))
+    for group in (pb.Filter(all_of=filters), pb.Filter(any_of=filters)):
+        with pytest.raises(FilterInvalid, match="over 64 conditions"):
+            filter_from_proto(group)
+
+
+def test_a_filters_bytes_are_bounded() -> None:
+    """64 conditions of 1,000 long texts each would be 64 MB."""
+    texts = [f"{number:04}{'x' * 1000}" for number in range(1000)]
+
+    def conditions(count: int) -> pb.Filter:
+        one_of = [OneOf(f"name{number}", tuple(texts)) for number in range(count)]
+        return filter_to_proto(AllOf(tuple(one_of)))
+
+    filter_from_proto(conditions(1))
+    with pytest.raises(FilterInvalid, match="bytes; send at most 1,048,576"):
+        filter_from_proto(conditions(2))

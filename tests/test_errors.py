@@ -17,6 +17,7 @@ from tandem.errors import (
     KOutOfRange,
     ModelMismatch,
     TandemError,
+    TextEmpty,
     TextTooLong,
     error_from_reason,
 )
@@ -108,3 +109,17 @@ def test_anything_rebuilds_to_some_error(
 ) -> None:
     """What comes over the wire is not ours, and reading it never fails."""
     assert message in error_from_reason(reason, message, metadata).message
+
+
+def test_an_error_that_is_kept_holds_nothing_of_where_it_was_raised() -> None:
+    """Neither its own frames nor those of what led to it."""
+    try:
+        try:
+            raise ValueError("x")
+        except ValueError as error:
+            raise TextEmpty from error
+    except TextEmpty as raised:
+        kept = raised.kept()
+
+    assert kept.reason == "TEXT_EMPTY"
+    assert (kept.__traceback__, kept.__cause__, kept.__context__) == (None, None, None)

@@ -35,6 +35,19 @@ class AdmissionLimits:
     max_stream_message_count: int = 16
     """Their messages that are not answered yet, of all streams together."""
     max_stream_bytes: int = 256 * _MIB
+    max_stream_count_by_caller: int = 8
+    """Streams of one token or, where tokens are not asked for, of one host."""
+    max_idle_seconds: float = 120.0
+    """How long a stream of requests may send none while all that it sent is answered, or take none
+    of the answers that are there for it."""
+    max_awaited_count: int = 512
+    """Calls whose one request has not come yet."""
+    max_awaited_count_by_caller: int = 128
+    max_message_wait_seconds: float = 20.0
+    """How long that is waited for, from its first byte to its last."""
+    max_probe_count: int = 1024
+    """Health and reflection calls: those whose request has not come, and streams."""
+    max_probe_count_by_connection: int = 32
     call_weights: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     """By method, how many places a request takes; one where the method is not named."""
 

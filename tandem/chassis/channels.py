@@ -22,6 +22,8 @@ Response = TypeVar("Response")
 # 64 pictures of 8 MiB would be more; ingest sends pictures in smaller batches.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
+MAX_CONNECTION_CALL_COUNT = 256
+
 _MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -67,6 +69,20 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_connection_age_ms", 300_000),
     # Or two services given one port by mistake would share its calls at random.
     ("grpc.so_reuseport", 0),
+    # A connection's calls, those that say nothing included; further ones wait at their sender.
+    ("grpc.max_concurrent_streams", MAX_CONNECTION_CALL_COUNT),
+    # Or calls that are answered and not yet tidied up would count as well, and those that their
+    # sender then believes to have room for come back as UNAVAILABLE.
+    ("grpc.http.overload_protection", 0),
+    # None but "identity": of 65 kB on the wire a compressed request makes 64 MiB. Answers are not
+    # compressed either. Whoever sends such a request is told UNIMPLEMENTED, and what is taken.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    # A caller that vanished without a word holds its streams for 20 s, not until its connection is
+    # too old. One whose line is slow has 10 s to answer a ping, beside all else that it carries.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 

@@ -14,7 +14,7 @@ class TokenBucket:
     ) -> None:
         """`rate` is per second; begins full."""
         self.rate = rate
-        self._burst = burst
+        self.burst = burst
         self._clock = clock
         self._level = burst
         self._level_time = clock()
@@ -28,14 +28,14 @@ class TokenBucket:
         if count <= self._level:
             self._level -= count
             return 0.0
-        return (min(count, self._burst) - self._level) / self.rate or 1.0 / self.rate
+        return (min(count, self.burst) - self._level) / self.rate or 1.0 / self.rate
 
     def put_back(self, count: float) -> None:
         """Undoes a part of a take."""
         self._fill()
-        self._level = min(self._burst, self._level + count)
+        self._level = min(self.burst, self._level + count)
 
     def _fill(self) -> None:
         now = self._clock()
-        self._level = min(self._burst, self._level + (now - self._level_time) * self.rate)
+        self._level = min(self.burst, self._level + (now - self._level_time) * self.rate)
         self._level_time = now

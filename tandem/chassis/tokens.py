@@ -72,9 +72,12 @@ class Caller:
         if self.grant.index_ids.isdisjoint((index_id, "*")):
             raise PermissionDenied(caller=self.grant.name, what=f"use index {index_id!r}")
 
-    def take_request(self) -> None:
-        """Raises QuotaExceeded where this second's calls are used up."""
-        _take(self.requests, 1, "calls")
+    def take_requests(self, count: int) -> None:
+        """Raises QuotaExceeded where so many calls are not left of this second's.
+
+        More than there ever are at once are refused for good.
+        """
+        _take(self.requests, count, "calls")
 
     def take_pairs(self, count: int) -> None:
         """Raises QuotaExceeded where so many pairs are not left."""
@@ -88,7 +91,12 @@ class Caller:
 
 def _take(bucket: TokenBucket | None, count: int, what: str) -> None:
     if bucket is not None and (seconds := bucket.take(count)) > 0:
-        raise QuotaExceeded(what=what, rate=bucket.rate, retry_delay_seconds=seconds)
+        raise QuotaExceeded(
+            what=what,
+            rate=bucket.rate,
+            retry_delay_seconds=seconds,
+            most=None if count <= bucket.burst else bucket.burst,
+        )
 
 
 @dataclass

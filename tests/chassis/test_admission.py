@@ -17,7 +17,7 @@ from tandem.chassis.admission import (
     Pace,
 )
 from tandem.chassis.channels import MAX_MESSAGE_BYTES, call
-from tandem.errors import DeadlineExceeded, InternalFault, Overloaded
+from tandem.errors import DeadlineExceeded, MessageTooLarge, Overloaded
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.chassis.scripted_service import (
@@ -32,6 +32,10 @@ from tests.chassis.scripted_service import (
 
 def inflight_count(service: str) -> float:
     return sample("tandem_rpc_inflight_count", service=service)
+
+
+def inflight_bytes(service: str) -> float:
+    return sample("tandem_rpc_inflight_bytes", service=service)
 
 
 def refused_count(service: str, limit: str) -> float:
@@ -86,8 +90,7 @@ async def test_bytes_of_requests_are_bounded() -> None:
     async with scripted_service(hang, name="heavy", limits=limits) as channel:
         search = SearchServiceStub(channel).SearchItems
         first = search(picture(2_000_000), timeout=30)
-        await until(lambda: inflight_count("heavy") == 1)
-        assert sample("tandem_rpc_inflight_bytes", service="heavy") > 2_000_000
+        await until(lambda: inflight_bytes("heavy") > 2_000_000)
 
         with pytest.raises(Overloaded, match="bytes in hand"):
             await call(search, picture(1), service="heavy", timeout_seconds=5)
@@ -95,13 +98,13 @@ async def test_bytes_of_requests_are_bounded() -> None:
         await until(lambda: inflight_count("heavy") == 0)
 
         second = search(picture(400_000), timeout=30)
-        await until(lambda: inflight_count("heavy") == 1)
+        await until(lambda: inflight_bytes("heavy") > 400_000)
         with pytest.raises(Overloaded):
             await call(search, picture(700_000), service="heavy", timeout_seconds=5)
         with pytest.raises(DeadlineExceeded):  # admitted: positive control
             await call(search, picture(100_000), service="heavy", timeout_seconds=0.2)
         second.cancel()
-        await until(lambda: sample("tandem_rpc_inflight_bytes", service="heavy") == 0)
+        await until(lambda: inflight_bytes("heavy") == 0)
 
     assert refused_count("heavy", "bytes") == 2
 
@@ -242,9 +245,9 @@ async def test_a_refusal_keeps_its_delay_through_a_service_in_between() -> None:
 
 
 async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """By gRPC itself, with no reason of ours: not an overload, and no use to try again."""
+    """By gRPC itself, with no reason of ours; told by name: no use to try again."""
     async with scripted_service(nothing_found) as channel:
-        with pytest.raises(InternalFault, match="larger than max"):
+        with pytest.raises(MessageTooLarge, match="larger than max"):
             await call(
                 SearchServiceStub(channel).SearchItems,
                 picture(MAX_MESSAGE_BYTES + 1),

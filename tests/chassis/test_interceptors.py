@@ -73,12 +73,15 @@ def test_the_order_of_interceptors() -> None:
     names = [type(interceptor).__name__ for interceptor in interceptors("encoder", DEFAULT_LIMITS)]
 
     assert names == [
+        "ReleaseInterceptor",
         "RequestIdInterceptor",
         "TraceInterceptor",
         "AccessLogInterceptor",
         "MetricsInterceptor",
         "ErrorsInterceptor",
         "AuthInterceptor",
+        "ReadingInterceptor",
+        "MessageAuthInterceptor",
         "AdmissionInterceptor",
     ]
 
@@ -317,7 +320,7 @@ async def test_reflection_lists_the_services() -> None:
 async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
     """gRPC's own limit is 4 MiB."""
     async with scripted_service(nothing_found) as channel:
-        request = pb.SearchItemsRequest(query={"image": bytes(32 * 1024 * 1024)})
+        request = pb.SearchItemsRequest(query={"image": bytes(31 * 1024 * 1024)})
         await call(
             SearchServiceStub(channel).SearchItems, request, service="scripted", timeout_seconds=10
         )

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
+from orchestrator_svc.search_wire import query_from_proto
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.content import TextUse
@@ -394,3 +395,10 @@ async def test_a_stream_ends_as_a_search_does(
     assert not first.next_cursor
     assert list(last.items) == list(single.items)
     assert last.next_cursor == single.next_cursor
+
+
+def test_parts_are_counted_before_any_is_looked_at() -> None:
+    """Each of these has a fault of its own, which would be told if it had been looked at."""
+    request = pb.SearchItemsRequest(query_parts=[pb.QueryPart()] * 17)
+    with pytest.raises(errors.QueryInvalid, match="it has 17 parts, not 1 to 16"):
+        query_from_proto(request)

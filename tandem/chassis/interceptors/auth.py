@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
 from tandem.access import Access
-from tandem.chassis.guard import Guard, bind_caller
+from tandem.chassis.guard import Guard, bind_caller, current_caller
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
-from tandem.chassis.tokens import Caller, Scope
+from tandem.chassis.tokens import Scope
 from tandem.errors import PermissionDenied, Unauthenticated
 
 log = get_logger()
@@ -22,7 +22,10 @@ _NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 
 
 class AuthInterceptor(HandlerInterceptor):
-    """Asks for a known certificate name, and for a token with scope, index and quota."""
+    """Asks for a known certificate name, and for a token with the method's scope.
+
+    Both are told before any message, and none is read for whoever may not.
+    """
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -34,67 +37,94 @@ class AuthInterceptor(HandlerInterceptor):
             return handler
         inner = behavior(handler)
 
-        async def answer(message: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            return await inner(self._admitted(path, message, context), context)
+        async def answer(messages: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            self._let_in(path, context)
+            return await inner(messages, context)
 
         async def stream(
-            message: Any,  # noqa: ANN401
+            messages: Any,  # noqa: ANN401
             context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
-            answers = inner(self._admitted(path, message, context), context)
-            async with aclosing(answers):
+            self._let_in(path, context)
+            async with aclosing(inner(messages, context)) as answers:
                 async for each in answers:
                     yield each
 
         return with_behavior(handler, stream if handler.response_streaming else answer)
 
-    def _admitted(self, path: str, message: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-        """Returns the message, or stream of messages, with each checked; raises who may not."""
-        check = self._check_of(path, context)
-        if hasattr(message, "__aiter__"):
-            return _checked(message, check)
-        check(message)
-        return message
-
-    def _check_of(self, path: str, context: grpc.aio.ServicerContext) -> Callable[[Any], None]:
-        """Returns what to ask of each message; raises where the caller may not send any."""
+    def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
+        """Notes who calls; raises who may not."""
         access = self._guard.access.get(path)
         if access is None:
             raise PermissionDenied(caller="anybody", what=f"call {path}")
         _check_name(self._guard.peer_names, context)
         if access is Access.INTERNAL or self._guard.tokens is None:
-            return _ask_nothing
+            return
         caller = self._guard.tokens.caller_of(_token(context))
         if caller is None:
             raise Unauthenticated(why="its token is not known")
         caller.check_scope(Scope(access.value))
         bind_caller(caller)
 
-        def check(message: Any) -> None:  # noqa: ANN401
-            index_ids = list(_index_ids(message))
-            if access is Access.ADMIN:
-                log.info("audit", caller=caller.grant.name, method=path, index_ids=index_ids)
-            _check_message(caller, index_ids)
 
-        return check
+class MessageAuthInterceptor(HandlerInterceptor):
+    """Asks of each message whether its index and the quota are the caller's: within the other."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns `handler`, given only what its caller may send."""
+        access = self._guard.access.get(path)
+        if self._guard.tokens is None or access is Access.INTERNAL:
+            return handler
+        inner = behavior(handler)
+
+        def checked(sent: Any) -> Any:  # noqa: ANN401
+            return _each_checked(sent, path, access) if handler.request_streaming else sent
+
+        async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            if not handler.request_streaming:
+                _check(sent, path, access)
+            return await inner(checked(sent), context)
+
+        async def stream(
+            sent: Any,  # noqa: ANN401
+            context: grpc.aio.ServicerContext,
+        ) -> AsyncIterator[Any]:
+            if not handler.request_streaming:
+                _check(sent, path, access)
+            async with aclosing(inner(checked(sent), context)) as answers:
+                async for each in answers:
+                    yield each
+
+        return with_behavior(handler, stream if handler.response_streaming else answer)
 
 
-def _ask_nothing(_message: Any) -> None:  # noqa: ANN401
-    pass
-
-
-def _check_message(caller: Caller, index_ids: list[str]) -> None:
-    for index_id in index_ids:
-        caller.check_index(index_id)
-    caller.take_request()
-
-
-async def _checked(
-    messages: AsyncIterator[Any], check: Callable[[Any], None]
+async def _each_checked(
+    messages: AsyncIterator[Any], path: str, access: Access | None
 ) -> AsyncIterator[Any]:
     async for message in messages:
-        check(message)
+        _check(message, path, access)
         yield message
+
+
+def _check(message: Any, path: str, access: Access | None) -> None:  # noqa: ANN401
+    caller = current_caller()
+    if caller is None:
+        raise Unauthenticated(why="it brings no token")
+    index_ids = set(_index_ids(message))
+    if access is Access.ADMIN:
+        log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
+    for index_id in index_ids:
+        caller.check_index(index_id)
+    caller.take_requests(_search_count(message))
+
+
+def _search_count(message: Any) -> int:  # noqa: ANN401
+    """Returns how many calls a message stands for: a batch for as many as it has searches."""
+    return max(1, len(message.searches)) if "searches" in message.DESCRIPTOR.fields_by_name else 1
 
 
 def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> None:

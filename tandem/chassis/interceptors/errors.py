@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Callable
+import traceback
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
@@ -18,97 +17,76 @@ from tandem.chassis.interceptors.handlers import (
 )
 from tandem.chassis.log import get_logger
 from tandem.chassis.status import abort
-from tandem.errors import InternalFault, RequestMalformed, TandemError
+from tandem.errors import InternalFault, TandemError
 
 log = get_logger()
 
 
 class ErrorsInterceptor(HandlerInterceptor):
-    """`TandemError` goes out by the table; anything else is our fault, logged, not shown.
-
-    Bytes that are no message are REQUEST_MALFORMED; gRPC by itself would call that our fault.
-    """
+    """`TandemError` goes out by the table; anything else is our fault, logged, not shown."""
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` with what it raises told, and its requests parsed where it can be."""
+        """Returns `handler` with what it raises told."""
         serve, method = behavior(handler), method_of(path)
-        check = _checked_stream if handler.request_streaming else _checked
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
             try:
-                return await serve(check(request), context)
+                return await serve(request, context)
+            except grpc.aio.AbortError:
+                raise
             except Exception as error:
-                await _tell(context, error, method)
+                told = _told(error, method)
+            return await abort(context, told)
 
         async def stream(
             request: Any,  # noqa: ANN401
             context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
             try:
-                async with aclosing(serve(check(request), context)) as responses:
+                async with aclosing(serve(request, context)) as responses:
                     async for response in responses:
                         yield response
+                return
+            except grpc.aio.AbortError:
+                raise
             except Exception as error:
-                await _tell(context, error, method)
+                told = _told(error, method)
+            await abort(context, told)
 
-        # gRPC parses before it calls the handler, out of every interceptor's reach. So parsing
-        # never fails, and the handler's own call raises in its place.
-        return with_behavior(
-            handler,
-            stream if handler.response_streaming else answer,
-            _lenient(handler.request_deserializer),
-        )
+        return with_behavior(handler, stream if handler.response_streaming else answer)
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns the same: a probe that does not parse is refused too, not UNKNOWN."""
-        serve, method = behavior(handler), method_of(path)
-        if not handler.response_streaming or not inspect.iscoroutinefunction(serve):
-            return self.wrap(path, handler)
-
-        # Health's Watch: it writes its answers instead of yielding them.
-        async def write(request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: ANN401
-            try:
-                await serve(_checked(request), context)
-            except Exception as error:
-                await _tell(context, error, method)
-
-        return with_behavior(handler, write, _lenient(handler.request_deserializer))
+        """Returns the same: a probe that is refused is told why too."""
+        return self.wrap(path, handler)
 
 
-async def _tell(context: grpc.aio.ServicerContext, error: Exception, method: str) -> NoReturn:
-    """Aborts the call with what was raised; aborts pass through, and so does cancellation."""
-    if isinstance(error, grpc.aio.AbortError):
-        raise error
-    if not isinstance(error, TandemError):
+def _told(error: Exception, method: str) -> TandemError:
+    """Returns what the caller is told of what was raised, without anything of where it was.
+
+    gRPC keeps an abort, and what led to it, as long as the call; and an error, its traceback and
+    the frames there hold one another, and the request with them, until Python looks for such.
+    """
+    if isinstance(error, TandemError):
+        told = error
+    else:
         # The one net under every handler. The message goes to strangers, so it says nothing.
         log.error("internal fault", method=method, exc_info=error)
-        error = InternalFault(why=f"{method} failed")
-    await abort(context, error)
+        told = InternalFault(why=f"{method} failed")
+    forget(error)
+    return told
 
 
-@dataclass(frozen=True, slots=True)
-class _Malformed:
-    """Stands for a request that did not parse until there is a call to refuse."""
-
-    why: str
-
-
-def _lenient(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    def parse(request_bytes: bytes) -> Any:  # noqa: ANN401
-        try:
-            return deserialize(request_bytes)
-        except Exception as error:
-            return _Malformed(why=str(error))
-
-    return parse
-
-
-def _checked(request: Any) -> Any:  # noqa: ANN401
-    if isinstance(request, _Malformed):
-        raise RequestMalformed(why=request.why)
-    return request
-
-
-async def _checked_stream(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async for request in requests:
-        yield _checked(request)
+def forget(error: BaseException) -> None:
+    """Lets go of all that is held by where the error, and those behind it, were raised."""
+    seen: set[int] = set()
+    behind: list[BaseException | None] = [error]
+    while behind:
+        each = behind.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        behind += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            behind += each.exceptions
+        traceback.clear_frames(each.__traceback__)
+        each.__traceback__ = each.__cause__ = each.__context__ = None

@@ -61,16 +61,24 @@ def behavior(handler: grpc.RpcMethodHandler) -> Callable[..., Any]:
 
 
 def with_behavior(
-    handler: grpc.RpcMethodHandler,
-    replacement: Callable[..., Any],
-    request_deserializer: Callable[[bytes], Any] | None = None,
+    handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
 ) -> grpc.RpcMethodHandler:
     """Returns a handler like `handler`, served by `replacement`."""
     make = _FACTORIES[_arity(handler)]
     return make(
         replacement,
-        request_deserializer=request_deserializer or handler.request_deserializer,
+        request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
+    )
+
+
+def of_raw_stream(
+    handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
+) -> grpc.RpcMethodHandler:
+    """Returns a handler that answers as `handler` does, and reads bytes when it asks for them."""
+    response = "stream" if handler.response_streaming else "unary"
+    return _FACTORIES[f"stream_{response}"](
+        replacement, request_deserializer=bytes, response_serializer=handler.response_serializer
     )
 
 

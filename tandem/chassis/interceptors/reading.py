@@ -1,0 +1,190 @@
+"""Reads a call's requests: none before the caller is known, each within bounds of time and size.
+
+gRPC itself reads and parses a single request before it calls a handler. So what it is given here
+are handlers of streams, whatever the method is: on the wire the two look the same, and a stream's
+messages are read when they are asked for, as bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.interceptors.handlers import (
+    HandlerInterceptor,
+    behavior,
+    method_of,
+    of_raw_stream,
+)
+from tandem.chassis.places import Places, caller_key
+from tandem.chassis.request_scanner import RequestScanner
+from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
+from tandem.request_limits import PROBE_LIMIT, RequestLimit, request_limit
+
+# Parsing one of so many bytes or more takes long enough to be seen by others.
+_LARGE_BYTES = 16 * 1024
+
+
+class ReadingInterceptor(HandlerInterceptor):
+    """Parses what it is sure of that it is small enough, and hands it on."""
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        super().__init__()
+        self._limits = limits
+        self._awaited = Places(limits.max_awaited_count, limits.max_awaited_count_by_caller)
+        # By connection: a platform's probes must not be shut out by others' that say nothing.
+        self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
+        self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
+        self._turn = _Turn()
+
+    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns a handler that reads for `handler`."""
+        parse = self._parser(path, handler, request_limit(path))
+        serve = behavior(handler)
+
+        async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            request = await self._one(context, parse, self._awaited, caller_key(context))
+            return await serve(request, context)
+
+        async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            request = await self._one(context, parse, self._awaited, caller_key(context))
+            async with aclosing(serve(request, context)) as responses:
+                del request
+                async for response in responses:
+                    yield response
+
+        async def answer_stream(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            return await serve(_messages(context, parse), context)
+
+        async def answers_stream(
+            _: object, context: grpc.aio.ServicerContext
+        ) -> AsyncIterator[Any]:
+            async with aclosing(serve(_messages(context, parse), context)) as responses:
+                async for response in responses:
+                    yield response
+
+        if handler.request_streaming:
+            chosen: Callable[..., Any] = (
+                answers_stream if handler.response_streaming else answer_stream
+            )
+        else:
+            chosen = answers if handler.response_streaming else answer
+        return of_raw_stream(handler, chosen)
+
+    def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        """Returns a handler that reads for a health or reflection call.
+
+        Nobody has to say who they are to make one, so each connection has but a few.
+        """
+        parse = self._parser(path, handler, PROBE_LIMIT)
+        serve, streams = behavior(handler), self._probe_streams
+
+        async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            peer = str(context.peer())
+            request = await self._one(context, parse, self._awaited_probes, peer)
+            return await serve(request, context)
+
+        async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+            peer = str(context.peer())
+            if lack := streams.lack(peer):
+                raise Overloaded(what=f"there are too many streams of {method_of(path)}: {lack}")
+            with streams.taken(peer):
+                if handler.request_streaming:
+                    request: Any = self._prompt_messages(context, parse)
+                else:
+                    request = await self._one(context, parse, self._awaited_probes, peer)
+                async with aclosing(serve(request, context)) as responses:
+                    async for response in responses:
+                        yield response
+
+        return of_raw_stream(handler, answers if handler.response_streaming else answer)
+
+    def _parser(
+        self, path: str, handler: grpc.RpcMethodHandler, limit: RequestLimit
+    ) -> Callable[[bytes], Any]:
+        scanner = RequestScanner(method_of(path), _request_descriptor(path), limit)
+        deserialize = handler.request_deserializer
+
+        def parse(data: bytes) -> Any:  # noqa: ANN401
+            scanner.check(data)
+            try:
+                return deserialize(data)
+            except DecodeError as error:
+                raise RequestMalformed(why=str(error)) from None
+
+        return parse
+
+    async def _one(
+        self,
+        context: grpc.aio.ServicerContext,
+        parse: Callable[[bytes], Any],
+        places: Places,
+        caller: str,
+    ) -> Any:  # noqa: ANN401
+        """Returns the call's only request; raises where none comes in time, or too many wait."""
+        if lack := places.lack(caller):
+            raise Overloaded(what=f"too many calls have not sent their request yet: {lack}")
+        with places.taken(caller):
+            data = await self._read(context)
+        if data is grpc.aio.EOF:
+            raise RequestMalformed(why="there is no message in the call")
+        if len(data) >= _LARGE_BYTES:
+            await self._turn.come()
+        return parse(data)
+
+    async def _prompt_messages(
+        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
+    ) -> AsyncIterator[Any]:
+        """Yields the requests of a stream that has to send each of them in time."""
+        while (data := await self._read(context)) is not grpc.aio.EOF:
+            yield parse(data)
+
+    async def _read(self, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401 (bytes, or EOF)
+        try:
+            async with asyncio.timeout(self._limits.max_message_wait_seconds):
+                return await context.read()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                what=f"{self._limits.max_message_wait_seconds:g} s in which no request came"
+            ) from None
+
+
+class _Turn:
+    """Lets large requests be parsed, and converted, one in each turn of the event loop.
+
+    Or as many as come at once would be, and whatever else is asked meanwhile waited for them all.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def come(self) -> None:
+        """Returns when it is the caller's turn: up to its next wait, nobody else has it."""
+        await self._lock.acquire()
+        # What the caller now does without waiting comes before this.
+        asyncio.get_running_loop().call_soon(self._lock.release)
+
+
+def _request_descriptor(path: str) -> Descriptor | None:
+    """Returns what the contract says that the method takes; None for one of no contract."""
+    pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]
+    try:
+        descriptor: Descriptor = pool.FindMethodByName(path.strip("/").replace("/", ".")).input_type
+    except KeyError:
+        return None
+    return descriptor
+
+
+async def _messages(
+    context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
+) -> AsyncIterator[Any]:
+    while (data := await context.read()) is not grpc.aio.EOF:
+        yield parse(data)

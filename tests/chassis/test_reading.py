@@ -1,0 +1,284 @@
+"""What a caller can cost before it is known, before it has sent anything, and by what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
+from tandem.chassis.channels import SERVER_OPTIONS
+from tandem.chassis.guard import Guard
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.status import REASON_KEY
+from tandem.chassis.tokens import TokenFile
+from tandem.errors import TextEmpty
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import (
+    SearchServiceStub,
+    add_SearchServiceServicer_to_server,
+)
+from tests.chassis.scripted_service import (
+    SEARCH_SERVICE,
+    ScriptedSearch,
+    Search,
+    nothing_found,
+    until,
+)
+
+SEARCH = f"/{SEARCH_SERVICE}/SearchItems"
+BATCH = f"/{SEARCH_SERVICE}/BatchSearchItems"
+INGEST = f"/{SEARCH_SERVICE}/IngestItems"
+WATCH = "/grpc.health.v1.Health/Watch"
+CHECK = "/grpc.health.v1.Health/Check"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+TOKEN = (("authorization", "Bearer token"),)
+TOKENS = f"""
+[tokens.someone]
+sha256 = "{sha256(b"token").hexdigest()}"
+scopes = ["search", "write"]
+indexes = ["*"]
+requests_per_second = 10
+"""
+
+
+class Batches(ScriptedSearch):
+    """Answers batches too."""
+
+    async def BatchSearchItems(
+        self, request: pb.BatchSearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.BatchSearchItemsResponse:
+        """Answers none of its searches."""
+        return pb.BatchSearchItemsResponse()
+
+
+@asynccontextmanager
+async def address(
+    guard: Guard | None = None,
+    limits: AdmissionLimits = DEFAULT_LIMITS,
+    search: Search = nothing_found,
+) -> AsyncIterator[str]:
+    """Serves searches behind the whole chassis, and yields where."""
+    server = await make_server(
+        "door",
+        Health("door", [SEARCH_SERVICE]),
+        lambda server: add_SearchServiceServicer_to_server(Batches(search), server),
+        [SEARCH_SERVICE],
+        limits,
+        SERVER_OPTIONS,
+        guard,
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+def connection(to: str) -> grpc.aio.Channel:
+    """Returns a channel with a connection of its own."""
+    return grpc.aio.insecure_channel(
+        to, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    )
+
+
+def raw(channel: grpc.aio.Channel, path: str) -> grpc.aio.StreamStreamMultiCallable:
+    """Returns a method that sends bytes, or nothing: on the wire its arity does not show."""
+    return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)
+
+
+async def refusal(call: Any) -> str:  # noqa: ANN401 (of any arity)
+    """Returns the reason of the call's refusal, or else its code; never waits for long."""
+    code = await asyncio.wait_for(call.code(), 20)
+    return str(dict(await call.trailing_metadata()).get(REASON_KEY, code.name))
+
+
+async def first_refusals(calls: Sequence[Any], count: int) -> list[str]:
+    """Waits until so many of the calls have ended, and returns how."""
+    await until(lambda: sum(each.done() for each in calls) >= count, timeout_seconds=15)
+    return [await refusal(each) for each in calls if each.done()]
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    path = tmp_path / "tokens.toml"
+    path.write_text(TOKENS)
+    return Guard(TokenFile(path))
+
+
+async def test_a_stranger_is_told_before_anything_is_sent(guard: Guard) -> None:
+    """Nothing of the call's message came, so nothing of it can have been read."""
+    async with address(guard) as to, connection(to) as channel:
+        for path in (SEARCH, BATCH, INGEST):
+            assert await refusal(raw(channel, path)()) == "UNAUTHENTICATED", path
+        await SearchServiceStub(channel).SearchItems(
+            pb.SearchItemsRequest(), metadata=TOKEN, timeout=10
+        )
+
+
+async def test_a_large_message_of_a_stranger_is_refused_by_name(guard: Guard) -> None:
+    """As it is sent: the client is told why, and not that its connection broke."""
+    picture = pb.SearchItemsRequest(query={"image": bytes(8 << 20)})
+    async with address(guard) as to, connection(to) as channel:
+        for _ in range(10):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await SearchServiceStub(channel).SearchItems(picture, timeout=10)
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_compressed_requests_are_refused(guard: Guard) -> None:
+    """Told by gRPC, with what it does take; what is not compressed passes."""
+    request = pb.SearchItemsRequest(index_id="a" * 60)
+    async with address(guard) as to, connection(to) as channel:
+        search = SearchServiceStub(channel).SearchItems
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await search(request, metadata=TOKEN, compression=grpc.Compression.Gzip, timeout=10)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        await search(request, metadata=TOKEN, timeout=10)
+
+
+BOMBS = {
+    "empty searches": (BATCH, b"\x0a\x00" * 1_000_000, "BATCH_SIZE_OUT_OF_RANGE"),
+    "empty items": (INGEST, b"\x12\x00" * 1_000_000, "BATCH_SIZE_OUT_OF_RANGE"),
+    "empty parts": (SEARCH, b"\x62\x00" * 1_000_000, "MESSAGE_TOO_LARGE"),
+    "33 MiB": (SEARCH, b"\x0a\x80\x80\x80\x11" + bytes(33 << 20), "MESSAGE_TOO_LARGE"),
+    "a probe of 1 MiB": (CHECK, b"\x0a\x80\x80\x40" + bytes(1 << 20), "MESSAGE_TOO_LARGE"),
+    "no message": (SEARCH, b"\xff" * 100, "REQUEST_MALFORMED"),
+    "no probe": (CHECK, b"\xff" * 100, "REQUEST_MALFORMED"),
+    "no reflection": (REFLECTION, b"\xff" * 100, "REQUEST_MALFORMED"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_what_is_too_much_is_refused_unparsed(name: str) -> None:
+    """By name, and to whoever may call as well."""
+    path, body, reason = BOMBS[name]
+    async with address() as to, connection(to) as channel:
+        assert await refusal(raw(channel, path)(iter([body]))) == reason
+
+
+async def test_what_is_refused_is_given_back_at_once() -> None:
+    """Not when Python next looks for circles: with the collector off nothing stays either."""
+
+    async def search(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        held = request.index_id.encode()
+        try:
+            raise ValueError(len(held))
+        except ValueError as error:
+            raise TextEmpty from error
+
+    large = pb.SearchItemsRequest(index_id="a" * 1_000_000).SerializeToString()
+    async with address(search=search) as to, connection(to) as channel:
+        for path, body, reason in (
+            (SEARCH, large, "TEXT_EMPTY"),
+            (SEARCH, large[:-1], "REQUEST_MALFORMED"),
+            (BATCH, b"\x0a\x00" * 500_000, "BATCH_SIZE_OUT_OF_RANGE"),
+        ):
+            await refusal(raw(channel, path)(iter([body])))
+            gc.collect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                for _ in range(10):
+                    assert await refusal(raw(channel, path)(iter([body]))) == reason
+                held_bytes, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+                gc.enable()
+            assert held_bytes < 1_500_000, (path, reason)
+
+
+async def test_a_message_that_never_comes_is_not_waited_for() -> None:
+    """Of a single request; where one comes in time, it is answered however long that takes."""
+
+    async def slow(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        await asyncio.sleep(0.5)
+        return pb.SearchItemsResponse()
+
+    limits = replace(DEFAULT_LIMITS, max_message_wait_seconds=0.3)
+    async with address(limits=limits, search=slow) as to, connection(to) as channel:
+        for path in (SEARCH, CHECK, WATCH, REFLECTION):
+            assert await refusal(raw(channel, path)()) == "DEADLINE_EXCEEDED", path
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
+
+
+async def test_a_call_without_a_message_is_refused() -> None:
+    """It ended its side and had sent nothing."""
+    async with address() as to, connection(to) as channel:
+        assert await refusal(raw(channel, SEARCH)(iter([]))) == "REQUEST_MALFORMED"
+
+
+async def test_calls_that_wait_for_their_message_have_so_many_places() -> None:
+    """One caller's are not everybody's; a search that is sent whole passes all the same."""
+    limits = replace(DEFAULT_LIMITS, max_awaited_count_by_caller=5)
+    async with address(limits=limits) as to, connection(to) as channel:
+        calls = [raw(channel, SEARCH)() for _ in range(8)]
+        assert await first_refusals(calls, 3) == ["OVERLOADED"] * 3
+        for each in calls[:3]:
+            each.cancel()
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
+        for each in calls:
+            each.cancel()
+
+
+async def test_probes_stand_beside_those_that_say_nothing() -> None:
+    """Streams that need no token are bounded by connection, and keep nobody from liveness."""
+    limits = replace(DEFAULT_LIMITS, max_probe_count_by_connection=4)
+    asked = health_pb2.HealthCheckRequest(service="liveness")
+    async with AsyncExitStack() as stack:
+        to = await stack.enter_async_context(address(limits=limits))
+        hostile, other = [await stack.enter_async_context(connection(to)) for _ in range(2)]
+        watches = [raw(hostile, WATCH)(iter([b""])) for _ in range(6)]
+        listed = [raw(hostile, REFLECTION)() for _ in range(6)]
+        assert await first_refusals([*watches, *listed], 8) == ["OVERLOADED"] * 8
+        for channel in (hostile, other):
+            await health_pb2_grpc.HealthStub(channel).Check(asked, timeout=10)
+        watch = health_pb2_grpc.HealthStub(other).Watch(asked)
+        await asyncio.wait_for(watch.read(), 10)
+        for each in (*watches, *listed, watch):
+            each.cancel()
+
+
+async def test_one_connection_has_so_many_calls(guard: Guard) -> None:
+    """Further ones wait at their sender, and are served as the others end."""
+    assert dict(SERVER_OPTIONS)["grpc.max_concurrent_streams"] <= 512
+    async with address(guard) as to, connection(to) as channel:
+        calls = [raw(channel, SEARCH)() for _ in range(1_000)]
+        assert {await refusal(each) for each in calls} == {"UNAUTHENTICATED"}
+
+
+async def test_a_batch_takes_as_many_of_a_quota_as_it_has_searches(guard: Guard) -> None:
+    """Ten calls a second are ten searches, in one batch or in several."""
+
+    def batch(count: int) -> pb.BatchSearchItemsRequest:
+        return pb.BatchSearchItemsRequest(searches=[pb.SearchItemsRequest()] * count)
+
+    async with address(guard) as to, connection(to) as channel:
+        search_batch = SearchServiceStub(channel).BatchSearchItems
+
+        async def told(count: int) -> str:
+            try:
+                await search_batch(batch(count), metadata=TOKEN, timeout=10)
+            except grpc.aio.AioRpcError as error:
+                return error.details() or ""
+            return ""
+
+        assert "ask for at most 10 of them at once" in await told(11)
+        assert await told(6) == ""
+        assert "retry in" in await told(6)
