@@ -101,16 +101,37 @@ class Identity:
 
         Raises SettingsError where the files do not fit.
         """
-        chain, key, _ = self._paths
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         context.set_alpn_protocols(["h2"])
+        self._show_in(context)
+        return context
+
+    def server_context(self) -> ssl.SSLContext:
+        """Returns what shows this certificate to callers, and asks for theirs where told.
+
+        Raises SettingsError where the files do not fit.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["h2"])
+        self._show_in(context)
+        authorities = self.certificates().authorities
+        try:
+            context.load_verify_locations(cadata=authorities.decode("ascii"))
+        except (UnicodeDecodeError, ssl.SSLError) as error:
+            raise SettingsError(f"{self._paths[2]}: {error}") from error
+        if self.is_client_certificate_required:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _show_in(self, context: ssl.SSLContext) -> None:
+        chain, key, _ = self._paths
         try:
             context.load_cert_chain(chain, key)
         except (OSError, ssl.SSLError) as error:
             raise SettingsError(f"{chain}, {key}: {error}") from error
-        return context
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         """Returns what changes when a file does, a symbolic link to it included."""
@@ -179,21 +200,6 @@ def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
     )
 
 
-def triton_credentials(
-    identity: Identity | None, *, is_asked_for: bool
-) -> grpc.ChannelCredentials | None:
-    """Returns what Triton is shown, where it is told to ask for it; None for plain text.
-
-    Triton reads its certificates once, at its start, so this follows no rotation either. Raises
-    SettingsError where there is nothing to show.
-    """
-    if not is_asked_for:
-        return None
-    if identity is None:
-        raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
-    return channel_credentials(identity.certificates())
-
-
 class Rotation:
     """Says when a caller's certificates have changed; asks the file system once a second."""
 
@@ -211,6 +217,29 @@ class Rotation:
         self._look_time = now + _LOOK_SECONDS
         before, self.certificates = self.certificates, self._identity.certificates()
         return self.certificates is not before
+
+
+def triton_credentials(
+    identity: Identity | None, *, is_asked_for: bool
+) -> Callable[[], grpc.ChannelCredentials] | None:
+    """Returns what says, for each call, what Triton's port is shown; None for plain text.
+
+    The same object until the files change. Raises SettingsError where there is nothing to show.
+    """
+    if not is_asked_for:
+        return None
+    if identity is None:
+        raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
+    rotation = Rotation(identity)
+    shown = channel_credentials(rotation.certificates)
+
+    def credentials() -> grpc.ChannelCredentials:
+        nonlocal shown
+        if rotation.is_due():
+            shown = channel_credentials(rotation.certificates)
+        return shown
+
+    return credentials
 
 
 def load_identity_or_exit() -> Identity | None:

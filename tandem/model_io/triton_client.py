@@ -50,6 +50,8 @@ _CANCELLABLE_SINCE = (2, 58)
 _LEFT_SECONDS = 5.0
 _LEFT_COUNT = 64
 _CLOSE_SECONDS = 1.0
+# For calls under way on a connection with the credentials before; none has a longer deadline.
+_GRACE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,23 @@ class TritonClient:
         self,
         address: str,
         *,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: Callable[[], grpc.ChannelCredentials] | None = None,
         headers: Callable[[], dict[str, str] | None] = lambda: None,
         is_cancelling: bool | None = None,
     ) -> None:
         """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
 
-        Without `credentials` in plain text. `headers` is asked for each inference. `is_cancelling`
+        Without `credentials` in plain text. They are asked for with each inference: others than
+        before open another connection, and calls under way end on the old one. `headers` is asked
+        for each inference. `is_cancelling`
         says whether Triton is told of calls that their caller gave up, so that it runs none of
         those that wait; without it, the server's version decides (decision 29).
         """
-        self._client = InferenceServerClient(
-            address, creds=credentials, channel_args=_CHANNEL_ARGUMENTS
-        )
+        self._address = address
+        self._credentials = credentials
+        self._shown = credentials() if credentials is not None else None
+        self._client = self._open()
+        self._closing: set[asyncio.Task[None]] = set()
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
         self._is_cancelling = is_cancelling
@@ -139,6 +145,7 @@ class TritonClient:
     ) -> TritonAnswer:
         batch = len(next(iter(inputs.values())))
         start_time = time.perf_counter()
+        self._follow_credentials()
         try:
             asked = [spec.name for spec in outputs]
             if await self._is_timed(model, timeout_seconds):
@@ -179,6 +186,21 @@ class TritonClient:
         if compute_seconds is None:
             return TritonAnswer(arrays)
         return TritonAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
+
+    def _open(self) -> InferenceServerClient:
+        return InferenceServerClient(
+            self._address, creds=self._shown, channel_args=_CHANNEL_ARGUMENTS
+        )
+
+    def _follow_credentials(self) -> None:
+        """Opens another connection where the credentials are others than before."""
+        if self._credentials is None or (shown := self._credentials()) is self._shown:
+            return
+        self._shown = shown
+        before, self._client = self._client, self._open()
+        task = asyncio.get_running_loop().create_task(_close_later(before))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
         """Returns whether the server tells how long it computed; asks it once for each model."""
@@ -267,7 +289,18 @@ class TritonClient:
         """Ends the connection, after calls that were left if they end soon."""
         if self._left:
             await asyncio.wait(self._left, timeout=_CLOSE_SECONDS)
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         await self._client.close()
+
+
+async def _close_later(client: InferenceServerClient) -> None:
+    """Closes a connection once no call can be under way on it; at once where it is cancelled."""
+    try:
+        await asyncio.sleep(_GRACE_SECONDS)
+    finally:
+        await client.close()
 
 
 async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (Triton's)

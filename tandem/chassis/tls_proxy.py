@@ -1,0 +1,234 @@
+"""Puts certificates before a server that cannot change its own while it runs, such as Triton.
+
+`python -m tandem.chassis.tls_proxy` ends TLS at one port and passes the bytes on to a server that
+listens on loopback alone. Triton reads its certificates once, at its start; this process reads them
+for each handshake, as our services do, so a rotation needs no restart and ends no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.chassis.log import get_logger
+from tandem.chassis.settings import SettingsError, load, setting
+from tandem.chassis.tls import Identity, TlsSettings
+
+log = get_logger()
+
+_PREFIX = "TLSPROXY_"
+_HANDSHAKE_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+_CHUNK_BYTES = 256 * 1024
+# Callers are our own services, a few connections each.
+_MAX_CONNECTION_COUNT = 256
+# After a failure to accept, such as too many open files: the next one would fail at once too.
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProxySettings:
+    """Where the proxy listens and whom it stands before; certificates come from TLS_…"""
+
+    address: str = setting("host:port that callers connect to, over TLS")
+    target_address: str = setting("host:port of the server behind it, in plain text on loopback")
+
+
+class TlsProxy:
+    """Passes bytes between callers over TLS and one server in plain text."""
+
+    def __init__(self, identity: Identity, host: str, port: int, target: tuple[str, int]) -> None:
+        """Listens once started; `port` 0 takes a free one."""
+        self._identity = identity
+        self._host, self._port = host, port
+        self._target = target
+        self._listening: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Accepted, and no transport's yet.
+        self._shaking_hands: set[socket.socket] = set()
+        self._certificates = identity.certificates()
+        self._context = identity.server_context()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at; raises RuntimeError before `start`."""
+        if self._listening is None:
+            raise RuntimeError("the proxy was not started")
+        return int(self._listening.getsockname()[1])
+
+    async def start(self) -> None:
+        """Listens. Raises OSError where the address cannot be had."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listening = socket.create_server(
+            (self._host, self._port), family=family, backlog=_MAX_CONNECTION_COUNT
+        )
+        self._listening.setblocking(False)
+        self._keep(self._accept_all(self._listening))
+
+    async def close(self) -> None:
+        """Stops listening and ends every connection."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Of tasks that were cancelled before they began, too.
+        for accepted in self._shaking_hands:
+            accepted.close()
+        self._shaking_hands.clear()
+        if self._listening is not None:
+            self._listening.close()
+
+    def _keep(self, work: Any) -> None:  # noqa: ANN401 (a coroutine)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("connection not accepted", cause=error.strerror)
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            # One task is this loop.
+            if len(self._tasks) > _MAX_CONNECTION_COUNT:
+                accepted.close()
+                continue
+            self._shaking_hands.add(accepted)
+            self._keep(self._serve(accepted))
+
+    async def _serve(self, accepted: socket.socket) -> None:
+        try:
+            caller = await self._shake_hands(accepted)
+            self._shaking_hands.discard(accepted)
+        except (OSError, TimeoutError) as error:
+            self._shaking_hands.discard(accepted)
+            accepted.close()
+            log.info("handshake failed", cause=type(error).__name__)
+            return
+        with contextlib.closing(caller.writer):
+            if not self._is_let_in(caller.writer):
+                log.warning("caller is not among TLS_PEER_NAMES")
+                return
+            try:
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    reader, writer = await asyncio.open_connection(*self._target)
+            except (OSError, TimeoutError) as error:
+                log.warning("the server behind does not answer", cause=type(error).__name__)
+                return
+            with contextlib.closing(writer):
+                await _pass_both_ways(caller, _End(reader, writer))
+
+    async def _shake_hands(self, accepted: socket.socket) -> _End:
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A peer that vanished without a word is noticed, as gRPC's own keepalive cannot here.
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            accepted,
+            ssl=self._current_context(),
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+        )
+        return _End(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+    def _current_context(self) -> ssl.SSLContext:
+        """Returns a context of the files as they are now, or as they last fitted.
+
+        A new one for new files: authorities cannot be taken out of a context.
+        """
+        certificates = self._identity.certificates()
+        if certificates is not self._certificates:
+            # Between two writes the files do not fit; the next call looks again.
+            with contextlib.suppress(SettingsError):
+                self._context = self._identity.server_context()
+                self._certificates = certificates
+        return self._context
+
+    def _is_let_in(self, writer: asyncio.StreamWriter) -> bool:
+        names = self._identity.peer_names
+        if not names:
+            return True
+        shown = writer.get_extra_info("ssl_object").getpeercert() or {}
+        return any(kind == "DNS" and name in names for kind, name in _names(shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+def _names(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(certificate.get("subjectAltName", ()))
+
+
+async def _pass_both_ways(one: _End, other: _End) -> None:
+    """Returns when either side has ended or failed; gRPC never half-closes a connection."""
+    ways = [
+        asyncio.ensure_future(_pass(one.reader, other.writer)),
+        asyncio.ensure_future(_pass(other.reader, one.writer)),
+    ]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := await reader.read(_CHUNK_BYTES):
+            writer.write(chunk)
+            await writer.drain()
+
+
+async def main(identity: Identity, settings: ProxySettings) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    host, port = _host_and_port(settings.address)
+    proxy = TlsProxy(identity, host, port, _host_and_port(settings.target_address))
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await proxy.start()
+    log.info("serving", address=settings.address)
+    await stopped.wait()
+    await proxy.close()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise SettingsError(f"{address!r} is no address: write host:port")
+    return host.strip("[]"), int(port)
+
+
+def _main_or_exit() -> None:
+    try:
+        identity = Identity.of(load(TlsSettings, "TLS_", os.environ))
+        if identity is None:
+            raise SettingsError("the proxy needs TLS_CERTIFICATE_FILE and its companions")
+        settings = load(ProxySettings, _PREFIX, os.environ)
+        asyncio.run(main(identity, settings))
+    except (SettingsError, OSError) as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    _main_or_exit()

@@ -1,0 +1,268 @@
+"""tandem.chassis.tls_proxy: certificates before a server that has none, and that may change."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+import trustme
+
+from tandem.chassis.channels import SERVER_OPTIONS, call, open_channel
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.chassis.tls import Identity, TlsSettings
+from tandem.chassis.tls_proxy import TlsProxy
+from tandem.errors import ServiceUnavailable, TandemError
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import (
+    SearchServiceStub,
+    add_SearchServiceServicer_to_server,
+)
+from tests.chassis.authority import Files
+from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
+
+
+async def search(channel: grpc.aio.Channel, seconds: float = 20.0) -> None:
+    """Makes one call; raises a TandemError."""
+    stub = SearchServiceStub(channel)
+    await call(
+        stub.SearchItems, pb.SearchItemsRequest(), service="scripted", timeout_seconds=seconds
+    )
+
+
+@asynccontextmanager
+async def plain_server() -> AsyncIterator[int]:
+    """Runs a service in plain text; yields its port."""
+
+    async def answer(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse()
+
+    server = await make_server(
+        "scripted",
+        Health("scripted", [SEARCH_SERVICE]),
+        lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(answer), server),
+        [SEARCH_SERVICE],
+        options=SERVER_OPTIONS,
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def proxy_before(port: int, identity: Identity) -> AsyncIterator[TlsProxy]:
+    """Runs a proxy before the port."""
+    proxy = TlsProxy(identity, "127.0.0.1", 0, ("127.0.0.1", port))
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def proxy_files(tmp_path: Path, authority: trustme.CA) -> Files:
+    files = Files(tmp_path / "proxy")
+    files.write(authority)
+    return files
+
+
+@pytest.fixture
+def caller_files(tmp_path: Path, authority: trustme.CA) -> Files:
+    files = Files(tmp_path / "caller")
+    files.write(authority, "encoder")
+    return files
+
+
+def named(files: Files, *names: str) -> Identity:
+    """Returns the identity of one that lets in those names alone."""
+    settings = files.settings
+    return Identity(
+        TlsSettings(
+            certificate_file=settings.certificate_file,
+            key_file=settings.key_file,
+            authority_file=settings.authority_file,
+            peer_names=names,
+        )
+    )
+
+
+async def shown_serial(port: int, files: Files) -> int:
+    """Returns the serial number of the certificate that the port shows now."""
+    context = files.identity().caller_context()
+    context.load_verify_locations(files.settings.authority_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        shown = writer.get_extra_info("ssl_object").getpeercert()
+        return int(shown["serialNumber"], 16)
+    finally:
+        writer.close()
+
+
+async def test_calls_pass(proxy_files: Files, caller_files: Files) -> None:
+    """Of a caller of the same authority, one that is on the list."""
+    async with (
+        plain_server() as port,
+        proxy_before(port, named(proxy_files, "encoder")) as proxy,
+        open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
+    ):
+        for _ in range(3):
+            await search(channel)
+
+
+async def test_strangers_are_refused(
+    tmp_path: Path, proxy_files: Files, authority: trustme.CA
+) -> None:
+    """Plain text, no certificate, another authority's, a name that is not on the list."""
+    stranger = Files(tmp_path / "stranger")
+    stranger.write(trustme.CA(), "encoder", trusted=(authority,))
+    other_name = Files(tmp_path / "other_name")
+    other_name.write(authority, "orchestrator")
+    roots = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+
+    async with (
+        plain_server() as port,
+        proxy_before(port, named(proxy_files, "encoder")) as proxy,
+    ):
+        address = f"localhost:{proxy.port}"
+        channels = {
+            "plain text": open_channel(address),
+            "no certificate": grpc.aio.secure_channel(address, roots),
+            "another authority": open_channel(address, stranger.identity()),
+            "another name": open_channel(address, other_name.identity()),
+        }
+        for name, channel in channels.items():
+            async with channel:
+                with pytest.raises(TandemError) as raised:
+                    await search(channel, seconds=2.0)
+            assert type(raised.value) is ServiceUnavailable, name
+
+
+async def test_a_rotation_ends_no_connection(
+    proxy_files: Files, caller_files: Files, authority: trustme.CA
+) -> None:
+    """New handshakes see the new certificate, and calls go on where they were."""
+    async with (
+        plain_server() as port,
+        proxy_before(port, proxy_files.identity()) as proxy,
+        open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
+    ):
+        await search(channel)
+        before = await shown_serial(proxy.port, caller_files)
+        assert await shown_serial(proxy.port, caller_files) == before
+
+        proxy_files.write(authority)
+
+        await search(channel)
+        assert await shown_serial(proxy.port, caller_files) != before
+
+
+async def test_an_authority_that_is_withdrawn_opens_nothing(
+    proxy_files: Files, caller_files: Files, authority: trustme.CA
+) -> None:
+    """A context that had grown by the new authority would still trust the one before."""
+    async with (
+        plain_server() as port,
+        proxy_before(port, proxy_files.identity()) as proxy,
+    ):
+        proxy_files.write(authority, trusted=(trustme.CA(),))
+
+        async with open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel:
+            with pytest.raises(ServiceUnavailable):
+                await search(channel, seconds=2.0)
+
+
+async def test_files_that_do_not_fit_leave_those_before(
+    proxy_files: Files, caller_files: Files
+) -> None:
+    """As between the writes of a key and of its certificate."""
+    async with (
+        plain_server() as port,
+        proxy_before(port, proxy_files.identity()) as proxy,
+    ):
+        (proxy_files.folder / "tls.key").write_text("half of a key")
+
+        async with open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel:
+            await search(channel)
+
+
+async def test_silent_connections_keep_nobody_out(proxy_files: Files, caller_files: Files) -> None:
+    """Forty that never shake hands, and one that does."""
+    async with (
+        plain_server() as port,
+        proxy_before(port, proxy_files.identity()) as proxy,
+    ):
+        silent = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(40)]
+        try:
+            async with open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel:
+                await search(channel)
+        finally:
+            for each in silent:
+                each.close()
+
+
+async def test_a_server_that_is_away_is_unavailable(
+    proxy_files: Files, caller_files: Files
+) -> None:
+    """By gRPC's own status, within the call's time."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        away = bound.getsockname()[1]
+    async with (
+        proxy_before(away, proxy_files.identity()) as proxy,
+        open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
+    ):
+        with pytest.raises(ServiceUnavailable):
+            await search(channel, seconds=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"TLS_KEY_FILE": ""}, "TLS_KEY_FILE"),
+        ({"TLSPROXY_ADDRESS": "7440"}, "'7440' is no address"),
+        ({"TLSPROXY_TARGT": "x"}, "TLSPROXY_TARGT"),
+    ],
+)
+def test_a_wrong_setting_is_named(proxy_files: Files, changed: dict[str, str], told: str) -> None:
+    """As a service's: on stderr, with status 2."""
+    settings = proxy_files.settings
+    variables = {
+        "TLS_CERTIFICATE_FILE": settings.certificate_file,
+        "TLS_KEY_FILE": settings.key_file,
+        "TLS_AUTHORITY_FILE": settings.authority_file,
+        "TLSPROXY_ADDRESS": "127.0.0.1:0",
+        "TLSPROXY_TARGET_ADDRESS": "127.0.0.1:1",
+    } | changed
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "tandem.chassis.tls_proxy"],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert ran.returncode == 2
+    assert told in ran.stderr
+    assert "Traceback" not in ran.stderr
