@@ -89,7 +89,6 @@ async def main(settings: OrchestratorSettings) -> None:
         encoder_channel,
         index_channels,
         rerank_channels,
-        minimum_coverage=settings.minimum_coverage,
         wait_seconds=settings.start_wait_seconds,
     )
 

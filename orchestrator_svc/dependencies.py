@@ -8,18 +8,23 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.channels import call
+from tandem.chassis.log import get_logger
 from tandem.errors import ServiceUnavailable, TandemError
+
+log = get_logger()
 
 _TIMEOUT_SECONDS = 2.0
 
 
 class Dependencies:
-    """The services behind, as a start sees them: all of them at first, then as many as are needed.
+    """The services behind, as a start sees them: all of them at first, then those that are needed.
 
-    Needed are the encoder, for without it hardly a search can be answered, and as many index_svc as
-    the minimum coverage is of the shards, at least one. rerank_svc is never needed: searches do
-    without, and say so. Once it serves, an orchestrator goes on serving whatever fails behind it:
-    what it answers says in what it is less, and taking it away would make it nothing.
+    Needed are the encoder, for without it hardly a search can be answered, and one index_svc. The
+    others' items are missing, and each answer says so or is refused by name where they are too many
+    (the minimum coverage is of items, which nobody knows of a shard that is down): an orchestrator
+    that is restarted is worth no less than one that ran before. rerank_svc is never needed either.
+    Once it serves, it goes on serving whatever fails behind it: what it answers says in what it is
+    less, and taking it away would make it nothing.
     """
 
     def __init__(
@@ -28,7 +33,6 @@ class Dependencies:
         indexes: Sequence[grpc.aio.Channel],
         rerankers: Sequence[grpc.aio.Channel],
         *,
-        minimum_coverage: float,
         wait_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -39,7 +43,6 @@ class Dependencies:
             **{f"rerank-{number}": channel for number, channel in enumerate(rerankers)},
         }
         self._index_count = len(indexes)
-        self._minimum_coverage = minimum_coverage
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._first_time: float | None = None
@@ -55,15 +58,13 @@ class Dependencies:
         is_waiting = now - self._first_time < self._wait_seconds
         if is_waiting or not self._are_enough_without(failures):
             raise next(iter(failures.values()))
+        log.warning(
+            "serving without", missing={name: error.message for name, error in failures.items()}
+        )
 
     def _are_enough_without(self, failures: Mapping[str, TandemError]) -> bool:
         missing_count = sum(name.startswith("index-") for name in failures)
-        answered_count = self._index_count - missing_count
-        return (
-            "encoder" not in failures
-            and answered_count > 0
-            and answered_count >= self._minimum_coverage * self._index_count
-        )
+        return "encoder" not in failures and missing_count < self._index_count
 
     async def _failures(self) -> Mapping[str, TandemError]:
         """Returns why services are not serving, by name; the needed ones first."""
