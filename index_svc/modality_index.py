@@ -103,8 +103,8 @@ class ModalityIndex:
             return self._scan(query_D, k, wanted, matching_count)
         available_count = len(self) if matching_count is None else matching_count
         share = available_count / max(1, index.row_count)
+        effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if wanted is not None else 1.0
         if strategy is Strategy.PRE_FILTER:
-            effort = min(_MAX_EFFORT, 1 / share)
             candidates, reason = index.candidates(
                 query_D,
                 fetch_count(index, k),
@@ -112,7 +112,9 @@ class ModalityIndex:
                 effort=effort,
             )
         else:
-            candidates, reason = self._candidates_among_all(query_D, k, index, wanted, share)
+            candidates, reason = self._candidates_among_all(
+                query_D, k, index, wanted, share, effort
+            )
         hits = self._compare(query_D, k, candidates, wanted, index)
         if len(hits) < (count := min(k, available_count)):
             # FAISS looked at too few lists to find as many as there are.
@@ -156,13 +158,22 @@ class ModalityIndex:
         return self.rows.live[: index.row_count] if self.rows.dead_count else None
 
     def _candidates_among_all(
-        self, query_D: F32, k: int, index: FaissIndex, wanted: Mask | None, share: float
+        self,
+        query_D: F32,
+        k: int,
+        index: FaissIndex,
+        wanted: Mask | None,
+        share: float,
+        effort: float,
     ) -> tuple[I64, str]:
-        """Asks for so many that enough are left once dead and unwanted rows are taken out."""
+        """Asks for so many that enough are left once dead and unwanted rows are taken out.
+
+        And looks as much harder: the nearest that are wanted are further away than the nearest.
+        """
         if wanted is None and index.takes_selector:
             return index.candidates(query_D, fetch_count(index, k), wanted=self._known(None, index))
         count = int(1.5 * fetch_count(index, k) / max(share, 1e-3)) + 1
-        candidates, reason = index.candidates(query_D, count)
+        candidates, reason = index.candidates(query_D, count, effort=effort)
         keep = self.rows.live if wanted is None else wanted
         return candidates[keep[candidates]], reason
 
