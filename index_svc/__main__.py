@@ -42,6 +42,7 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
         recall_window_seconds=settings.recall_window_seconds,
         recall_floor=settings.recall_floor,
         gpu_number=gpu_number,
+        checked_at_load_bytes=settings.checked_at_start_bytes,
     )
 
 

@@ -19,6 +19,7 @@ from index_svc.metrics import (
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
+from index_svc.record_check import RecordCheck, take_out, take_out_damaged
 from index_svc.searchable_index import SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.tuning_file import TuningFile
@@ -31,6 +32,7 @@ from tandem.corpus.item_write import Committed, Delete, ItemWrite
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
+    ItemCorrupt,
     SequenceNotReached,
     ServiceUnavailable,
     StoreFull,
@@ -59,6 +61,9 @@ class ShardSettings:
     recall_window_seconds: float = 300.0
     recall_floor: float = 0.95
     gpu_number: int | None = None
+    checked_at_load_bytes: int = 1 << 30
+    """Largest store whose records are all checked before the first search; those of a larger one
+    are checked beside searches, unless they are read anyway."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +113,8 @@ class Shard:
         self._indexes: dict[str, SearchableIndex] = {}
         self._applied_sequence = 0
         self._is_loaded = False
+        self.record_check: RecordCheck | None = None
+        """Under way beside searches, or done; None where there was no need of it."""
         self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
@@ -141,12 +148,18 @@ class Shard:
         if self._is_loaded:
             return
         sequence = self._store.sequence()
+        is_checked_first = self._store.used_bytes() <= self._settings.checked_at_load_bytes
+        unchecked: dict[str, SearchableIndex] = {}
         for index_id in self._store.index_ids():
             loaded = load_index(
                 self._store, index_id, self._snapshots_folder, self._settings.gpu_number
             )
             self._indexes[index_id] = loaded.index
             if loaded.snapshot_sequence is not None:
+                if is_checked_first:
+                    take_out_damaged(self._store, index_id, loaded.index)
+                else:
+                    unchecked[index_id] = loaded.index
                 for modality in Modality:
                     self.maintenance.note_snapshot(index_id, modality, loaded.snapshot_sequence)
             log.info(
@@ -161,6 +174,8 @@ class Shard:
         self._measure()
         SHARD_GAUGES.follow(self.state)
         self.maintenance.start()
+        if unchecked:
+            self.record_check = RecordCheck(self._store, unchecked)
 
     def check(self) -> None:
         """Raises ServiceUnavailable before load() is done and from a fault of the disk to recovery.
@@ -246,9 +261,15 @@ class Shard:
         Raises IndexNotFound, ItemCorrupt.
         """
         self._check_loaded()
-        items, read_count = self._store.read_items_within(
-            index_id, item_ids, min(max_bytes, MAX_READ_BYTES)
-        )
+        try:
+            items, read_count = self._store.read_items_within(
+                index_id, item_ids, min(max_bytes, MAX_READ_BYTES)
+            )
+        except ItemCorrupt as error:
+            # Damaged since the start: the next search does without it.
+            if (index := self._indexes.get(index_id)) is not None:
+                take_out(self._store, index_id, index, error.metadata["item_id"], error)
+            raise
         return [item for item in items if item is not None], read_count
 
     def fingerprint(self, index_id: str) -> str:
@@ -275,6 +296,8 @@ class Shard:
         """Commits what was submitted and closes the store; no other call may be under way."""
         SHARD_GAUGES.follow(ShardState)
         self.maintenance.stop()
+        if self.record_check is not None:
+            self.record_check.stop()
         self._writer.close()
         self._store.close()
 

@@ -64,6 +64,8 @@ DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
 _SEQUENCE_KEY = "sequence"
 _INDEX_PREFIX = "index/"
 _SCAN_COUNT = 512
+# Checksums of so much take some ten milliseconds, for which a transaction may stay open.
+_SCAN_BYTES = 16 << 20
 # A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included.
 _RESERVE_BYTES = 4 << 20
 _PAGEFUL = bytes(4000)
@@ -226,6 +228,16 @@ class ItemStore:
         while start is not None:
             # A transaction a batch, so that a scan of millions holds no page back for long.
             batch, start = self._scan(item_key(index_id, ""), start)
+            yield from batch
+
+    def scan_damaged(self, index_id: str) -> Iterator[tuple[str, ItemCorrupt]]:
+        """Yields the ids of the index's items whose records are not as they were written.
+
+        Reads each record's bytes and copies none of them.
+        """
+        start: bytes | None = item_key(index_id, "")
+        while start is not None:
+            batch, start = self._scan_damaged(item_key(index_id, ""), start)
             yield from batch
 
     def sequence(self) -> int:
@@ -417,6 +429,26 @@ class ItemStore:
                 batch.append(_stored_embedding(item_id, key, cursor.value()))
                 found = cursor.next()
         return batch, None
+
+    def _scan_damaged(
+        self, prefix: bytes, start: bytes
+    ) -> tuple[list[tuple[str, ItemCorrupt]], bytes | None]:
+        """Looks at a batch from a key on; returns its damaged items and the key after it."""
+        damaged: list[tuple[str, ItemCorrupt]] = []
+        left_bytes = _SCAN_BYTES
+        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(start)
+            while found and (key := bytes(cursor.key())).startswith(prefix):
+                if left_bytes <= 0:
+                    return damaged, key
+                item_id, value = key.removeprefix(prefix).decode(), cursor.value()
+                left_bytes -= len(value)
+                try:
+                    RecordView(item_id, key, value)
+                except ItemCorrupt as error:
+                    damaged.append((item_id, error))
+                found = cursor.next()
+        return damaged, None
 
     def _read(
         self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]

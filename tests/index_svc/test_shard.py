@@ -8,8 +8,11 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from structlog.testing import capture_logs
 
 from index_svc.index_type import IndexTuning
+from index_svc.metrics import CORRUPT_ITEMS
+from index_svc.record_check import take_out
 from index_svc.shard import Query, Shard, ShardSettings
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
@@ -36,10 +39,19 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
     shard.close()
 
 
-def open_shard(path: Path) -> Shard:
-    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path)
+def open_shard(path: Path, settings: ShardSettings | None = None) -> Shard:
+    shard = Shard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
     shard.load()
     return shard
+
+
+def wait_for_snapshots(shard: Shard, sequence: int) -> None:
+    """Waits until both modalities have one of that sequence."""
+    end_time = time.monotonic() + 60
+    while {shard.maintenance.snapshot_sequence("scenes", each) for each in Modality} != {sequence}:
+        assert time.monotonic() < end_time, "no snapshot"
+        shard.maintenance.wake()
+        time.sleep(0.01)
 
 
 def upsert(*item_ids: str, fingerprint: str = FINGERPRINT) -> Upsert:
@@ -75,6 +87,70 @@ def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
     shard.write(upsert("b")).result(10)
     assert found(shard) == ["a", "b", "c"]
     assert [item.item_id for item in shard.read("scenes", ["b"])] == ["b"]
+    shard.close()
+
+
+@pytest.mark.parametrize("checked_at_load_bytes", [1 << 30, 0])
+def test_a_snapshot_serves_no_item_whose_record_is_damaged(
+    tmp_path: Path, checked_at_load_bytes: int
+) -> None:
+    """The snapshot itself is sound: the records are looked at too, at once or beside searches."""
+    settings = ShardSettings(
+        min_snapshot_change_count=1, checked_at_load_bytes=checked_at_load_bytes
+    )
+    shard = open_shard(tmp_path, settings)
+    shard.write(upsert("a", "b", "c", "d")).result(10)
+    wait_for_snapshots(shard, 4)
+    shard.close()
+    for item_id in ("b", "d"):
+        key = item_key("scenes", item_id)
+        overwrite(tmp_path, "items", key, stored_value(tmp_path, "items", key)[:-1] + b"?")
+    before = CORRUPT_ITEMS._value.get()
+
+    with capture_logs() as logs:
+        shard = open_shard(tmp_path, settings)
+        if not checked_at_load_bytes:
+            assert shard.record_check is not None
+            assert shard.record_check.wait(30)
+
+    assert shard.maintenance.snapshot_sequence("scenes", Modality.TEXT) == 4
+    assert found(shard) == ["a", "c"]
+    assert CORRUPT_ITEMS._value.get() == before + 2
+    told = [line["why"] for line in logs if line["event"] == "item corrupt"]
+    assert ["'b'" in told[0], "'d'" in told[1]] == [True, True]
+    shard.write(upsert("b")).result(10)
+    assert found(shard) == ["a", "b", "c"]
+    shard.close()
+
+
+def test_an_item_that_is_damaged_while_it_is_served_is_found_until_it_is_read(
+    tmp_path: Path,
+) -> None:
+    """And not by the search after that."""
+    shard = open_shard(tmp_path)
+    shard.write(upsert("a", "b", "c")).result(10)
+    files, key = shard._store._files, item_key("scenes", "b")
+    with files.env.write() as txn:
+        txn.put(key, bytes(txn.get(key, db=files.items))[:-1] + b"?", db=files.items)
+    assert found(shard) == ["a", "b", "c"]
+
+    with pytest.raises(ItemCorrupt):
+        shard.read_within("scenes", ["a", "b"])
+
+    assert found(shard) == ["a", "c"]
+    shard.close()
+
+
+def test_an_item_that_is_mended_while_it_is_taken_out_stays(tmp_path: Path) -> None:
+    """A write beside the check is not undone by it."""
+    shard = open_shard(tmp_path)
+    shard.write(upsert("a", "b")).result(10)
+    index = shard.index("scenes")
+    error = ItemCorrupt(item_id="b", why="as found before it was mended")
+
+    assert not take_out(shard._store, "scenes", index, "b", error)
+
+    assert found(shard) == ["a", "b"]
     shard.close()
 
 
