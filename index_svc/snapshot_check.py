@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from index_svc.snapshot import Manifest, SnapshotInvalid, read_snapshot
+from tandem.local_processes.child_environment import python_command, python_environment
 
 _SPARE_BYTES = 2 << 30
 _SPARE_SECONDS = 30.0
@@ -28,10 +29,12 @@ def check_snapshots(folders: Sequence[Path]) -> list[Manifest]:
     """
     manifests = [Manifest.read(folder) for folder in folders]
     size_bytes = sum(entry.size_bytes for one in manifests for entry in one.files.values())
+    memory_bytes = 4 * size_bytes + _SPARE_BYTES
     names = ", ".join(map(str, folders))
     try:
         finished = subprocess.run(
-            [sys.executable, "-m", __name__, str(4 * size_bytes + _SPARE_BYTES), *folders],
+            python_command(["-m", __name__, str(memory_bytes), *map(str, folders)]),
+            env=python_environment(),
             capture_output=True,
             text=True,
             timeout=_SPARE_SECONDS + size_bytes / _BYTES_PER_SECOND,

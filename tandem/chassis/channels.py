@@ -54,6 +54,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Services call one another and never through a proxy, whatever the machine's variables say.
+    ("grpc.enable_http_proxy", 0),
     # Shared with others of this process, a new channel would start with their refused connections.
     ("grpc.use_local_subchannel_pool", 1),
 )

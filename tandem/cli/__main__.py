@@ -1,6 +1,6 @@
 """python -m tandem.cli: the same as the `tandem` command."""
 
-from tandem.cli.app import main
+from tandem.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tandem.local_processes.child_environment import child_environment
+from tandem.local_processes.keeper import ProcessKeeper
+
 _HOST = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -33,14 +36,20 @@ class LocalPrometheus:
     """Starts and stops one server on loopback. Use it in a with statement, which starts it."""
 
     def __init__(
-        self, folder: Path, port: int, targets: Mapping[str, str], *, speed: float = 1.0
+        self,
+        folder: Path,
+        port: int,
+        targets: Mapping[str, str],
+        *,
+        speed: float = 1.0,
+        keeper: ProcessKeeper | None = None,
     ) -> None:
         """Scrapes `targets`, host:port by the name that each has as its instance.
 
         Data, configuration and log go into `folder`; what it has of earlier runs is kept. Further
         targets are scraped from files that are put into `target_folder` meanwhile. `speed` divides
         every window and every wait of the rules, from 1 to MAX_SPEED, so that alerts that take an
-        hour can be seen within minutes.
+        hour can be seen within minutes. `keeper` ends the server, whatever ends this process.
         """
         if not 1 <= speed <= MAX_SPEED:
             raise ValueError(f"rules can be run 1 to {MAX_SPEED:.0f} times as fast, not {speed}")
@@ -48,6 +57,7 @@ class LocalPrometheus:
         self._port = port
         self._targets = targets
         self._speed = speed
+        self._keeper = keeper
         self._process: subprocess.Popen[bytes] | None = None
         self.scrape_seconds = min(_SCRAPE_SECONDS, _WINDOW_SECONDS / speed / _SCRAPES_A_WINDOW)
         self.target_folder = folder / "targets"
@@ -84,6 +94,7 @@ class LocalPrometheus:
         with (self._folder / "prometheus.log").open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),
+                env=child_environment() | (self._keeper.mark() if self._keeper else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

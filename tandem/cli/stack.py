@@ -1,16 +1,17 @@
 """All of Tandem on one machine: Triton and every service, each a process on loopback."""
 
-import os
+import contextlib
+import http.client
 import signal
 import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.cli.ports import HOST, Ports
+from tandem.local_processes.child_environment import python_command, python_environment
+from tandem.local_processes.keeper import ProcessKeeper
 from tandem.model_io.triton_server import TritonServer, core_count
 
 _STOP_SECONDS = 10.0
@@ -68,6 +69,8 @@ class LocalStack:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._triton: TritonServer | None = None
         self._should_stop: Callable[[], bool] = lambda: False
+        self.keeper = ProcessKeeper()
+        """Ends what was started under its mark, whatever ends this process."""
 
     @property
     def address(self) -> str:
@@ -112,8 +115,9 @@ class LocalStack:
             metrics_port=self.ports.metrics[self.ports.triton],
             log_path=self._log_path("triton"),
             is_swappable=self._swaps,
+            keeper=self.keeper,
         )
-        self._triton.start()
+        self._triton.start(self._should_stop)
 
     @property
     def triton(self) -> TritonServer | None:
@@ -141,8 +145,8 @@ class LocalStack:
         log = self._log_path(name).open("ab")
         with log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=_clean_environment() | environment,
+                python_command(arguments),
+                env=_clean_environment() | environment | self.keeper.mark(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -211,6 +215,7 @@ class LocalStack:
                 process.wait()
         self._processes.clear()
         self.stop_triton()
+        self.keeper.close()
 
     def __enter__(self) -> "LocalStack":
         return self
@@ -265,12 +270,16 @@ class LocalStack:
 
     def _is_serving(self, name: str) -> bool:
         """Asks the metrics port, which is plain HTTP whatever certificates calls need."""
-        url = f"http://{_address(self.ports.metrics[self._port(name)])}/ready"
-        try:
-            with urllib.request.urlopen(url, timeout=1.0):
-                return True
-        except OSError:
-            return False
+        # Not urllib, which would ask a proxy the way to loopback.
+        connection = http.client.HTTPConnection(
+            HOST, self.ports.metrics[self._port(name)], timeout=1.0
+        )
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", "/ready")
+                return connection.getresponse().status == http.HTTPStatus.OK
+            except (OSError, http.client.HTTPException):
+                return False
 
     def _processes_of(self, kind: str) -> list[str]:
         return [kind, *(name for name in self.ports.replicas if name.startswith(f"{kind}-"))]
@@ -310,6 +319,7 @@ def _address(port: int) -> str:
 
 
 def _clean_environment() -> dict[str, str]:
-    """The caller's environment less other services' settings, which would be refused as unknown."""
+    """Returns the caller's less services' settings, which others would refuse as unknown."""
     prefixes = ("ENCODER_", "INDEX_", "RERANK_", "ORCHESTRATOR_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
+    environment = python_environment()
+    return {key: value for key, value in environment.items() if not key.startswith(prefixes)}

@@ -1,8 +1,6 @@
 """`tandem up`: everything on this machine, until Ctrl-C."""
 
-import signal
-import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +16,7 @@ from tandem.cli.prometheus import (
     scraped,
 )
 from tandem.cli.stack import LocalStack, Ports, StackFailed
+from tandem.cli.stop_signals import StopSignals
 from tandem.cli.triton_watch import TritonWatch
 from tandem.cli.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
@@ -75,39 +74,43 @@ def up(
         _check_prometheus()  # before anything is started
     # A minute on a busy machine, and nothing else is said until all of them serve.
     out.print(f"starting; logs go to {data / 'logs'}", highlight=False, soft_wrap=True)
-    manifest = export_if_stale(checkpoint or default_checkpoint(), model_repository, precision)
-    ports = Ports.free(shards) if free_ports_only else Ports.fixed(shards)
-    # SIGTERM as well as Ctrl-C must pass through the stack's stop, or its processes stay behind.
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    with (
-        LocalStack(
-            data.resolve(), model_repository.resolve(), ports, caches=caches, swaps=swaps
-        ) as stack,
-        ExitStack() as beside,
-    ):
-        try:
-            stack.start(should_stop=stopping.is_set)
-            print_endpoints(stack)
-            prometheus = None
-            if monitoring:
-                port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
-                prometheus = _prometheus(stack, data.resolve(), port, alert_speed)
-                beside.enter_context(prometheus)
-                out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
-            out.print("Ctrl-C stops everything.")
-            _watch(
-                stack,
-                manifest,
-                stopping,
-                prometheus,
-                VersionSwaps(stack, manifest) if swaps else None,
+    with StopSignals() as stopping:
+        with stopping.raising():  # torch, which may export, cannot be asked to look
+            manifest = export_if_stale(
+                checkpoint or default_checkpoint(), model_repository, precision
             )
-        except (StackFailed, TritonUnavailable, PrometheusUnavailable, ValueError) as error:
-            errors.print(str(error), markup=False)
-            raise typer.Exit(1) from error
-    out.print("stopped")
+        ports = Ports.free(shards) if free_ports_only else Ports.fixed(shards)
+        with (
+            LocalStack(
+                data.resolve(), model_repository.resolve(), ports, caches=caches, swaps=swaps
+            ) as stack,
+            ExitStack() as beside,
+        ):
+            try:
+                stack.start(should_stop=stopping.is_set)
+                print_endpoints(stack)
+                prometheus = None
+                if monitoring:
+                    port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
+                    prometheus = _prometheus(stack, data.resolve(), port, alert_speed)
+                    with stopping.raising():
+                        beside.enter_context(prometheus)
+                    out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
+                out.print("Ctrl-C stops everything.")
+                _watch(
+                    stack,
+                    manifest,
+                    stopping,
+                    prometheus,
+                    VersionSwaps(stack, manifest) if swaps else None,
+                )
+            except (StackFailed, TritonUnavailable, PrometheusUnavailable, ValueError) as error:
+                if stopping.is_set():  # before it served; nothing went wrong
+                    raise SystemExit(stopping.status) from error
+                errors.print(str(error), markup=False)
+                raise typer.Exit(1) from error
+    with suppress(OSError):  # the terminal may be what has ended
+        out.print("stopped")
 
 
 def _check_prometheus() -> None:
@@ -120,13 +123,13 @@ def _check_prometheus() -> None:
 
 def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
     targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
-    return LocalPrometheus(data / "prometheus", port, targets, speed=speed)
+    return LocalPrometheus(data / "prometheus", port, targets, speed=speed, keeper=stack.keeper)
 
 
 def _watch(
     stack: LocalStack,
     manifest: Manifest,
-    stopping: threading.Event,
+    stopping: StopSignals,
     prometheus: LocalPrometheus | None,
     swaps: VersionSwaps | None,
 ) -> None:

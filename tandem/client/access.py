@@ -10,6 +10,7 @@ from typing import Self
 
 import grpc
 
+from tandem.address import Address
 from tandem.client.requests import CHANNEL_OPTIONS
 from tandem.errors import Unauthenticated
 
@@ -68,19 +69,24 @@ class Access:
     def open_channel(
         self, address: str, options: Sequence[tuple[str, int | str]] = CHANNEL_OPTIONS
     ) -> grpc.Channel:
-        """Returns a channel to host:port.
+        """Returns a channel to host:port; raises AddressInvalid, a ValueError.
 
-        The options are those of a client of searches, which calls nobody that is not serving.
+        The options are those of a client of searches, which calls nobody that is not serving. A
+        proxy that the environment names is gone through, but never to this machine itself.
         """
+        place = Address.parse(address)
+        options = (*options, *place.channel_options)
         if self.authority is None:
-            return grpc.insecure_channel(address, options=options)
-        return grpc.secure_channel(address, self._credentials(), options=options)
+            return grpc.insecure_channel(place.target, options=options)
+        return grpc.secure_channel(place.target, self._credentials(), options=options)
 
     def open_aio_channel(self, address: str) -> grpc.aio.Channel:
-        """Returns a channel to host:port, for the event loop that runs."""
+        """Returns a channel as `open_channel` does, for the event loop that runs."""
+        place = Address.parse(address)
+        options = (*CHANNEL_OPTIONS, *place.channel_options)
         if self.authority is None:
-            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.aio.secure_channel(address, self._credentials(), options=CHANNEL_OPTIONS)
+            return grpc.aio.insecure_channel(place.target, options=options)
+        return grpc.aio.secure_channel(place.target, self._credentials(), options=options)
 
     def _credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)

@@ -1,9 +1,7 @@
 """Whether a store is sound, found out in a process of its own."""
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable
@@ -16,6 +14,7 @@ from tandem.corpus.store_check import Depth as Depth
 from tandem.corpus.store_check import Show
 from tandem.corpus.store_environment import DATA_NAME
 from tandem.corpus.store_refused import StoreRefused
+from tandem.local_processes.child_environment import python_command, python_environment
 
 MEMORY_BYTES = 2 << 30
 _LEAST_TIMEOUT_SECONDS = 60.0
@@ -102,12 +101,12 @@ def verify_in_child(
 
 def _start(path: Path, depth: Depth, memory_bytes: int, errors: IO[bytes]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tandem.corpus.store_check", path, depth, str(memory_bytes)],
+        python_command(["-m", "tandem.corpus.store_check", str(path), depth, str(memory_bytes)]),
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
-        # The same code as here, and no threads of a library that nothing here computes with.
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
+        # No threads of a library that nothing here computes with.
+        env=python_environment() | {"OPENBLAS_NUM_THREADS": "1"},
     )
 
 

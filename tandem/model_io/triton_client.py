@@ -33,6 +33,8 @@ _CHANNEL_ARGUMENTS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Triton is beside its services: no proxy of the machine's is on the way.
+    ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 ]

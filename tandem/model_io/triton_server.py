@@ -17,12 +17,14 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tandem.local_processes.child_environment import child_environment
+from tandem.local_processes.keeper import ProcessKeeper, work_place
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.model_version import (
@@ -68,10 +70,12 @@ class TritonServer:
         log_path: Path,
         thread_count: int | None = None,
         is_swappable: bool = False,
+        keeper: ProcessKeeper | None = None,
     ) -> None:
         """`thread_count` is what one inference may use of the machine's cores.
 
-        Unless given, each instance of a model has its share of them. Only a swappable server takes
+        Unless given, each instance of a model has its share of them. Whatever ends this process,
+        `keeper` ends the server; one of its own does, unless given. Only a swappable server takes
         calls that load and unload, which anybody on this machine may then send, and such a call can
         run code of its sender's.
         """
@@ -85,8 +89,10 @@ class TritonServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._process_count = 0
         self._work_folder: Path | None = None
+        self._own_keeper = ProcessKeeper() if keeper is None else None
+        self._keeper = keeper or self._own_keeper or ProcessKeeper()
         # Names our regions, so that we can sweep ours and no one else's.
-        self._region_prefix = f"tandem_{secrets.token_hex(4)}_"
+        self._region_prefix = f"{self._keeper.region_prefix}{secrets.token_hex(4)}_"
 
     @property
     def pid(self) -> int:
@@ -99,12 +105,12 @@ class TritonServer:
         """Returns whether the process is alive, which does not mean that its models answer."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
+    def start(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Returns when every model of the repository is ready.
 
-        Raises TritonUnavailable with the cause: no wheel, a NumPy that Triton cannot take, no
-        models, a version that serves and is damaged, a port that is taken, or the end of the
-        server's log.
+        Raises TritonUnavailable with the cause: `should_stop` turned true, no wheel, a NumPy that
+        Triton cannot take, no models, a version that serves and is damaged, a port that is taken,
+        or the end of the server's log.
         """
         _check_numpy()
         wheel = _wheel_folder()
@@ -114,7 +120,7 @@ class TritonServer:
         _check_port_is_free(self._grpc_port)
         for attempts_left in reversed(range(_START_ATTEMPTS)):
             try:
-                self._start(wheel, model_names)
+                self._start(wheel, model_names, should_stop)
                 return
             except _Aborted:
                 if not attempts_left:
@@ -166,27 +172,36 @@ class TritonServer:
         if self._work_folder is not None:
             shutil.rmtree(self._work_folder, ignore_errors=True)
             self._work_folder = None
+        if self._own_keeper is not None:
+            self._own_keeper.close()
 
-    def _start(self, wheel: Path, model_names: Sequence[str]) -> None:
-        self._work_folder = Path(tempfile.mkdtemp(prefix="tandem-triton-"))
+    def _start(
+        self, wheel: Path, model_names: Sequence[str], should_stop: Callable[[], bool]
+    ) -> None:
+        prefix = self._keeper.work_folder_prefix
+        self._work_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=work_place()))
         try:
             backends = _make_backends(wheel, self._work_folder)
             repository = _make_repository(
                 self._model_repository, self._work_folder, is_swappable=self._is_swappable
             )
-            self._process = self._launch(wheel, backends, repository)
-            self._wait_until_ready(self._process, model_names)
+            self._process = self._launch(wheel, backends, repository, self._work_folder)
+            self._wait_until_ready(self._process, model_names, should_stop)
             self._process_count = _running_count(self._process.pid)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, wheel: Path, backends: Path, repository: Path) -> subprocess.Popen[bytes]:
+    def _launch(
+        self, wheel: Path, backends: Path, repository: Path, work_folder: Path
+    ) -> subprocess.Popen[bytes]:
         with self._log_path.open("ab") as log:
             self._log_start = log.tell()  # what is before is of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends, repository),
-                env=_environment(wheel, self._thread_count),
+                env=_environment(wheel, self._thread_count) | self._keeper.mark(),
+                # The stubs' Python looks for modules where it is started, before all else.
+                cwd=work_folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -222,15 +237,22 @@ class TritonServer:
         return ["--model-control-mode=none"]
 
     def _wait_until_ready(
-        self, process: subprocess.Popen[bytes], model_names: Sequence[str]
+        self,
+        process: subprocess.Popen[bytes],
+        model_names: Sequence[str],
+        should_stop: Callable[[], bool],
     ) -> None:
         deadline_time = time.monotonic() + _START_SECONDS
-        with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}") as channel:
+        # Nobody's proxy is asked the way to loopback.
+        options = [("grpc.enable_http_proxy", 0)]
+        with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}", options=options) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             while not all(_is_ready(stub, name) for name in model_names):
                 if process.poll() is not None:
                     error = _Aborted if process.returncode == -signal.SIGABRT else TritonUnavailable
                     raise error(f"Triton ended while starting\n{self._log_tail()}")
+                if should_stop():
+                    raise TritonUnavailable("told to stop while Triton started")
                 if time.monotonic() > deadline_time:
                     raise TritonUnavailable(
                         f"Triton's models were not ready in {_START_SECONDS:.0f} s\n"
@@ -380,11 +402,14 @@ def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
         # Where this Python's libpython is, unless the linker knows it already.
         str(sysconfig.get_config_var("LIBDIR")),
     ]
-    return os.environ | {
+    return child_environment() | {
         "LD_LIBRARY_PATH": ":".join(library_folders),
         # The stub is a Python of its own and must see this environment's packages.
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(site_packages),
+        # A locale that this machine lacks ends what is written in C++; the stub reads UTF-8.
+        "LC_ALL": "C",
+        "PYTHONUTF8": "1",
         "OMP_NUM_THREADS": str(thread_count),
         # Threads that spin for their next work would take the cores from the other instance's,
         # which more than halved the searches a second.

@@ -1,0 +1,143 @@
+"""Where a service listens, as a person writes it: host:port, checked before anything is called."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+# gRPC's own ways to name a target, taken as they are: https://grpc.github.io/grpc/core/md_doc_naming.html
+_TARGET = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|passthrough):")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_EXAMPLE_PORT = 7400
+_LAST_PORT = 65_535
+_SHORT_PORT_DIGIT_COUNT = 3
+
+
+class AddressInvalid(ValueError):
+    """What was given is no address; the message says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One place to call, or several that answer alike: what gRPC takes for a target."""
+
+    target: str
+    is_loopback: bool
+    """Whether every place of it is this machine, whose calls go through no proxy."""
+    host: str | None = None
+    """Of a single host:port, without brackets; unset where the target is written another way."""
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Returns what `host:port`, `[IPv6]:port` or a target in gRPC's own spelling means.
+
+        Raises AddressInvalid, with what to write instead.
+        """
+        given = text.strip()
+        if not given:
+            raise AddressInvalid(f"the address is empty; write {_written('127.0.0.1')}")
+        if any(letter.isspace() or not letter.isprintable() for letter in given):
+            raise AddressInvalid(f"{text!r} is no address: it has a space or sign in it")
+        if _TARGET.match(given) and not _HOST_AND_PORT.fullmatch(given):
+            return cls(given, _is_loopback_target(given))
+        host, port = _host_and_port(given)
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return cls(target, _is_loopback(host), host, port)
+
+    @property
+    def channel_options(self) -> tuple[tuple[str, int], ...]:
+        """What a channel to it is told, beside its caller's options."""
+        return (("grpc.enable_http_proxy", 0),) if self.is_loopback else ()
+
+    def __str__(self) -> str:
+        return self.target
+
+
+# A host may be called dns or unix.
+_HOST_AND_PORT = re.compile(r"[a-z0-9-]+:[0-9]{1,5}")
+
+
+def _host_and_port(given: str) -> tuple[str, int]:
+    if scheme := _SCHEME.match(given):
+        rest = given[scheme.end() :].partition("/")[0].rpartition("@")[2]
+        shown = rest if _has_port(rest) else _written(rest or "127.0.0.1")
+        raise AddressInvalid(
+            f"{given}: leave {scheme[0]} out, calls are gRPC's whatever it says; write {shown}"
+        )
+    if "/" in given or "?" in given or "#" in given:
+        rest = re.split(r"[/?#]", given, maxsplit=1)[0]
+        shown = rest if _has_port(rest) else _written(rest or "127.0.0.1")
+        raise AddressInvalid(f"{given}: an address has no path; write {shown}")
+    if given.startswith("["):
+        host, bracket, rest = given[1:].partition("]")
+        if not bracket or not _is_ipv6(host):
+            raise AddressInvalid(f"{given}: {host!r} is no IPv6 address")
+        return host, _port(given, rest.removeprefix(":") if rest[:1] == ":" else "", f"[{host}]")
+    if given.count(":") > 1:
+        head, _, tail = given.rpartition(":")
+        # ::1:7400 is an IPv6 address too, and hardly meant as one.
+        if _is_ipv6(head) and tail.isdigit() and len(tail) > _SHORT_PORT_DIGIT_COUNT:
+            raise AddressInvalid(f"{given}: an IPv6 address is in brackets; write [{head}]:{tail}")
+        if _is_ipv6(given):
+            raise AddressInvalid(f"{given}: an IPv6 address is in brackets; write [{given}]:7400")
+        raise AddressInvalid(f"{given} is not host:port; write one, such as 127.0.0.1:7400")
+    host, _, port = given.partition(":")
+    if not host:
+        raise AddressInvalid(f"{given} has no host; write {_written('127.0.0.1', port)}")
+    if host.isdigit() and not port:
+        raise AddressInvalid(f"{given} is a port alone; write {_written('127.0.0.1', host)}")
+    if not _HOST.fullmatch(host):
+        raise AddressInvalid(f"{given}: {host!r} is no name of a machine")
+    return host, _port(given, port, host)
+
+
+def _port(given: str, text: str, host: str) -> int:
+    if not text:
+        raise AddressInvalid(f"{given} has no port; write {_written(host)}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _LAST_PORT):
+        raise AddressInvalid(f"{given}: {text!r} is no port; ports are 1 to {_LAST_PORT}")
+    return int(text)
+
+
+def _has_port(text: str) -> bool:
+    return re.fullmatch(r"(\[[^\]]+\]|[^:]+):[0-9]{1,5}", text) is not None
+
+
+def _written(host: str, port: str = "") -> str:
+    return f"{host.removesuffix(':')}:{port if port.isdigit() else _EXAMPLE_PORT}"
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_loopback_target(target: str) -> bool:
+    scheme, _, rest = target.partition(":")
+    if scheme.startswith("unix"):
+        return True
+    places = rest.rpartition("/")[2].split(",")
+    return all(_is_loopback(_bare_host(place)) for place in places)
+
+
+def _bare_host(place: str) -> str:
+    """Returns the host of host:port, of [IPv6]:port, or of a host alone."""
+    if place.startswith("["):
+        return place[1:].partition("]")[0]
+    return place if place.count(":") > 1 else place.partition(":")[0]

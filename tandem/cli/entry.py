@@ -1,0 +1,40 @@
+"""The `tandem` command's first lines: the process is put in order, before anything is imported."""
+
+import os
+import sys
+
+from tandem.local_processes.child_environment import module_path
+
+
+def main() -> None:
+    """Runs the command line, on whatever machine and in whatever folder it was started."""
+    open_standard_streams()
+    # What is installed goes before a folder of PYTHONPATH, and before the one we were started in.
+    sys.path[:] = module_path()
+    try:
+        from tandem.cli.app import main as run
+    except ModuleNotFoundError as error:
+        if (error.name or "tandem").partition(".")[0] == "tandem":
+            raise
+        sys.exit(
+            f"tandem: {error.name} is not installed, and the command needs it: "
+            "pip install 'tandem-search[demo]'"
+        )
+    run()
+
+
+def open_standard_streams() -> None:
+    """Has all three standard streams open, and those that are written to take any text.
+
+    Where one is closed, the next file or socket that is opened would take its number, and get what
+    libraries print. A letter that the terminal's encoding lacks is written as its number.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+    for stream in (sys.stdout, sys.stderr):
+        # None where it was closed.
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="backslashreplace")

@@ -1,0 +1,1 @@
+"""Processes that run beside their parent on one machine, and no longer than it."""

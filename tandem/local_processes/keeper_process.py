@@ -1,0 +1,91 @@
+"""The keeper's own program: waits for its parent's end, and ends what that left.
+
+    python keeper_process.py TOKEN WORK_PLACE < a pipe that the parent holds
+
+Run by its path in an interpreter without packages, so it imports nothing of ours.
+"""
+# ruff: noqa: PTH108, PTH123, PTH207, PTH208 (pathlib takes as long to import as all the rest)
+
+import glob
+import os
+import shutil
+import signal
+import sys
+import time
+
+MARK = "TANDEM_KEEPER"
+"""The variable that a kept process has in its environment, with the keeper's token."""
+
+# Services answer the calls they have for up to five seconds; by then they are asked no more.
+_GRACE_SECONDS = 6.0
+_LOOK_SECONDS = 0.05
+# A process that is being made as its parent ends has the mark a moment later.
+_EMPTY_LOOK_COUNT = 3
+
+
+def region_prefix(token: str) -> str:
+    """Returns what the names of shared memory of a keeper's processes begin with."""
+    return f"tandem_{token}_"
+
+
+def work_folder_prefix(token: str) -> str:
+    """Returns what the names of work folders of a keeper's processes begin with."""
+    return f"tandem-{token}-"
+
+
+def main(token: str, work_place: str) -> None:
+    """Returns when the parent has ended, and nothing is left of what it started."""
+    # What ends a parent is often sent to all that is near it.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 4096):
+        pass
+    end_all(token)
+    for path in glob.glob(f"/dev/shm/{region_prefix(token)}*"):
+        os.unlink(path)
+    place = glob.escape(work_place)
+    for path in glob.glob(f"{place}/{work_folder_prefix(token)}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def end_all(token: str, grace_seconds: float = _GRACE_SECONDS) -> None:
+    """Ends every process that is marked: asks each, and kills those that stay."""
+    asked: set[int] = set()
+    deadline_time = time.monotonic() + grace_seconds
+    empty_look_count = 0
+    while empty_look_count < _EMPTY_LOOK_COUNT:
+        marked = marked_processes(token)
+        empty_look_count = 0 if marked else empty_look_count + 1
+        for pid in marked:
+            is_late = time.monotonic() > deadline_time
+            if is_late or pid not in asked:
+                asked.add(pid)
+                _send(pid, signal.SIGKILL if is_late else signal.SIGTERM)
+        time.sleep(_LOOK_SECONDS)
+
+
+def marked_processes(token: str) -> list[int]:
+    """Returns the ids of running processes that have the mark; none that wait for their burial."""
+    mark = f"{MARK}={token}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(int(name))
+        except OSError:  # it ended just now, or is another user's
+            continue
+    return found
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
