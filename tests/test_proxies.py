@@ -1,4 +1,4 @@
-"""Proxies that the environment names are not asked the way to this machine, nor between services."""
+"""Proxies that are set are not asked the way to this machine, nor between services."""
 
 import asyncio
 from collections.abc import Iterator

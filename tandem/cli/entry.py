@@ -24,17 +24,17 @@ def main() -> None:
 
 
 def open_standard_streams() -> None:
-    """Has all three standard streams open, and those that are written to take any text.
+    """Has all three standard streams open.
 
     Where one is closed, the next file or socket that is opened would take its number, and get what
-    libraries print. A letter that the terminal's encoding lacks is written as its number.
+    libraries print.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
-    for stream in (sys.stdout, sys.stderr):
-        # None where it was closed.
-        if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="backslashreplace")
+    # Python has None for those that were closed.
+    sys.stdin = sys.stdin or open(0, encoding="utf-8")  # noqa: SIM115 (for good)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115

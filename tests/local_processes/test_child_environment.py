@@ -86,7 +86,7 @@ def test_modules_are_looked_for_where_things_are_installed_first(
 
     path = module_path()
 
-    assert path.index(os.path.dirname(os.__file__)) < path.index(str(tmp_path))
+    assert path.index(str(Path(os.__file__).parent)) < path.index(str(tmp_path))
     assert not {"", ".", "relative"} & set(path)
     assert str(ROOT) in path
     assert json.loads(python_environment()[MODULE_PATH]) == path
@@ -101,7 +101,7 @@ def test_a_tandem_that_pythonpath_names_is_the_one_that_children_run(
     path = module_path()
 
     packages = next(number for number, each in enumerate(path) if each.endswith("site-packages"))
-    assert path.index(os.path.dirname(os.__file__)) < path.index(str(ROOT)) < packages
+    assert path.index(str(Path(os.__file__).parent)) < path.index(str(ROOT)) < packages
 
 
 def test_loopback_is_spared_from_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

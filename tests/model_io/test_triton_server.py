@@ -229,6 +229,50 @@ async def test_a_server_starts_again_where_it_was(doubling: Serving) -> None:
     assert await double(doubling) == [2, 4]
 
 
+async def test_it_serves_on_a_machine_as_it_is_found(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the folder, a proxy, a locale and another Python's variables reach nothing of it."""
+    folder = tmp_path / "a folder" / "numpy"
+    folder.mkdir(parents=True)
+    for name in ("random", "torch", "json", "triton_python_backend_utils", "numpy/__init__"):
+        (folder.parent / f"{name}.py").write_text("raise SystemExit('not meant')")
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setattr("tempfile.tempdir", str(folder.parent))
+    for variable in ("http_proxy", "https_proxy", "grpc_proxy", "ALL_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    for variable in ("no_proxy", "NO_PROXY", "HOME", "LANG"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("LC_ALL", "xx_YY.ISO-8859-77")
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(folder.parent))
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+
+    with serving(repository) as running:
+        assert await double(running) == [2, 4]
+
+
+def test_told_to_stop_while_it_starts_it_leaves_nothing(repository: Path) -> None:
+    """At once, and not when its models are ready."""
+    grpc_port, metrics_port = free_ports(2)
+    server = TritonServer(
+        model_repository=repository,
+        grpc_port=grpc_port,
+        metrics_port=metrics_port,
+        log_path=repository.with_name("triton.log"),
+    )
+    groups: list[int] = []
+
+    def should_stop() -> bool:
+        groups.append(server.pid)
+        return True
+
+    with pytest.raises(TritonUnavailable, match="told to stop"):
+        server.start(should_stop)
+
+    assert_nothing_is_left(Serving(server, grpc_port, metrics_port), groups[0])
+
+
 def server_of(repository: Path, grpc_port: int) -> TritonServer:
     """Returns a server that was not started."""
     return TritonServer(

@@ -1,0 +1,67 @@
+"""The `tandem` command on a machine as it is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from tandem.cli.entry import main; main()"]
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, closed: tuple[int, ...] = (), **variables: str) -> tuple[int, str]:
+    """Returns the status and all that it says, started with those standard streams closed."""
+    environment = os.environ | variables
+    ended = subprocess.run(
+        [*COMMAND, *arguments],
+        env={key: value for key, value in environment.items() if value},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: [os.close(number) for number in closed] and None,
+        check=False,
+    )
+    return ended.returncode, ended.stdout.decode()
+
+
+def test_odd_variables_end_no_command(tmp_path: Path) -> None:
+    """No home, no such locale, no such folder for temporary files, a terminal without ways."""
+    status, said = run(
+        "compare",
+        str(tmp_path / "größer[/x].json"),
+        HOME="",
+        LC_ALL="xx_YY.ISO-8859-77",
+        TMPDIR=str(tmp_path / "gone"),
+        TERM="dumb",
+        COLUMNS="-3",
+        PYTHONIOENCODING="ascii",
+        PYTHONOPTIMIZE="2",
+        PYTHONSTARTUP="/nowhere",
+    )
+
+    assert status in (1, 2)
+    assert "Traceback" not in said
+    assert "[/x].json" in said
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams_end_no_command(closed: tuple[int, ...]) -> None:
+    """Its status is what it was, and nothing that is opened takes the number of one."""
+    status, said = run("--help", closed=closed)
+
+    assert status == 0
+    assert "Traceback" not in said
+
+
+def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
+    """Installed without its extra it says which, and no traceback."""
+    program = "import sys; sys.modules['typer'] = None; from tandem.cli.entry import main; main()"
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "tandem: typer is not installed, and the command needs it: "
+        "pip install 'tandem-search[demo]'\n"
+    )
