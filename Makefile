@@ -17,7 +17,7 @@ FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: roll-run soak-run sbom check protos metrics-doc lock
+.PHONY: roll-run soak-run sbom check protos metrics-doc settings-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,11 @@ metrics-doc: .venv/.ok ## Writes docs/metrics.md anew out of what the services s
 		printf '## %s_svc\n\n' $$service; $(BIN)/python -m $${service}_svc --metrics; echo; \
 	done >> docs/metrics.md.part
 	@sed -i '$$d' docs/metrics.md.part && mv docs/metrics.md.part docs/metrics.md
+
+settings-doc: .venv/.ok ## Writes docs/settings.md anew out of what the programs declare
+	@sed '/^## orchestrator_svc/,$$d' docs/settings.md > docs/settings.md.part
+	@$(BIN)/python -m tandem.cli.settings_page >> docs/settings.md.part
+	@mv docs/settings.md.part docs/settings.md
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
 lock: ## Resolves pyproject.toml anew and writes both files of requirements/; needs uv on PATH

@@ -38,7 +38,8 @@ def load_log_level_or_exit() -> int:
     # That variable alone: others' names begin with LOG_ too.
     environ = {key: value for key, value in os.environ.items() if key == "LOG_LEVEL"}
     try:
-        name = load(LogSettings, "LOG_", environ).level
+        # As many programs write it, LOG_LEVEL=INFO.
+        name = load(LogSettings, "LOG_", environ).level.strip().lower()
         if name not in _LEVELS:
             raise SettingsError(f"LOG_LEVEL is '{name}'; it is one of {', '.join(_LEVELS)}")
     except SettingsError as error:

@@ -6,6 +6,8 @@ import typer
 
 from tandem.address import Address, AddressInvalid
 
+DEFAULT_ADDRESS = "127.0.0.1:7400"
+
 
 def checked(text: str) -> str:
     """Returns an address as it is called; raises BadParameter with what to write."""

@@ -19,6 +19,7 @@ from tandem.cli import (
     up,
 )
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
+from tandem.cli.prometheus import PrometheusUnavailable
 from tandem.cli.stack import StackFailed
 from tandem.model_io.triton_server import TritonUnavailable
 
@@ -49,4 +50,4 @@ app.add_typer(token.app, name="token")
 
 def main() -> None:
     """Runs the command line; a named error is one line on stderr and exit status 1."""
-    sys.exit(run(app, (ValueError, OSError, StackFailed, TritonUnavailable)))
+    sys.exit(run(app, (ValueError, OSError, StackFailed, TritonUnavailable, PrometheusUnavailable)))

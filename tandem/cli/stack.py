@@ -2,25 +2,30 @@
 
 import contextlib
 import http.client
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tandem.cli.ports import HOST, Ports
 from tandem.local_processes.child_environment import python_command, python_environment
 from tandem.local_processes.keeper import ProcessKeeper
-from tandem.model_io.triton_server import TritonServer, core_count
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_count
 
 _STOP_SECONDS = 10.0
+_PRIVATE_FOLDER, _PRIVATE_UMASK = 0o700, 0o077
 _SHARD_MAP_VERSION = 1
 # With replicas, one that leaves does so while the other is called: a notice, as in production.
 _REPLICATED_NOTICE_SECONDS = 1.0
 # Searches at once: what is let in must be answered in its time, and this machine does all the work.
 # At five times the capacity of two cores, 32 had a fifth fewer answers than 24 (docs/overload.md).
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
+_PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
+_SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_", "TRACE_")
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 
 
@@ -67,6 +72,7 @@ class LocalStack:
         self._data_folder = data_folder
         self._model_repository = model_repository
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[str, int] = {}
         self._triton: TritonServer | None = None
         self._should_stop: Callable[[], bool] = lambda: False
         self.keeper = ProcessKeeper()
@@ -85,12 +91,14 @@ class LocalStack:
         Raises StackFailed with the log that says why not, or because `should_stop` turned true.
         """
         self._should_stop = should_stop
-        (self._data_folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._data_folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        (self._data_folder / "logs").mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         deadline_time = time.monotonic() + timeout_seconds
         try:
-            self.start_triton()
+            # Before Triton, which takes most of the time: a service that cannot work ends at once.
             for name in self.service_names():
                 self.start_service(name)
+            self.start_triton()
             for name in self.service_names():
                 self.wait_until_serving(name, deadline_time)
         except BaseException:
@@ -117,7 +125,12 @@ class LocalStack:
             is_swappable=self._swaps,
             keeper=self.keeper,
         )
-        self._triton.start(self._should_stop)
+        try:
+            self._triton.start(lambda: self._should_stop() or self.dead_service() is not None)
+        except TritonUnavailable:
+            if dead := self.dead_service():
+                raise StackFailed(dead) from None
+            raise
 
     @property
     def triton(self) -> TritonServer | None:
@@ -142,14 +155,16 @@ class LocalStack:
     def start_service(self, name: str) -> None:
         """Starts one service's process."""
         arguments, environment = self.command(name)
-        log = self._log_path(name).open("ab")
-        with log:
+        with _private_log(self._log_path(name)) as log:
+            self._log_starts[name] = log.tell()  # what is before is of earlier runs
             self._processes[name] = subprocess.Popen(
                 python_command(arguments),
                 env=_clean_environment() | environment | self.keeper.mark(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Stores, logs and snapshots have contents, which are nobody else's on this machine.
+                umask=_PRIVATE_UMASK,
                 # Its own group: Ctrl-C at the terminal goes to us alone, and we stop in order.
                 start_new_session=True,
             )
@@ -265,7 +280,8 @@ class LocalStack:
             searches = max(_LEAST_SEARCHES, _SEARCHES_A_CORE * core_count())
             settings["MAX_INFLIGHT_COUNT"] = str(searches)
         variables = {f"{prefix}_{key}": value for key, value in settings.items()}
-        given = {key: value for key, value in self._settings.items() if key.startswith(prefix)}
+        others = tuple(f"{each}_" for each in _PREFIXES if each != prefix)
+        given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
         return ["-m", f"{kind}_svc"], variables | given
 
     def _is_serving(self, name: str) -> bool:
@@ -310,8 +326,16 @@ class LocalStack:
 
     def _log_tail(self, name: str) -> str:
         path = self._log_path(name)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        with path.open("rb") as log:
+            log.seek(self._log_starts.get(name, 0))
+            lines = log.read().decode(errors="replace").splitlines()
         return "\n".join([f"the end of {path}:", *lines[-8:]])
+
+
+def _private_log(path: Path) -> BinaryIO:
+    """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _address(port: int) -> str:
@@ -319,7 +343,10 @@ def _address(port: int) -> str:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Returns the caller's less services' settings, which others would refuse as unknown."""
-    prefixes = ("ENCODER_", "INDEX_", "RERANK_", "ORCHESTRATOR_")
+    """Returns the caller's less what are services' settings, or look like one.
+
+    Those of one are handed on by name: others, and another program's, would be refused as unknown.
+    """
+    dropped = (*(f"{each}_" for each in _PREFIXES), *_SHARED_PREFIXES)
     environment = python_environment()
-    return {key: value for key, value in environment.items() if not key.startswith(prefixes)}
+    return {key: value for key, value in environment.items() if not key.startswith(dropped)}

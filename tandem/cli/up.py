@@ -1,5 +1,6 @@
 """`tandem up`: everything on this machine, until Ctrl-C."""
 
+import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import errors, out
+from tandem.cli.data_folder import DataFolder
 from tandem.cli.free_ports import free_ports
 from tandem.cli.prometheus import (
     MAX_SPEED,
@@ -15,7 +18,9 @@ from tandem.cli.prometheus import (
     PrometheusUnavailable,
     scraped,
 )
+from tandem.cli.service_settings import given_settings
 from tandem.cli.stack import LocalStack, Ports, StackFailed
+from tandem.cli.start_checks import check_machine, check_ports, precision_note, shard_count
 from tandem.cli.stop_signals import StopSignals
 from tandem.cli.triton_watch import TritonWatch
 from tandem.cli.version_swaps import VersionSwaps
@@ -37,7 +42,12 @@ def up(
     checkpoint: Annotated[
         Path | None, typer.Option(help="checkpoint to serve; the shipped one unless given")
     ] = None,
-    shards: Annotated[int, typer.Option(help="index shards", min=1, max=8)] = 2,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            help="index shards; unset takes as many as the folder has, or 2", min=1, max=8
+        ),
+    ] = None,
     precision: Annotated[
         Precision | None,
         typer.Option(help="of the models; unset keeps an export's own, else takes this CPU's best"),
@@ -70,19 +80,33 @@ def up(
     ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
-    if monitoring:
-        _check_prometheus()  # before anything is started
-    # A minute on a busy machine, and nothing else is said until all of them serve.
-    out.print(f"starting; logs go to {data / 'logs'}", highlight=False, soft_wrap=True)
-    with StopSignals() as stopping:
+    checkpoint = checkpoint or default_checkpoint()
+    with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
+        # All that can be known to be wrong, before anything is started.
+        check_machine(checkpoint)
+        given = given_settings(os.environ)
+        count = shard_count(shards, folder.shard_count(), data)
+        ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
+        monitored = []
+        if monitoring:
+            LocalPrometheus.check_installed()
+            monitored = [] if free_ports_only else [("Prometheus", _PROMETHEUS_PORT)]
+        check_ports(ports, monitored)
+        for note in (*given.notes, precision_note(precision)):
+            if note:
+                errors.print(note)
+        # A minute on a busy machine, and nothing else is said until all of them serve.
+        out.print(f"starting; logs go to {data / 'logs'}")
         with stopping.raising():  # torch, which may export, cannot be asked to look
-            manifest = export_if_stale(
-                checkpoint or default_checkpoint(), model_repository, precision
-            )
-        ports = Ports.free(shards) if free_ports_only else Ports.fixed(shards)
+            manifest = export_if_stale(checkpoint, model_repository, precision)
         with (
             LocalStack(
-                data.resolve(), model_repository.resolve(), ports, caches=caches, swaps=swaps
+                folder.path,
+                model_repository.resolve(),
+                ports,
+                caches=caches,
+                swaps=swaps,
+                settings=given.variables,
             ) as stack,
             ExitStack() as beside,
         ):
@@ -92,11 +116,11 @@ def up(
                 prometheus = None
                 if monitoring:
                     port = free_ports(1)[0] if free_ports_only else _PROMETHEUS_PORT
-                    prometheus = _prometheus(stack, data.resolve(), port, alert_speed)
+                    prometheus = _prometheus(stack, folder.path, port, alert_speed)
                     with stopping.raising():
                         beside.enter_context(prometheus)
                     out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
-                out.print("Ctrl-C stops everything.")
+                _print_next(stack)
                 _watch(
                     stack,
                     manifest,
@@ -104,21 +128,18 @@ def up(
                     prometheus,
                     VersionSwaps(stack, manifest) if swaps else None,
                 )
-            except (StackFailed, TritonUnavailable, PrometheusUnavailable, ValueError) as error:
+            except (StackFailed, TritonUnavailable, PrometheusUnavailable):
                 if stopping.is_set():  # before it served; nothing went wrong
-                    raise SystemExit(stopping.status) from error
-                errors.print(str(error), markup=False)
-                raise typer.Exit(1) from error
+                    raise SystemExit(stopping.status) from None
+                raise
     with suppress(OSError):  # the terminal may be what has ended
         out.print("stopped")
 
 
-def _check_prometheus() -> None:
-    try:
-        LocalPrometheus.check_installed()
-    except PrometheusUnavailable as error:
-        errors.print(str(error), markup=False)
-        raise typer.Exit(1) from error
+def _print_next(stack: LocalStack) -> None:
+    if stack.address != DEFAULT_ADDRESS:
+        out.print(f"other commands find it by: --address {stack.address}")
+    out.print("Ctrl-C stops everything.")
 
 
 def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:

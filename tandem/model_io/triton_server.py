@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -93,6 +94,12 @@ class TritonServer:
         self._keeper = keeper or self._own_keeper or ProcessKeeper()
         # Names our regions, so that we can sweep ours and no one else's.
         self._region_prefix = f"{self._keeper.region_prefix}{secrets.token_hex(4)}_"
+
+    @staticmethod
+    def check_installed() -> None:
+        """Raises TritonUnavailable where no server can run on this machine, with what to do."""
+        _check_numpy()
+        _check_stub(_wheel_folder())
 
     @property
     def pid(self) -> int:
@@ -195,13 +202,14 @@ class TritonServer:
     def _launch(
         self, wheel: Path, backends: Path, repository: Path, work_folder: Path
     ) -> subprocess.Popen[bytes]:
-        with self._log_path.open("ab") as log:
+        with _private_log(self._log_path) as log:
             self._log_start = log.tell()  # what is before is of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends, repository),
                 env=_environment(wheel, self._thread_count) | self._keeper.mark(),
                 # The stubs' Python looks for modules where it is started, before all else.
                 cwd=work_folder,
+                umask=0o077,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -277,6 +285,12 @@ def core_count() -> int:
 def backend_folder() -> Path:
     """Returns the folder of our Python-based `pytorch` backend."""
     return Path(__file__).parents[2] / "deploy" / "triton" / "backends" / "pytorch"
+
+
+def _private_log(path: Path) -> BinaryIO:
+    """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> bool:
@@ -357,15 +371,21 @@ def _wheel_folder() -> Path:
     return Path(spec.origin).parent / "tritonserver"
 
 
+def _check_stub(wheel: Path) -> Path:
+    """Returns what runs models in this Python; raises TritonUnavailable where there is none."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.is_file():
+        raise TritonUnavailable(f"the Triton wheel has no stub for Python {version}")
+    return stub
+
+
 def _make_backends(wheel: Path, work_folder: Path) -> Path:
     """Lays out a backend directory: `python` with the stub for this Python, and our `pytorch`."""
     backends = work_folder / "backends"
     python = backends / "python"
     shutil.copytree(wheel / "backends" / "python", python)
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
-    if not stub.is_file():
-        raise TritonUnavailable(f"the Triton wheel has no stub for Python {version}")
+    stub = _check_stub(wheel)
     # Beside the library is where the backend looks for it.
     shutil.copy2(stub, python / stub.name)
     shutil.copytree(backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))

@@ -1,0 +1,98 @@
+"""Settings in the environment of `tandem up`: handed on, or refused before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.service_settings import given_settings, service_groups
+from tandem.cli.settings_page import FIRST_HEADING, settings_tables
+from tandem.cli.stack import LocalStack, Ports
+from tandem.cli.start_refused import StartRefused
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_settings_are_handed_on_each_to_its_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what every service reads to all; a number of ours gives way to theirs."""
+    given = given_settings(
+        {
+            "INDEX_RECALL_TARGET": "0.9",
+            "ORCHESTRATOR_MAX_INFLIGHT_COUNT": "5",
+            "DOOR_REFLECTION": "false",
+            "PATH": "/bin",
+        }
+    )
+    stack = LocalStack(tmp_path, tmp_path, Ports.free(1), settings=given.variables)
+
+    assert stack.command("index-0")[1]["INDEX_RECALL_TARGET"] == "0.9"
+    assert stack.command("orchestrator")[1]["ORCHESTRATOR_MAX_INFLIGHT_COUNT"] == "5"
+    assert "INDEX_RECALL_TARGET" not in stack.command("encoder")[1]
+    for name in stack.service_names():
+        assert stack.command(name)[1]["DOOR_REFLECTION"] == "false"
+    assert "PATH" not in given.variables
+    assert given.notes == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "why"),
+    [
+        ("INDEX_RECALL_TARGET", "nonsense", "INDEX_RECALL_TARGET: 'nonsense' is not of type float"),
+        ("INDEX_RECALL_TARGT", "0.9", "did you mean INDEX_RECALL_TARGET?"),
+        ("ORCHESTRATOR_MINIMUM_COVRAGE", "1", "did you mean ORCHESTRATOR_MINIMUM_COVERAGE?"),
+        ("ENCODER_ADDRESS", "0.0.0.0:1", "ENCODER_ADDRESS is set by tandem up itself"),
+        ("INDEX_STORE_PATH", "/x", "--data names the folder"),
+        ("ACCESS_TOKENS_FILE", "/x", "did you mean ACCESS_TOKEN_FILE?"),
+        ("TRACE_SAMPLE_SHARE", "much", "TRACE_SAMPLE_SHARE: 'much' is not of type float"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) -> None:
+    """All of it at once, beside what is right."""
+    environ = {"RERANK_THREAD_COUNT": "2", "INDEX_THREAD_COUNT": "two", variable: text}
+
+    with pytest.raises(StartRefused) as refused:
+        given_settings(environ)
+
+    assert why in str(refused.value)
+    assert "INDEX_THREAD_COUNT" in str(refused.value)
+    assert "RERANK_THREAD_COUNT" not in str(refused.value)
+
+
+@pytest.mark.parametrize("variable", ["ENCODER_X", "INDEX_HTML", "ACCESS_KEY", "TLS_CERT_DIR"])
+def test_a_variable_of_another_program_is_passed_over_with_a_word(variable: str) -> None:
+    """It begins like a setting, and is like none."""
+    given = given_settings({variable: "1"})
+
+    assert variable not in given.variables
+    assert given.notes == [f"{variable} is no setting of Tandem's, and is passed over"]
+
+
+def test_a_slip_in_a_prefix_is_told() -> None:
+    """Other programs' variables are not."""
+    given = given_settings({"INDX_RECALL_TARGET": "0.9", "PORT": "1", "HOME": "/", "INDEX": "x"})
+
+    [note] = given.notes
+    assert note.endswith("did you mean INDEX_RECALL_TARGET?")
+
+
+def test_what_a_stack_sets_itself_is_all_refused(tmp_path: Path) -> None:
+    """Or a user's value would go before the stack's own, which its other parts go by."""
+    stack = LocalStack(tmp_path, tmp_path, Ports.free(1))
+    tuned = {"ORCHESTRATOR_MAX_INFLIGHT_COUNT"}  # a number that the machine's cores suggest
+    known = {f"{group.prefix}{name}" for group in service_groups() for name in group.names}
+
+    for service in stack.service_names():
+        for variable in stack.command(service)[1].keys() & (known - tuned):
+            with pytest.raises(StartRefused, match="is set by tandem up itself"):
+                given_settings({variable: "1"})
+
+
+def test_the_page_of_settings_is_current() -> None:
+    """`make settings-doc` writes it; every variable of every service is on it."""
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert page[page.index(FIRST_HEADING) :] == settings_tables(), "run make settings-doc"
+    for group in service_groups():
+        for name in group.names:
+            assert f"| `{group.prefix}{name}` |" in page

@@ -1,0 +1,157 @@
+"""What cannot work is told before anything is started, by its cause and with what mends it."""
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.cli.data_folder import DataFolder
+from tandem.cli.ports import Ports
+from tandem.cli.start_checks import check_machine, check_ports, shard_count
+from tandem.cli.start_refused import StartRefused
+from tandem.corpus.item_store import ItemStore
+from tandem.modeling.default_checkpoint import default_checkpoint
+
+HOLD = """
+import sys
+from pathlib import Path
+from tandem.cli.data_folder import DataFolder
+with DataFolder(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A folder that another process serves, and its id."""
+    folder = tmp_path / "held"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield folder, process.pid
+        process.kill()
+
+
+def made_store(folder: Path, shard_count: int) -> None:
+    """Makes the store of the first shard of so many."""
+    path = folder / "shard-0"
+    path.mkdir(parents=True)
+    ItemStore.open(path, 0, shard_count, map_bytes=1 << 20).close()
+
+
+def test_a_folder_that_another_serves_is_named_with_its_process(held: tuple[Path, int]) -> None:
+    """And whatever ends that process frees the folder."""
+    folder, pid = held
+    with pytest.raises(StartRefused, match=rf"another tandem up \(process {pid}\) serves {folder}"):
+        DataFolder(folder).take()
+
+    os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with DataFolder(folder):
+        pass
+
+
+def test_a_store_that_a_service_writes_is_named(tmp_path: Path) -> None:
+    """One that was started by itself."""
+    made_store(tmp_path, 1)
+    with (tmp_path / "shard-0" / "writer.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StartRefused, match="has a writer already"):
+            DataFolder(tmp_path).take()
+
+    with DataFolder(tmp_path):  # neither is held by what was refused
+        pass
+
+
+def test_a_folder_is_closed_to_others_of_the_machine(tmp_path: Path) -> None:
+    """Its stores and logs too where an earlier release left them open."""
+    made_store(tmp_path / "data", 1)
+    (tmp_path / "data" / "shard-0").chmod(0o755)
+    with DataFolder(tmp_path / "data"), DataFolder(tmp_path / "new"):
+        pass
+
+    for name in ("data/shard-0", "data/logs", "new", "new/logs"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700, name
+    assert (tmp_path / "new" / "up.lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/etc/hostname", "is a file"),
+        ("/etc/hostname/data", "is a file, or lies in one"),
+        ("/proc/tandem", "cannot hold data"),
+        ("/dev/full", "is a file"),
+    ],
+)
+def test_what_is_no_folder_to_write_in_is_told(path: str, why: str) -> None:
+    """Not as an errno."""
+    with pytest.raises(StartRefused, match=f"{path} {why}.*--data"):
+        DataFolder(Path(path)).take()
+
+
+def test_as_many_shards_are_started_as_the_folder_has(tmp_path: Path) -> None:
+    """Another number is refused with both ways out; a new folder gets what was asked for, or 2."""
+    made_store(tmp_path, 3)
+    stored = DataFolder(tmp_path).shard_count()
+
+    assert stored == 3
+    assert shard_count(None, stored, tmp_path) == shard_count(3, stored, tmp_path) == 3
+    assert (shard_count(None, None, tmp_path), shard_count(5, None, tmp_path)) == (2, 5)
+    with pytest.raises(StartRefused, match="has 3 shards, not 2: give --shards 3, or another"):
+        shard_count(2, stored, tmp_path)
+    assert DataFolder(tmp_path / "none").shard_count() is None
+
+
+def test_each_port_in_use_is_named_with_what_it_is_for() -> None:
+    """A metrics' port counts as well."""
+    ports = Ports.free(1)
+    check_ports(ports)
+    metrics = ports.metrics[ports.encoder]
+    with (
+        socket.create_server(("127.0.0.1", ports.orchestrator)),
+        socket.create_server(("127.0.0.1", metrics)),
+        pytest.raises(StartRefused) as refused,
+    ):
+        check_ports(ports)
+
+    assert f"port {ports.orchestrator} (orchestrator), {metrics} (encoder's metrics)" in str(
+        refused.value
+    )
+    assert "--free-ports" in str(refused.value)
+
+
+def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
+    """The shipped one is one."""
+    check_machine(default_checkpoint())
+    (tmp_path / "file").touch()
+
+    for name, why in (("none", "is not there"), ("file", "is a file"), ("", "is no checkpoint")):
+        with pytest.raises(ValueError, match=why):
+            check_machine(tmp_path / name)
+
+
+def test_up_tells_before_it_starts_anything(tmp_path: Path) -> None:
+    """By the command itself: no log, no model repository, and a status."""
+    data, repository = tmp_path / "data", tmp_path / "models"
+
+    result = CliRunner().invoke(
+        app,
+        ["up", "--free-ports", "--data", str(data), "--model-repository", str(repository)],
+        env={"INDEX_RECALL_TARGET": "high"},
+    )
+
+    assert isinstance(result.exception, StartRefused)
+    assert "INDEX_RECALL_TARGET" in str(result.exception)
+    assert list((data / "logs").iterdir()) == []
+    assert not repository.exists()
