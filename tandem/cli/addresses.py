@@ -1,5 +1,6 @@
 """Options that several commands take."""
 
+import socket
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from tandem.address import Address, AddressInvalid
 
 DEFAULT_ADDRESS = "127.0.0.1:7400"
+_KNOCK_SECONDS = 1.0
 
 
 def checked(text: str) -> str:
@@ -20,6 +22,31 @@ def checked(text: str) -> str:
 def all_checked(texts: list[str]) -> list[str]:
     """Returns addresses as `checked` does."""
     return [checked(text) for text in texts]
+
+
+def nobody_there(address: str) -> str | None:
+    """Knocks at an address; returns what to say where nothing listens, or no machine has the name.
+
+    None where somebody is there, or it cannot be known, as behind a proxy.
+    """
+    try:
+        place = Address.parse(address)
+    except AddressInvalid:
+        return None
+    if place.host is None or place.port is None:
+        return None
+    try:
+        socket.create_connection((place.host, place.port), _KNOCK_SECONDS).close()
+    except ConnectionRefusedError:
+        return (
+            f"nothing listens at {address}: start it with `tandem up`, or give by --address what "
+            "tandem up printed"
+        )
+    except socket.gaierror as error:
+        return f"{address}: no machine is found by that name ({error.strerror}); check --address"
+    except OSError:
+        return None
+    return None
 
 
 ADDRESS = Annotated[

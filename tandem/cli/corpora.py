@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
+from tandem.cli.user_path import user_path
 from tandem.corpus import emoji, scenes
 from tandem.corpus.caption_list import read_caption_list
 from tandem.corpus.errors import SplitUnknown
@@ -50,8 +51,8 @@ def open_corpus(
     if kind in _READERS:
         if not path:
             raise ValueError(f"corpus {name!r} says no path; write {kind}:PATH")
-        return _READERS[kind](Path(path).expanduser(), split, left_out).limited(count)
-    given = Path(name).expanduser()
+        return _READERS[kind](user_path(path), split, left_out).limited(count)
+    given = user_path(name)
     if name and given.is_dir():
         _check_pictures_alone(given)
         return _folder(given, split, left_out).limited(count)

@@ -22,6 +22,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.served_measure import ServedMeasure
+from tandem.cli.user_path import user_path
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
@@ -284,7 +285,7 @@ def _distractors(
 def _place(corpus: str) -> tuple[str, Path]:
     """Returns how a corpus is read, and where from, however its path was spelled."""
     kind, _, path = corpus.rpartition(":")
-    return kind, Path(path).expanduser().resolve()
+    return kind, user_path(path).resolve()
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:

@@ -6,6 +6,7 @@ import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tandem.cli.addresses import nobody_there
 from tandem.cli.console import errors, out
 from tandem.client import Access
 
@@ -28,7 +29,8 @@ def health(
         try:
             response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
         except grpc.RpcError as error:
-            errors.print(f"{address}: {error.code().name} {error.details()}")
+            why = nobody_there(address) or error.details()
+            errors.print(f"{address}: {error.code().name} {why}")
             raise typer.Exit(1) from None
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
     if status != "SERVING":

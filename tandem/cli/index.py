@@ -10,6 +10,7 @@ import grpc
 import typer
 from rich.table import Table
 
+from tandem.cli.addresses import all_checked, checked
 from tandem.cli.command_line import Command
 from tandem.cli.console import out
 from tandem.cli.progress import LongWork
@@ -27,7 +28,10 @@ app = typer.Typer(
 )
 
 ADDRESSES = Annotated[
-    list[str], typer.Option("--address", help="host:port of a shard's index_svc; once a shard")
+    list[str],
+    typer.Option(
+        "--address", help="host:port of a shard's index_svc; once a shard", callback=all_checked
+    ),
 ]
 DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
 INDEX = Annotated[str, typer.Argument(help="which index, for example scenes")]
@@ -126,9 +130,9 @@ def advise(
     memory_mb: Annotated[
         int, typer.Option("--memory-mb", help="most of FAISS's codes; 0 is no limit")
     ] = 0,
-    address: Annotated[str, typer.Option(help="host:port of a shard's index_svc")] = (
-        DEFAULT_ADDRESSES[0]
-    ),
+    address: Annotated[
+        str, typer.Option(help="host:port of a shard's index_svc", callback=checked)
+    ] = DEFAULT_ADDRESSES[0],
 ) -> None:
     """Builds one FAISS type after another over the index's items and prints what each costs.
 
@@ -189,6 +193,11 @@ def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
         try:
             yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise ValueError(
+                    f"no index_svc answers at {address}, but something else: --address is a "
+                    f"shard's, such as {DEFAULT_ADDRESSES[0]}; tandem up prints them"
+                ) from error
             raise error_of(error, address) from error
 
 

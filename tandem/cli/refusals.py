@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tandem.cli.addresses import nobody_there
 from tandem.cli.console import errors
-from tandem.errors import TandemError
+from tandem.errors import ServiceUnavailable, TandemError
 
 _HEADER = "; send 'authorization: Bearer TOKEN'"
 _MENDS: Final[Mapping[str, str]] = {
@@ -26,5 +27,10 @@ def told(error: TandemError) -> str:
 
 
 def tell(error: TandemError) -> None:
-    """Prints it on one line of stderr."""
-    errors.refusal(error.reason, told(error))
+    """Prints it on one line of stderr; plainer where nobody is at the address at all."""
+    nobody = (
+        nobody_there(error.metadata.get("service", ""))
+        if isinstance(error, ServiceUnavailable)
+        else None
+    )
+    errors.refusal(error.reason, nobody or told(error))

@@ -1,0 +1,48 @@
+"""Commands and addresses: refused where they are none, told apart where nobody is there."""
+
+from collections.abc import Sequence
+
+import pytest
+from typer.testing import CliRunner
+
+from tandem.cli.addresses import nobody_there
+from tandem.cli.app import app
+from tandem.cli.corpora import open_corpus
+from tandem.cli.free_ports import free_ports
+from tandem.corpus.left_out import LeftOut
+
+COMMANDS = (
+    ("search", "two dogs"),
+    ("ingest", "scenes"),
+    ("evaluate",),
+    ("models", "describe"),
+    ("index", "describe"),
+    ("index", "rebuild", "scenes"),
+    ("index", "advise", "scenes"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_says_what_to_write(command: Sequence[str]) -> None:
+    """Before it reads, measures or calls anything."""
+    result = CliRunner().invoke(app, [*command, "--address", "localhost"])
+
+    assert result.exit_code == 2
+    assert "localhost has no port; write localhost:7400" in result.output
+
+
+def test_nobody_at_an_address_is_told_by_what_starts_somebody() -> None:
+    """Where somebody is there, or it cannot be known, nothing is said."""
+    [port] = free_ports(1)
+
+    assert "start it with `tandem up`" in str(nobody_there(f"127.0.0.1:{port}"))
+    assert "no machine is found by that name" in str(nobody_there("no.invalid:7400"))
+    assert nobody_there("unix:/run/none") is None
+    assert nobody_there("encoder") is None
+
+
+@pytest.mark.parametrize("kind", ["folder", "list", "webdataset", "multi30k"])
+def test_a_home_that_is_not_there_is_told(kind: str) -> None:
+    """As of a user who is misspelt, or one without a home, as in many containers."""
+    with pytest.raises(ValueError, match=r"no home that ~nobody-here stands for; write the whole"):
+        open_corpus(f"{kind}:~nobody-here/pictures", "test", 1, None, LeftOut())
