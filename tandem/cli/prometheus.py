@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tandem.deployed_files import deployed_folder
 from tandem.local_processes.child_environment import child_environment
 from tandem.local_processes.keeper import ProcessKeeper
 
@@ -71,9 +72,7 @@ class LocalPrometheus:
                 "prometheus; others: https://prometheus.io/download), or leave --monitoring out"
             )
         if not any(_rules_folder().glob("*.yml")):
-            raise PrometheusUnavailable(
-                f"{_rules_folder()} has no rules: --monitoring needs a checkout of the project"
-            )
+            raise PrometheusUnavailable(f"{_rules_folder()} has no rules: install Tandem anew")
 
     @property
     def url(self) -> str:
@@ -207,4 +206,4 @@ def scraped(endpoints: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _rules_folder() -> Path:
-    return Path(__file__).parents[2] / "deploy" / "prometheus" / "rules"
+    return deployed_folder("prometheus/rules")

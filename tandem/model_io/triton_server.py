@@ -24,6 +24,7 @@ from typing import BinaryIO
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tandem.deployed_files import deployed_folder
 from tandem.local_processes.child_environment import child_environment
 from tandem.local_processes.keeper import ProcessKeeper, work_place
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
@@ -284,7 +285,7 @@ def core_count() -> int:
 
 def backend_folder() -> Path:
     """Returns the folder of our Python-based `pytorch` backend."""
-    return Path(__file__).parents[2] / "deploy" / "triton" / "backends" / "pytorch"
+    return deployed_folder("triton/backends") / "pytorch"
 
 
 def _private_log(path: Path) -> BinaryIO:
