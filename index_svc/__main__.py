@@ -21,6 +21,7 @@ from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.store_refused import StoreRefused
+from tandem.private_files import keep_files_private
 from tandem.served_metrics import note_shard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
@@ -48,6 +49,7 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
 
 async def main() -> None:
     """Serves until told to stop."""
+    keep_files_private()
     settings = load_or_exit(IndexSettings, "INDEX_")
     identity = load_identity_or_exit()
     guard = load_guard_or_exit(identity)

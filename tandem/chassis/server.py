@@ -40,6 +40,7 @@ from tandem.chassis.side_doors import load_side_doors_or_exit
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
+from tandem.private_files import keep_files_private
 
 log = get_logger()
 
@@ -79,6 +80,7 @@ async def serve(
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     bound_memory()
+    keep_files_private()
     configure(name, level=load_log_level_or_exit())
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))

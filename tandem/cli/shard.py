@@ -22,6 +22,7 @@ from tandem.corpus.store_check import Show
 from tandem.corpus.store_environment import raise_limit
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Verdict, verify_in_child
+from tandem.private_files import private_files
 
 app = typer.Typer(
     help="Checks, backs up, restores and enlarges one shard's item store.", no_args_is_help=True
@@ -122,9 +123,10 @@ def _tell_verdict(verdict: Verdict) -> None:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turns a refusal into one line and exit status 1."""
+    """Turns a refusal into one line and exit status 1; what is made is its owner's alone."""
     try:
-        yield
+        with private_files():
+            yield
     except (StoreRefused, OSError) as error:
         errors.print(str(error))
         raise typer.Exit(1) from None

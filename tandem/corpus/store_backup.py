@@ -29,6 +29,7 @@ from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tandem.corpus.writer_lock import FILE_NAME as WRITER_LOCK_NAME
 from tandem.corpus.writer_lock import WriterLock
+from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 MANIFEST_NAME = "manifest.json"
 _MANIFEST_VERSION = 1
@@ -114,16 +115,18 @@ def back_up(
         backup = destination / f"{name}-{created_time:%Y%m%dT%H%M%SZ}"
         if backup.exists():
             raise StoreRefused(f"{backup} is there already: wait a second, or remove it")
-        destination.mkdir(parents=True, exist_ok=True)
+        destination.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         _remove_partial(destination)
         partial = backup.with_name(backup.name + _PARTIAL_SUFFIX)
-        partial.mkdir()
+        partial.mkdir(PRIVATE_FOLDER)
         lock = WriterLock(partial)
         try:
             _copy(files, partial, show)
             manifest = _describe(partial, created_time)
             manifest.write(partial)
             (partial / WRITER_LOCK_NAME).unlink()
+            for file in partial.iterdir():
+                file.chmod(PRIVATE_FILE)
             sync_folders(partial)
             partial.rename(backup)
         except BaseException:
@@ -174,15 +177,16 @@ def restore(backup: Path, store: Path, show: Show | None = None) -> BackupManife
         why = (*verdict.damage, *verdict.corrupt_items)[0]
         raise StoreRefused(f"{backup} is damaged ({why}): use another backup")
     manifest = BackupManifest.read(backup)
-    store.mkdir(parents=True, exist_ok=True)
+    store.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     lock = WriterLock(store)
     try:
         _check_empty(store)
         restoring = store / RESTORING_NAME
         shutil.rmtree(restoring, ignore_errors=True)
-        restoring.mkdir()
+        restoring.mkdir(PRIVATE_FOLDER)
         sync_folders(store)
         shutil.copyfile(backup / DATA_NAME, restoring / DATA_NAME)
+        (restoring / DATA_NAME).chmod(PRIVATE_FILE)
         _rename_history(restoring, manifest.identity)
         sync_folders(restoring)
         (restoring / DATA_NAME).rename(store / DATA_NAME)

@@ -15,6 +15,7 @@ import lmdb
 from tandem.corpus.reader_age import CommitTimes, reader_ids
 from tandem.corpus.store_refused import StoreDamaged, StoreRefused
 from tandem.errors import ServiceUnavailable
+from tandem.private_files import PRIVATE_FILE
 from tandem.shared_lock import SharedLock
 
 DEFAULT_MAP_BYTES = 64 << 30
@@ -85,6 +86,7 @@ class StoreEnvironment:
                 readonly=self._readonly,
                 create=not self._readonly,
                 lock=self._lock,
+                mode=PRIVATE_FILE,
             )
             self._use(self._env)
         except (

@@ -19,6 +19,7 @@ from tandem.corpus.store_refused import StoreDamaged
 from tandem.corpus.store_refused import StoreRefused as StoreRefused
 from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ItemCorrupt, ServiceUnavailable
+from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 SCHEMA_VERSION = 2
 """Version 1 has records of version 1 alone, no request ids and no store id."""
@@ -229,9 +230,9 @@ def _make_store(path: Path, identity: ShardIdentity) -> None:
     """
     making = path / _MAKING_NAME
     shutil.rmtree(making, ignore_errors=True)
-    making.mkdir()
+    making.mkdir(PRIVATE_FOLDER)
     with (
-        lmdb.open(str(making), map_size=1 << 20, max_dbs=len(_DATABASES)) as env,
+        lmdb.open(str(making), map_size=1 << 20, max_dbs=len(_DATABASES), mode=PRIVATE_FILE) as env,
         env.begin(write=True) as txn,
     ):
         for name in _DATABASES:
@@ -255,7 +256,7 @@ def _new_notes(identity: ShardIdentity) -> dict[str, object]:
 
 def _prepare_for_writing(path: Path) -> WriterLock:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         lock = WriterLock(path)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):

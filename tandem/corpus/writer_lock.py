@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tandem.corpus.store_refused import StoreRefused
+from tandem.private_files import PRIVATE_FILE
 
 FILE_NAME = "writer.lock"
 
@@ -19,7 +20,8 @@ class WriterLock:
 
     def __init__(self, folder: Path) -> None:
         """Takes the lock; raises StoreRefused, with the holder's process id, where it is taken."""
-        self._descriptor = os.open(folder / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(folder / FILE_NAME, flags, PRIVATE_FILE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

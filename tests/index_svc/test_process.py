@@ -1,5 +1,6 @@
 """The process that `python -m index_svc` starts."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from index_svc.snapshot import PARTIAL_SUFFIX
 from tandem.chassis.status import error_from_rpc
 from tandem.corpus.item_store import ItemStore
 from tandem.corpus.item_write import Upsert
@@ -16,7 +18,7 @@ from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.faults.supervisor import Ending
 from tests.index_svc.encoded_items import search_request, upsert_request
-from tests.index_svc.shard_process import ShardProcess, is_serving
+from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, is_serving
 
 
 async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
@@ -36,6 +38,37 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
     store = ItemStore.open(tmp_path / "shard", 0, 1)
     assert store.read_items("scenes", ["a"]) != [None]
     store.close()
+
+
+async def test_all_that_a_shard_writes_is_its_owners_alone(tmp_path: Path) -> None:
+    """Its store and its snapshots, whatever the umask it was started with."""
+    before = os.umask(0)
+    try:
+        process = ShardProcess(tmp_path / "shard", settings=SNAPSHOT_OFTEN)
+    finally:
+        os.umask(before)
+    try:
+        async with await process.ready() as channel:
+            items = [text_item(f"item-{number}", number) for number in range(40)]
+            await IndexServiceStub(channel).UpsertItems(upsert_request(items), timeout=30)
+            async with asyncio.timeout(60):
+                while not whole_snapshots(tmp_path / "shard"):  # noqa: ASYNC110 (a file)
+                    await asyncio.sleep(0.05)
+        assert process.terminate() == Ending(exit_code=0)
+    finally:
+        process.kill()
+
+    written = [tmp_path / "shard", *(tmp_path / "shard").rglob("*")]
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in written}
+    expected = {path.name: "0o700" if path.is_dir() else "0o600" for path in written}
+    assert modes == expected
+    assert "rows.f32" in modes
+
+
+def whole_snapshots(path: Path) -> list[Path]:
+    """Returns those that have their names already."""
+    rows = path.rglob("rows.f32")
+    return [each.parent for each in rows if not each.parent.name.endswith(PARTIAL_SUFFIX)]
 
 
 @pytest.mark.parametrize(("number", "count"), [(0, 2), (1, 2), (3, 3)])
