@@ -24,6 +24,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
         "bench_cold_start.py --starts 1 --scenes 40",
         "bench_decode.py",
         "bench_exporter.py --calls 50 --rounds 1",
+        "bench_filtered_recall.py --rows 21000 --queries 20 --dimension 64",
         "bench_filters.py --rows 20000 --rounds 1",
         "bench_ingest.py --pictures 64 --batches 1,2 --rounds 1",
         "bench_instances.py --seconds 1",
