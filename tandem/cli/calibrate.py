@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tandem.cli.console import errors, out
-from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.corpora import CORPUS_HELP, open_corpus, open_divided
 from tandem.cli.progress import query_progress
+from tandem.corpus.left_out import LeftOut
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
@@ -81,6 +82,8 @@ def calibrate(
     from tandem.modeling.lowered import lowered
 
     folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
+    counts = (gallery_count, gallery_count)
+    open_divided(corpus, (dev_split, test_split), seed, counts, LeftOut())  # refused early
     loaded = load_checkpoint(folder)
     path = folder / CALIBRATION_NAME
     others = read_calibrations(path)

@@ -53,7 +53,7 @@ def open_corpus(
             raise ValueError(f"corpus {name!r} says no path; write {kind}:PATH")
         return _READERS[kind](user_path(path), split, left_out).limited(count)
     given = user_path(name)
-    if name and given.is_dir():
+    if name and _is(given, Path.is_dir):
         _check_pictures_alone(given)
         return _folder(given, split, left_out).limited(count)
     if name.endswith(".json"):
@@ -61,27 +61,52 @@ def open_corpus(
     raise ValueError(f"no corpus {name!r}; {_what_to_write(given)}there are {CORPUS_HELP}")
 
 
-def open_for_training(
-    name: str, split: str, seed: int, count: int | None, left_out: LeftOut
-) -> RecordStream:
-    """As open_corpus; raises ValueError too for a corpus whose splits are one and the same.
+def open_divided(
+    name: str,
+    splits: tuple[str, str],
+    seed: int,
+    counts: tuple[int | None, int | None],
+    left_out: LeftOut,
+) -> tuple[RecordStream, RecordStream]:
+    """Returns two splits, to learn from and to measure on, each as open_corpus does.
 
-    What was trained on would be measured on, and every figure be too good.
+    Raises ValueError too for a corpus whose splits are one and the same: what was learnt would be
+    measured on, and every figure be too good.
     """
+    both = " and ".join(splits)
     try:
-        records = open_corpus(name, split, seed, count, left_out)
+        first, second = (
+            open_corpus(name, split, seed, count, left_out)
+            for split, count in zip(splits, counts, strict=True)
+        )
     except SplitUnknown as error:
         raise ValueError(
-            f"{error.place} has no split {split!r}, and training reads train and val; its splits "
-            f"are: {', '.join(error.known) or 'none'}; divide it into both, by what its layout has "
-            "for that (folders, or names of files)"
+            f"{error.place} has no split {error.split!r}, and {both} are read; its splits are: "
+            f"{', '.join(error.known) or 'none'}; divide it into both, by what its layout has for "
+            "that: folders, or names of files"
         ) from error
-    if records.is_undivided:
+    if first.is_undivided:
         raise ValueError(
-            f"{name} is not divided, and training reads train and val: put the pictures to learn "
-            "from into its subfolder train, and about a tenth, to measure on, into val"
+            f"{name} is not divided, and {both} are read: put the pictures to learn from into its "
+            f"subfolder {splits[0]}, and others, to measure on, into {splits[1]}"
         )
-    return records
+    return first, second
+
+
+def corpus_place(name: str) -> tuple[str, Path]:
+    """Returns how a corpus is read, and where from, however its path is spelled."""
+    kind, _, path = name.partition(":")
+    if kind in _READERS and path:
+        return kind, user_path(path).resolve()
+    given = user_path(name)
+    return "folder" if name and _is(given, Path.is_dir) else "", given.resolve()
+
+
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(path)
+    except OSError:  # of a name that no file can have
+        return False
 
 
 def _check_pictures_alone(folder: Path) -> None:
@@ -109,7 +134,7 @@ def _check_pictures_alone(folder: Path) -> None:
 
 def _what_to_write(path: Path) -> str:
     """Returns what a path that exists is to be written as, for a message; else nothing."""
-    if not path.is_file():
+    if not _is(path, Path.is_file):
         return ""
     if is_picture(path):
         return f"it is one picture: give the folder that it lies in, {path.parent}; "

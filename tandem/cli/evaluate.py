@@ -20,9 +20,8 @@ from rich.table import Table
 from tandem import __version__
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
-from tandem.cli.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
 from tandem.cli.served_measure import ServedMeasure
-from tandem.cli.user_path import user_path
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
 from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
@@ -275,17 +274,13 @@ def _distractors(
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
     asked = set()
     # Of scenes another seed draws others, though it gives them the same names.
-    if corpus != "scenes" and _place(corpus) == _place(asking_corpus):
+    if corpus != "scenes" and corpus_place(corpus) == corpus_place(asking_corpus):
         asked = {(each.split, each.record_id) for each in asking}
     others = open_corpus(corpus, split, seed + 1, int(count) + len(asked), skipped)
+    if others.is_undivided:
+        asked = {(split, record_id) for _, record_id in asked}
     unasked = (each for each in others if (each.split, each.record_id) not in asked)
     return islice(unasked, int(count))
-
-
-def _place(corpus: str) -> tuple[str, Path]:
-    """Returns how a corpus is read, and where from, however its path was spelled."""
-    kind, _, path = corpus.rpartition(":")
-    return kind, user_path(path).resolve()
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:

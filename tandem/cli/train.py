@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.console import errors, out
-from tandem.cli.corpora import open_for_training
+from tandem.cli.corpora import open_divided
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.training_bar import TrainingBar
 from tandem.corpus.records import Record
@@ -134,10 +134,7 @@ def train(
         return
     reading = _Reading(on_error or OnError.STOP, drop_long_captions)
     reading.skipped.goes_on = on_error is OnError.SKIP
-    records = (
-        open_for_training(chosen.corpus, "train", seed, count, reading.skipped),
-        open_for_training(chosen.corpus, "val", seed, None, reading.skipped),
-    )
+    records = open_divided(chosen.corpus, ("train", "val"), seed, (count, None), reading.skipped)
     with torchrun_processes(place) as processes, TrainingBar(out) as bar:
         if processes.is_first:
             _warn_of_emulation(chosen, place.type)

@@ -32,6 +32,9 @@ from tandem.errors import AttributeInvalid
 DATASET_FILE = "dataset.json"
 IMAGES_FOLDER = "images"
 
+# Python refuses to read whole numbers of more than 4,300, and the file with them.
+_MAX_DIGITS = 1_000
+
 T = TypeVar("T")
 
 
@@ -124,9 +127,14 @@ class _Pictures:
 def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
     """Returns each image with the words that point at it in the file."""
     try:
-        document = json.loads(json_path.read_bytes())
+        document = json.loads(json_path.read_bytes(), parse_int=_whole_number)
     except FileNotFoundError:
         raise CorpusFileMissing(f"no file {json_path}; give the path of the split file") from None
+    except UnicodeDecodeError as error:
+        raise CorpusMalformed(
+            f"{json_path} is not UTF-8 ({error.reason}); save it as UTF-8, for example with: "
+            "iconv -f latin1 -t utf-8"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
     images = document.get("images") if isinstance(document, dict) else None
@@ -175,9 +183,9 @@ def _record(
 ) -> Record:
     source = _image_file(image, pictures, place)
     stem = unicodedata.normalize("NFC", source.path.stem)
-    record_id = str(image.get("record_id", stem))
+    record_id = str(_id(image, "record_id", stem, place))
     captions = tuple(_captions(image, record_id, place)[:limit])
-    family = str(image.get("family", record_id))
+    family = str(_id(image, "family", record_id, place))
     return Record(record_id, captions, split, family, source, _attributes(image, place))
 
 
@@ -239,8 +247,20 @@ def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption
 
 def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
     text: str = _field(sentence, "raw", str, place)
-    caption_id = str(sentence.get("caption_id", default_id))
+    caption_id = str(_id(sentence, "caption_id", default_id, place))
     return Caption(caption_id, text, str(sentence.get("language", "en")))
+
+
+def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int:
+    value = owner.get(name, default)
+    if not isinstance(value, str | int):
+        raise CorpusMalformed(f"{place}: its {name} is no text and no whole number; correct it")
+    return value
+
+
+def _whole_number(digits: str) -> int | float:
+    """Returns a number as JSON has it; one of thousands of digits is too large to be one."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
 
 
 def _field(owner: object, name: str, kind: type[T], place: str) -> T:

@@ -66,7 +66,7 @@ class LeftOut:
     @property
     def all_counts(self) -> dict[str, int]:
         """Records and files that were left out, by why."""
-        files = {f"files passed over: {why}": n for why, n in self.file_counts.items()}
+        files = {f"passed over: {why}": n for why, n in self.file_counts.items()}
         return {str(fault): n for fault, n in self.counts.items()} | files
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
@@ -118,7 +118,7 @@ class LeftOut:
         if not self.file_counts:
             return
         reasons = ", ".join(f"{why} {count:,}" for why, count in self.file_counts.most_common())
-        yield f"files passed over: {self.file_counts.total():,} ({reasons})"
+        yield f"passed over: {self.file_counts.total():,} ({reasons})"
         for why, count in self.file_counts.most_common():
             more = f" and {count - len(self.first_files[why]):,} more"
             named = ", ".join(self.first_files[why])

@@ -63,7 +63,7 @@ def read_multi30k(
     picture_list = _list_of(folder, chosen)
     if picture_list is None:
         raise SplitUnknown(place=folder, split=split, known=files)
-    names = _picture_names(picture_list, folder)
+    names = _picture_names(picture_list, folder, left_out)
     columns = {
         language: [(path, _lines(path, len(names), picture_list, folder)) for path in paths]
         for language, paths in files[chosen].items()
@@ -83,7 +83,7 @@ class _Pictures:
 
 
 def _records(
-    names: list[str],
+    names: list[str | None],
     columns: Mapping[str, list[tuple[Path, list[bytes]]]],
     pictures: _Pictures,
     split: str,
@@ -92,6 +92,8 @@ def _records(
     # Pictures may lie elsewhere by the caller's will; beside the captions they stay there.
     walls = pictures.corpus if pictures.root.is_relative_to(pictures.corpus) else pictures.root
     for number, name in enumerate(names):
+        if name is None:
+            continue
         record_id = unicodedata.normalize("NFC", Path(name).stem)
         place = f"{pictures.listed_in}: line {number + 1}"
         try:
@@ -161,17 +163,21 @@ def _what_to_give(folder: Path) -> str:
     )
 
 
-def _picture_names(picture_list: Path, root: Path) -> list[str]:
-    names: list[str] = []
+def _picture_names(picture_list: Path, root: Path, left_out: LeftOut) -> list[str | None]:
+    """Returns the name in each line, None where it is refused."""
+    names: list[str | None] = []
     seen: set[str] = set()
     for number, line in numbered_lines(picture_list, root):
-        # The list of COCO's pictures has a caption's number behind each: 1.jpg#367178.
-        text = decoded(line, f"{picture_list}: line {number}")
-        name = _CAPTION_NUMBER.sub("", text.strip())
-        if Path(name).stem in seen:
-            raise CorpusMalformed(
-                f"{picture_list}: line {number} lists {name} a second time; fetch the file again"
-            )
+        place = f"{picture_list}: line {number}"
+        try:
+            # The list of COCO's pictures has a caption's number behind each: 1.jpg#367178.
+            name = _CAPTION_NUMBER.sub("", decoded(line, place).strip())
+            if Path(name).stem in seen:
+                raise CorpusMalformed(f"{place} lists {name} a second time; fetch the file again")
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            names.append(None)
+            continue
         seen.add(Path(name).stem)
         names.append(name)
     return names

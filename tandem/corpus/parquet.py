@@ -257,7 +257,7 @@ def _rows(
             first_row = 0
             for group in range(parquet.num_row_groups):
                 batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
-                rows = (row for batch in batches for row in batch.to_pylist())
+                rows = (row for batch in batches for row in _cells(batch))
                 number = -1
                 for number, row in enumerate(rows):
                     if row.get(_SPLIT, split) == split:
@@ -269,6 +269,25 @@ def _rows(
                 first_row += number + 1
     except _BROKEN as error:
         left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
+
+
+def _cells(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Returns a batch's rows; a text that is not UTF-8 is bytes, and spoils its own row alone."""
+    try:
+        return batch.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        names = batch.schema.names
+        return [
+            {name: _cell(batch.column(name)[number]) for name in names}
+            for number in range(batch.num_rows)
+        ]
+
+
+def _cell(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return b""
 
 
 def _record_id(row: dict[str, Any], place: str, default: str) -> str:

@@ -80,8 +80,9 @@ def _split(below: Path) -> str:
         partition = _PARTITION.fullmatch(folder)
         if partition and partition["column"].lower() == "split":
             return partition["value"]
-        if is_well_known(folder):
-            return folder
+        name = folder.removeprefix("partial-")  # Hugging Face's, of a corpus too large for it
+        if is_well_known(name):
+            return name
     said = _split_of(below.stem)
     if said is not None and (is_well_known(said) or not folders):
         return said

@@ -65,6 +65,7 @@ class RecordUnreadable(ValueError):
 
     def __init__(self, record: Record, fault: RecordFault, why: str) -> None:
         self.fault = fault
+        self.is_uncaptioned = not (record.captions or record.captions_fault)
         self.told = f"{record.record_id!r} ({record.image}): {fault}: {why}"
         super().__init__(f"record {self.told}; or go on past it with --on-error skip")
 
@@ -75,6 +76,8 @@ class SkippedRecords(LeftOut):
     def add(self, error: RecordUnreadable) -> None:
         """Counts a record, by the first thing that is wrong with it."""
         self.add_record(error.fault, error.told)
+        if error.is_uncaptioned and self.uncaptioned_count:
+            self.uncaptioned_count -= 1
 
 
 RecordCheck = Callable[[Record], None]

@@ -181,7 +181,7 @@ async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path
     assert result.exit_code == 0, result.output
     assert sent == ["a", "b"]
     assert "ingest into scenes: begins of 2 pictures" in result.stderr
-    assert "files passed over: 3 (.heic 2, .gif 1)" in result.stderr
+    assert "passed over: 3 (.heic 2, .gif 1)" in result.stderr
     assert f".heic: {tmp_path}/c.heic, {tmp_path}/d.heic" in result.stderr
     assert "pictures without captions: 2" in result.stderr
 
@@ -235,7 +235,7 @@ async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None
         archive.addfile(tarfile.TarInfo("a.heic"))
     result, sent = await ingested(f"webdataset:{tmp_path}", "--on-error", on_error)
     assert (result.exit_code, sent) == (1, [])
-    assert "nothing was read; files passed over: 1 (.heic 1)" in str(result.exception)
+    assert "nothing was read; passed over: 1 (.heic 1)" in str(result.exception)
 
     (tmp_path / "a.txt").write_text("no picture")
     (tmp_path / "b.jpg").symlink_to("/etc/hostname")

@@ -1,18 +1,24 @@
 """Lists of captions and files: what was written is what is read, and URLs never are."""
 
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from tandem.corpus.caption_list import read_caption_list
+from tandem.corpus.caption_text import MAX_LINE_BYTES
 from tandem.corpus.errors import (
+    CorpusError,
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
     PictureIsUrl,
+    PictureOutside,
     SplitUnknown,
 )
+from tandem.corpus.left_out import LeftOut, ReaderFault
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 
 TRAIN = "a cat\tcats/1.jpg\none cat\tcats/1.jpg\n\t2.jpg\n"
@@ -172,3 +178,99 @@ def test_a_missing_picture_shows_when_it_is_read(pets: Path) -> None:
     assert there.image.read() == b"pixels of 2"
     with pytest.raises(PictureFileMissing, match=r"train\.tsv: line 1 names .*cats/1\.jpg"):
         missing.image.read()
+
+
+def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
+    """Where work goes on; each is told by its number."""
+    lines = [
+        "no tab",
+        "a cat\t../1.jpg",
+        "a cat\t/etc/passwd",
+        "a cat\thttp://a.example/1.jpg",
+        "a cat\tcats/1.jpg",
+        "x" * (MAX_LINE_BYTES + 1) + "\t2.jpg",
+    ]
+    (pets / "train.tsv").write_text(TRAIN + "\n".join(lines) + "\nlast\tlast.jpg\n")
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_caption_list(pets, "train", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["cats/1.jpg", "2.jpg", "last.jpg"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 6}
+    for number in range(4, 10):
+        assert any(f"train.tsv: line {number} " in told for told in left_out.first)
+
+
+@pytest.mark.parametrize(
+    ("named", "on_disk"),
+    [
+        ("café.jpg", "cafe\N{COMBINING ACUTE ACCENT}.jpg"),
+        ("cafe\N{COMBINING ACUTE ACCENT}.jpg", "café.jpg"),
+        ("a.jpg", "a.JPG"),
+        ("a.JPEG", "a.jpeg"),
+        ("café/a.jpg", "cafe\N{COMBINING ACUTE ACCENT}/a.JPG"),
+    ],
+)
+def test_a_name_may_be_spelled_otherwise_on_disk(tmp_path: Path, named: str, on_disk: str) -> None:
+    """In accents, which macOS spells its own way, and in an extension's letters."""
+    path = with_lines(tmp_path, f"a cat\t{named}")
+    (tmp_path / on_disk).parent.mkdir(exist_ok=True)
+    (tmp_path / on_disk).write_bytes(b"pixels")
+
+    (record,) = read_caption_list(path, "train")
+
+    assert record.image.read() == b"pixels"
+    assert record.record_id == unicodedata.normalize("NFC", named)
+
+
+def test_two_spellings_on_disk_are_neither(tmp_path: Path) -> None:
+    """Which of them is meant, nobody knows; an exact name is meant."""
+    for name in ("a.JPG", "a.Jpg"):
+        (tmp_path / name).write_bytes(name.encode())
+    path = with_lines(tmp_path, "a cat\ta.jpg", "a dog\ta.JPG")
+
+    other, exact = read_caption_list(path, "train")
+
+    assert exact.image.read() == b"a.JPG"
+    with pytest.raises(PictureFileMissing, match=r"a\.jpg, which is not there"):
+        other.image.read()
+
+
+def test_links_out_of_the_folder_are_refused(
+    pets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of pictures, of folders, and of the list itself; a name spelled otherwise is no way round."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "x.jpg").write_bytes(b"secret")
+    (outside / "train.tsv").write_text("secret\t2.jpg\n")
+    (pets / "link.JPG").symlink_to(outside / "x.jpg")
+    (pets / "folder").symlink_to(outside)
+    (pets / "inside.jpg").symlink_to("cats/1.jpg")
+    names = ("link.JPG", "link.jpg", "folder/x.jpg", "inside.jpg")
+    with_lines(pets, *(f"a cat\t{name}" for name in names))
+
+    *out, inside = read_caption_list(pets, "train")
+
+    assert inside.image.read() == b"pixels of 1"
+    for each in out:
+        with pytest.raises(PictureOutside, match=r"train\.tsv: line \d names .* is a link out of"):
+            each.image.read()
+    (pets / "train.tsv").unlink()
+    (pets / "train.tsv").symlink_to(outside / "train.tsv")
+    with pytest.raises(CorpusFileMissing, match=r"train\.tsv is a link out of the corpus"):
+        list(read_caption_list(pets, "train"))
+    assert next(read_caption_list(pets / "train.tsv", "train")).captions[0].text == "secret"
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "latin-1"])
+def test_other_encodings_are_refused_with_what_mends_them(pets: Path, codec: str) -> None:
+    """UTF-16 with its mark or without, and the bytes of Western Europe."""
+    (pets / "train.tsv").write_bytes("eine Kätzin\t2.jpg\n".encode(codec))
+
+    try:
+        (record,) = read_caption_list(pets, "train")
+        told = record.captions_fault or ""
+    except CorpusError as error:
+        told = str(error)
+
+    assert re.search(r"train\.tsv.* (is UTF-16|is not UTF-8|has NUL bytes)", told)

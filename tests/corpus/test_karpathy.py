@@ -16,9 +16,11 @@ from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
+    PictureOutside,
     SplitUnknown,
 )
 from tandem.corpus.karpathy import read_karpathy, write_karpathy
+from tandem.corpus.left_out import LeftOut
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
 
@@ -368,3 +370,62 @@ def test_an_image_of_another_format_is_not_written(coco: Path, tmp_path: Path) -
     """The fixture's images are no images, and are refused by the record's name."""
     with pytest.raises(CorpusError, match="the image of 'v2' is no JPEG, PNG or WebP"):
         write_karpathy(read_karpathy(coco, coco.parent, "test"), tmp_path / "out")
+
+
+def test_entries_that_make_no_record_are_passed_one_by_one(tmp_path: Path) -> None:
+    """Where work goes on; each is told by its number in the file."""
+    bad: list[object] = [
+        {"filename": "x.jpg"},
+        7,
+        an_image(0, "test", "../x.jpg", []),
+        an_image(0, "test", "/etc/passwd", []),
+        an_image(0, "test", "x.jpg", [10**2_000]),
+        an_image(0, "test", "x.jpg", [1]) | {"sentids": [2]},
+        an_image(0, "test", "x.jpg", [], record_id={"a": 1}),
+        an_image(0, "test", "x.jpg", [], record_id="\ud83d"),
+        an_image(0, "test", "a.jpg", []),
+        {"split": "test"},
+    ]
+    good = [an_image(0, "test", "a.jpg", []), an_image(0, "test", "b.jpg", [])]
+    text = json.dumps({"images": [good[0], *bad, good[1]]})
+    path = tmp_path / "dataset.json"
+    path.write_text(text.replace(str(10**2_000), "9" * 9_999))
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_karpathy(path, tmp_path, "test", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["a", "b"]
+    assert left_out.count == len(bad)
+    numbers = {int(told.partition("images[")[2].partition("]")[0] or 8) for told in left_out.first}
+    assert numbers == set(range(1, 11))
+
+
+def test_links_out_of_the_corpus_are_refused(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A picture's or the folder's of all pictures; inside, a link may lead anywhere."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "a.jpg").write_bytes(b"secret")
+    (tmp_path / "b.jpg").write_bytes(b"pixels")
+    path = written({"images": [an_image(0, "test", "a.jpg", [])]}, tmp_path)
+    images = tmp_path / "images"
+
+    images.symlink_to(outside)
+    (out,) = read_karpathy(path, images, "test")
+    with pytest.raises(PictureOutside, match=r"images\[0\] names .* is a link out of the corpus"):
+        out.image.read()
+
+    images.unlink()
+    images.mkdir()
+    (images / "a.jpg").symlink_to("../b.jpg")
+    (inside,) = read_karpathy(path, images, "test")
+    assert inside.image.read() == b"pixels"
+
+
+def test_a_file_that_is_not_utf8_says_how_to_save_it(tmp_path: Path) -> None:
+    """It is JSON otherwise."""
+    path = tmp_path / "dataset.json"
+    path.write_bytes('{"images": "é"}'.encode("latin-1"))
+
+    with pytest.raises(CorpusMalformed, match=r"dataset\.json is not UTF-8 .* iconv -f latin1"):
+        read_karpathy(path, tmp_path, "test")

@@ -11,8 +11,10 @@ from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
+    PictureOutside,
     SplitUnknown,
 )
+from tandem.corpus.left_out import LeftOut
 from tandem.corpus.multi30k import read_multi30k
 from tandem.corpus.records import Record
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
@@ -243,3 +245,41 @@ def test_a_picture_list_that_is_not_utf8_is_refused(task1: Path) -> None:
 
     with pytest.raises(CorpusMalformed, match=r"train_images\.txt: line 2 is not UTF-8"):
         read(task1, "train")
+
+
+def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None:
+    """Where work goes on: lines still count, and captions stay with their pictures."""
+    names = ("20.jpg", "../x.jpg", "20.jpg", "", "10.jpg")
+    lines(task1 / "train_images.txt", *names)
+    for language in ("en", "de", "fr", "cs"):
+        if (task1 / f"train.{language}").exists():
+            lines(task1 / f"train.{language}", *(f"of line {n}" for n in range(1, 6)))
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_multi30k(task1, task1 / IMAGES, "train", left_out=left_out))
+
+    assert [(each.record_id, each.captions[0].text) for each in records] == [
+        ("20", "of line 1"),
+        ("10", "of line 5"),
+    ]
+    assert left_out.count == 3
+
+
+def test_links_out_of_the_folder_are_refused(
+    task1: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of captions and lists at the call, of pictures when they are read."""
+    outside = tmp_path_factory.mktemp("outside") / "secret"
+    outside.write_text("secret\nsecret\n")
+    (task1 / IMAGES / "20.jpg").unlink()
+    (task1 / IMAGES / "20.jpg").symlink_to(outside)
+
+    out, _ = read(task1, "train")
+    with pytest.raises(PictureOutside, match=r"line 1 names .*20\.jpg, which is a link out"):
+        out.image.read()
+
+    for name in ("train.de", "train_images.txt"):
+        (task1 / name).unlink()
+        (task1 / name).symlink_to(outside)
+        with pytest.raises(CorpusFileMissing, match=rf"{name} is a link out of the corpus"):
+            read(task1, "train")

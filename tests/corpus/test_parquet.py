@@ -19,10 +19,12 @@ from tandem.corpus.errors import (
     CorpusMalformed,
     PictureFileMissing,
     PictureMissing,
+    PictureOutside,
     PictureTooLarge,
     SplitUnknown,
 )
 from tandem.corpus.image_sources import MAX_READ_BYTES
+from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.parquet import read_parquet
 from tandem.corpus.records import Record
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
@@ -368,3 +370,85 @@ def test_without_pyarrow_the_extra_is_named() -> None:
 
     assert "ExtraMissing: parquet files are read with pyarrow" in ran.stderr
     assert 'pip install "tandem-search[parquet]"' in ran.stderr
+
+
+def test_splits_as_hugging_face_lays_them_out(tmp_path: Path) -> None:
+    """Kept apart, by any word for them; the folder "data" is none."""
+    for split, count in (("train", 3), ("validation", 2), ("test", 1)):
+        path = tmp_path / "data" / f"{split}-00000-of-00001.parquet"
+        write(path, image=[b"x"] * count, caption=["a"] * count)
+
+    assert [len(read(tmp_path, split)) for split in ("train", "val", "dev", "test")] == [3, 2, 2, 1]
+    assert read_parquet(tmp_path, "train").total == 3
+    with pytest.raises(SplitUnknown, match=r"'data'; its splits are: test, train, validation; say"):
+        read_parquet(tmp_path, "data")
+
+
+def test_whole_real_ids_are_whole_numbers(tmp_path: Path) -> None:
+    """pandas makes the one of the other where a cell is missing."""
+    path = pets(tmp_path / "train.parquet", id=[1.0, 2.0, None])
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_parquet(path, "train", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["1", "2"]
+    assert "row 2 has the id None" in left_out.first[0]
+
+
+def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
+    """In the order of their numbers; other columns that look like captions are told."""
+    path = write(
+        tmp_path / "train.parquet",
+        image=[b"0", b"1"],
+        caption_10=["c", "z"],
+        caption_2=["b", None],
+        caption_1=["a", "y"],
+        alt_text=["?", "?"],
+    )
+    left_out = LeftOut()
+
+    first, second = read_parquet(path, "train", left_out=left_out)
+
+    assert [each.text for each in first.captions] == ["a", "b", "c"]
+    assert [each.text for each in second.captions] == ["y", "z"]
+    assert left_out.first_files == {FileFault.COLUMN: [f"{path}: alt_text"]}
+
+
+def test_a_cell_that_is_not_utf8_spoils_its_own_row_alone(tmp_path: Path) -> None:
+    """Though its batch cannot be read as text."""
+    texts = pa.array([b"a", b"\xff", b"c"], pa.binary()).cast(pa.string(), safe=False)
+    path = pets(tmp_path / "train.parquet", caption=texts)
+
+    first, second, third = read(path)
+
+    assert [each.text for each in (*first.captions, *third.captions)] == ["a", "c"]
+    assert "row 1 has a caption that is no text" in (second.captions_fault or "")
+
+
+def test_a_damaged_file_ends_no_corpus_where_work_goes_on(tmp_path: Path) -> None:
+    """It is counted, and the others are read."""
+    pets(tmp_path / "train-1.parquet")
+    (tmp_path / "train-0.parquet").write_bytes(b"no parquet")
+    left_out = LeftOut(goes_on=True)
+
+    assert len(list(read_parquet(tmp_path, "train", left_out=left_out))) == 3
+    assert left_out.counts == {FileFault.DAMAGED: 1}
+    with pytest.raises(CorpusMalformed, match=r"train-0\.parquet is no whole parquet file"):
+        read_parquet(tmp_path, "train")
+
+
+def test_pictures_beside_a_parquet_file_are_no_links_out(tmp_path: Path) -> None:
+    """Nor is the file that names them."""
+    root = tmp_path / "root"
+    named = pa.array([{"bytes": None, "path": path} for path in ("a", "b", "c")], HUGGING_FACE)
+    pets(root / "train.parquet", image=named)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "a").symlink_to(tmp_path / "secret")
+    (root / "b").symlink_to("c")
+    (root / "c").write_bytes(b"pixels")
+
+    out, inside, _ = read(root)
+
+    assert inside.image.read() == b"pixels"
+    with pytest.raises(PictureOutside, match=r"row 0 names .*a, which is a link out of the corpus"):
+        out.image.read()

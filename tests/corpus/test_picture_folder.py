@@ -279,7 +279,7 @@ def test_files_of_other_formats_are_counted(pets: Path) -> None:
     }
     assert left_out.first_files[".heic"] == [f"{pets}/a.heic", f"{pets}/b.HEIC"]
     assert left_out.uncaptioned_count == 3
-    assert "files passed over: 7 (.heic 2" in "; ".join(left_out.lines())
+    assert "passed over: 7 (.heic 2" in "; ".join(left_out.lines())
 
 
 def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path
     for number in range(3):
         (tmp_path / f"{number}.heic").write_bytes(b"")
 
-    with pytest.raises(SplitUnknown, match=r"files passed over: 3 \(\.heic 3\)"):
+    with pytest.raises(SplitUnknown, match=r"passed over: 3 \(\.heic 3\)"):
         read_picture_folder(tmp_path, "test")
 
 

@@ -83,7 +83,7 @@ SPARK = "part-0000{}-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy"
         ("default/train/0000", "train"),
         ("plain_text/test/0000", "test"),
         ("de/train-00000-of-00001", "train"),
-        ("de/partial-train/0000", "de"),
+        ("de/partial-train/0000", "train"),
         (SPARK.format(0), "all"),
         ("part-r-00000", "all"),
         (f"data/{SPARK.format(1)}", "all"),

@@ -81,7 +81,7 @@ def test_what_is_packed_is_what_is_read(
 
 
 def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
-    """In the order of their first files, other kinds and hidden files passed over."""
+    """In the order of their first files, other kinds and hidden passed over."""
     others = [
         ("cat.cls", b"3"),
         ("cat.id", b"3"),
@@ -385,7 +385,7 @@ def test_files_that_are_no_records_are_counted(tmp_path: Path) -> None:
         ".heic": 1,
     }
 
-    with pytest.raises(NothingRead, match=r"nothing was read; files passed over: 1 \(\.heic 1\)"):
+    with pytest.raises(NothingRead, match=r"nothing was read; passed over: 1 \(\.heic 1\)"):
         read(packed(tmp_path, "b.heic"))
 
 
