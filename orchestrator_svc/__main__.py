@@ -117,6 +117,8 @@ async def main(settings: OrchestratorSettings) -> None:
             max_inflight_count=settings.max_inflight_count,
             max_inflight_bytes=settings.max_inflight_bytes,
             max_stream_count=settings.max_ingest_stream_count,
+            max_stream_count_by_caller=settings.max_ingest_stream_count_by_caller,
+            max_idle_seconds=settings.ingest_idle_seconds,
             max_stream_message_count=settings.max_ingest_batch_count,
             max_stream_bytes=settings.max_ingest_bytes,
             call_weights={"BatchSearchItems": lambda request: len(request.searches)},

@@ -72,6 +72,13 @@ class OrchestratorSettings:
     max_ingest_stream_count: int = setting(
         "ingest streams open at once; more are refused", default=16
     )
+    max_ingest_stream_count_by_caller: int = setting(
+        "of these, of one token or, where tokens are not asked for, of one host", default=8
+    )
+    ingest_idle_seconds: float = setting(
+        "after which an ingest stream is ended that sends nothing, or takes no answer",
+        default=300.0,
+    )
     max_ingest_batch_count: int = setting(
         "batches of all ingest streams under way at once; more wait at their senders", default=16
     )

@@ -37,7 +37,7 @@ class AdmissionLimits:
     max_stream_bytes: int = 256 * _MIB
     max_stream_count_by_caller: int = 8
     """Streams of one token or, where tokens are not asked for, of one host."""
-    max_idle_seconds: float = 120.0
+    max_idle_seconds: float = 300.0
     """How long a stream of requests may send none while all that it sent is answered, or take none
     of the answers that are there for it."""
     max_awaited_count: int = 512

@@ -1,11 +1,12 @@
 """What the SDK's calls send. Shared by both clients."""
 
+import math
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 from tandem.client.results import IngestOutcome, ingest_outcomes
@@ -22,6 +23,8 @@ _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
 MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
 _MAX_BATCH_BYTES = 32 * 2**20
+# A server ends a stream that says nothing for some minutes.
+_MAX_BATCH_SECONDS = 30.0
 
 CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
     # A name that stands for several orchestrators is called on each in turn, but for those that say
@@ -37,6 +40,13 @@ CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A connection that died without a word is noticed after 20 s, in the midst of a stream without
+    # a deadline too. A server that is slow answers pings all the same, from threads of gRPC's own;
+    # one whose line is slow has 10 s for it. Servers of ours take a ping a second.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_send_message_length", 64 * 2**20),
     ("grpc.max_receive_message_length", 64 * 2**20),
 )
@@ -69,6 +79,7 @@ class IngestRequests:
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
         *,
         target: str = "the server",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises IndexIdInvalid and RequestIdInvalid at once; each item is judged by itself.
 
@@ -82,6 +93,7 @@ class IngestRequests:
         self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
         self._request_id = checked_request_id(request_id)
         self._target = target
+        self._clock = clock
         # Of each batch that is not answered yet: its items, and which of them cannot be sent.
         self._sent: deque[tuple[int, _Refused]] = deque()
         self._are_all_read = False
@@ -117,8 +129,21 @@ class IngestRequests:
             )
 
     def _batches(self) -> Iterator[search_service_pb2.IngestItemsRequest]:
-        while batch := list(islice(self._items, self._batch_item_count)):
+        while batch := self._next_batch():
             yield from self._split_by_bytes(batch)
+
+    def _next_batch(self) -> list[NewItem]:
+        """Returns as many items as go together, or fewer where they are slow in coming.
+
+        Not where a request id names each batch: sent again, that must have the same items.
+        """
+        batch: list[NewItem] = []
+        full_time = math.inf if self._request_id else self._clock() + _MAX_BATCH_SECONDS
+        for item in self._items:
+            batch.append(item)
+            if len(batch) == self._batch_item_count or self._clock() >= full_time:
+                break
+        return batch
 
     def _split_by_bytes(
         self, batch: list[NewItem]

@@ -1,5 +1,6 @@
 """What the SDK sends: batches within their bounds, and names for what cannot be sent."""
 
+from collections.abc import Iterator
 from itertools import chain
 
 import pytest
@@ -296,6 +297,25 @@ def test_a_request_id_that_cannot_be_sent_is_refused_at_once() -> None:
         IngestRequests([], "scenes", 1, LONE_SURROGATE)
     with pytest.raises(RequestMalformed, match="request_id"):
         remove_request(["a"], "scenes", LONE_SURROGATE)
+
+
+def test_items_that_are_slow_in_coming_do_not_hold_up_those_before() -> None:
+    """A server ends a stream that says nothing for minutes. Named batches wait to be whole: under
+    their names they must be the same when they are sent again."""
+    now = 0.0
+
+    def items() -> Iterator[tuple[str, str]]:
+        nonlocal now
+        for number in range(6):
+            now += 20.0
+            yield str(number), "text"
+
+    def sizes(request_id: str) -> list[int]:
+        batches = IngestRequests(items(), "scenes", 64, request_id, clock=lambda: now)
+        return [len(each.items) for each in batches]
+
+    assert sizes("") == [2, 2, 2]
+    assert sizes("mine") == [6]
 
 
 def test_items_are_drawn_only_as_batches_are_sent() -> None:

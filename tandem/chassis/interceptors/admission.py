@@ -22,6 +22,8 @@ from tandem.chassis.interceptors.handlers import (
     with_behavior,
 )
 from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, INFLIGHT_BYTES
+from tandem.chassis.places import Places, caller_key
+from tandem.chassis.stream_watch import StreamWatch
 from tandem.errors import Overloaded
 
 
@@ -39,7 +41,7 @@ class AdmissionInterceptor(HandlerInterceptor):
         self._service = service
         self._limits = limits
         self._calls = Room(limits.max_inflight_count, limits.max_inflight_bytes)
-        self._streams = Room(limits.max_stream_count, limits.max_stream_bytes)
+        self._streams = Places(limits.max_stream_count, limits.max_stream_count_by_caller)
         self._messages = Room(limits.max_stream_message_count, limits.max_stream_bytes)
         self._pace = Pace()
         self._refusing = lru_cache(KEPT_HANDLER_COUNT)(self._make_refusing)
@@ -86,17 +88,17 @@ class AdmissionInterceptor(HandlerInterceptor):
         async def answer_stream(
             requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
         ) -> Any:  # noqa: ANN401
-            with self._stream() as messages:
+            with self._stream(context) as messages:
                 return await serve(messages.read(requests), context)
 
         async def answers_stream(
             requests: AsyncIterator[Message], context: grpc.aio.ServicerContext
         ) -> AsyncIterator[Any]:
-            with self._stream() as messages:
+            with self._stream(context) as messages:
                 async with aclosing(serve(messages.read(requests), context)) as responses:
                     async for response in responses:
-                        messages.answer_one()
-                        yield response
+                        with messages.sending():
+                            yield response
 
         if handler.request_streaming:
             chosen: Callable[..., Any] = (
@@ -121,17 +123,21 @@ class AdmissionInterceptor(HandlerInterceptor):
             self._pace.note_end()
 
     @contextmanager
-    def _stream(self) -> Iterator[_StreamMessages]:
-        if self._streams.lacks_places():
-            self._refuse("streams", f"{self._service} serves {self._streams.count} streams already")
-        self._streams.take(1, 0)
-        messages = _StreamMessages(self._messages)
-        try:
-            yield messages
-        finally:
-            messages.answer_all()
-            self._streams.give_back(1, 0)
-            self._pace.note_end()
+    def _stream(self, context: grpc.aio.ServicerContext) -> Iterator[_StreamMessages]:
+        caller = caller_key(context)
+        if lack := self._streams.lack(caller):
+            self._refuse(
+                "streams", f"{self._service} serves {self._streams.count} streams already: {lack}"
+            )
+        watch = StreamWatch(self._limits.max_idle_seconds)
+        messages = _StreamMessages(self._messages, watch)
+        with self._streams.taken(caller):
+            try:
+                with watch.watching():
+                    yield messages
+            finally:
+                messages.end()
+                self._pace.note_end()
 
     def _make_refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
@@ -158,24 +164,60 @@ class AdmissionInterceptor(HandlerInterceptor):
 class _StreamMessages:
     """One stream's messages that are under way: each from its arrival to the answer of its turn."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, watch: StreamWatch) -> None:
         self._room = room
+        self._watch = watch
         self._sizes: deque[int] = deque()
+        self._is_reading = False
+        self._is_sending = False
 
     async def read(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
         """Yields the requests as there is room for them; the next is not read before."""
-        async for request in requests:
+        while True:
+            with self._reading():
+                request = await anext(requests, None)
+            if request is None:
+                return
             byte_count = request.ByteSize()
             await self._room.wait_and_take(byte_count)
             self._sizes.append(byte_count)
             yield request
 
-    def answer_one(self) -> None:
-        """Gives back the room of the oldest."""
-        if self._sizes:
-            self._room.give_back(1, self._sizes.popleft())
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Sends an answer, the oldest's, whose room is given back."""
+        self._answer_one()
+        self._is_sending = True
+        self._note()
+        try:
+            yield
+        finally:
+            self._is_sending = False
+            self._note()
 
-    def answer_all(self) -> None:
+    def end(self) -> None:
         """Gives back the room of all."""
         while self._sizes:
-            self.answer_one()
+            self._answer_one()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._is_reading = True
+        self._note()
+        try:
+            yield
+        finally:
+            self._is_reading = False
+            self._note()
+
+    def _note(self) -> None:
+        if self._is_sending:
+            self._watch.note("no answer was taken")
+        elif self._is_reading and not self._sizes:
+            self._watch.note("no message came")
+        else:
+            self._watch.note("")
+
+    def _answer_one(self) -> None:
+        if self._sizes:
+            self._room.give_back(1, self._sizes.popleft())

@@ -153,7 +153,7 @@ class ReadingInterceptor(HandlerInterceptor):
                 return await context.read()
         except TimeoutError:
             raise DeadlineExceeded(
-                what=f"{self._limits.max_message_wait_seconds:g} s in which no request came"
+                what=f"a wait of {self._limits.max_message_wait_seconds:g} s: no request came"
             ) from None
 
 

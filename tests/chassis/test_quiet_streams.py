@@ -1,0 +1,212 @@
+"""Streams of a caller that sends nothing, reads nothing or is gone: none keeps others out."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tandem.chassis.admission import DEFAULT_LIMITS
+from tandem.chassis.channels import CHANNEL_OPTIONS, SERVER_OPTIONS
+from tandem.chassis.guard import Guard
+from tandem.chassis.tokens import TokenFile
+from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.chassis.open_door import INGEST, address, connection, raw, refusal
+from tests.chassis.scripted_service import sample, until
+
+IDLE_SECONDS = 0.4
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    """Knows two callers."""
+    path = tmp_path / "tokens.toml"
+    path.write_text(
+        "".join(
+            f'[tokens.{name}]\nsha256 = "{sha256(name.encode()).hexdigest()}"\n'
+            'scopes = ["write"]\nindexes = ["*"]\n'
+            for name in ("one", "other")
+        )
+    )
+    return Guard(TokenFile(path))
+
+
+def bearer(name: str) -> tuple[tuple[str, str]]:
+    return (("authorization", f"Bearer {name}"),)
+
+
+def client_options(changed: dict[str, int]) -> list[tuple[str, int | str]]:
+    """Returns the client's options, but that it asks nobody whether they are serving."""
+    options = dict(CLIENT_OPTIONS) | changed
+    del options["grpc.service_config"]
+    return [*options.items()]
+
+
+async def answered(to: grpc.aio.Channel, name: str) -> None:
+    """Ingests one batch, and so finds a place."""
+    stream = SearchServiceStub(to).IngestItems(metadata=bearer(name), timeout=10)
+    await stream.write(pb.IngestItemsRequest())
+    assert await stream.read() is not grpc.aio.EOF
+    await stream.done_writing()
+    assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_one_callers_streams_do_not_take_all_places(guard: Guard) -> None:
+    """Nor does it get more of them by more connections."""
+    limits = replace(DEFAULT_LIMITS, max_stream_count=3, max_stream_count_by_caller=2)
+    async with (
+        address(guard, limits) as to,
+        connection(to) as channel,
+        connection(to) as second,
+    ):
+        held = [raw(each, INGEST)(metadata=bearer("one")) for each in (channel, second)]
+        await until(lambda: sample("tandem_rpc_inflight_count", service="door") == 2)
+        assert await refusal(raw(second, INGEST)(metadata=bearer("one"))) == "OVERLOADED"
+        await answered(channel, "other")
+        for each in held:
+            each.cancel()
+        await until(lambda: sample("tandem_rpc_inflight_count", service="door") == 0)
+        await answered(second, "one")
+
+
+async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
+    """From its begin, and after a message that was answered."""
+    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
+    async with address(guard, limits) as to, connection(to) as channel:
+        assert await refusal(raw(channel, INGEST)(metadata=bearer("one"))) == "DEADLINE_EXCEEDED"
+        stream = raw(channel, INGEST)(metadata=bearer("one"))
+        await stream.write(b"")
+        await stream.read()
+        assert await refusal(stream) == "DEADLINE_EXCEEDED"
+        assert "a wait of 0.4 s: no message came" in await stream.details()
+
+
+async def test_a_stream_whose_answers_are_not_taken_ends() -> None:
+    """Its caller cannot be told; its place comes free."""
+    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
+    item_ids = {"items": [{"item_id": "x" * 200_000}]}
+    async with address(limits=limits) as to, connection(to) as channel:
+        stream = raw(channel, INGEST)()
+        batch = pb.IngestItemsRequest(**item_ids).SerializeToString()  # type: ignore[arg-type]
+        for _ in range(20):
+            try:
+                await asyncio.wait_for(stream.write(batch), 0.5)
+            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                break
+        await until(
+            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=20
+        )
+
+
+async def test_a_stream_whose_batch_takes_long_does_not_end() -> None:
+    """It is the service that is waited for: however long its work takes, its caller is not idle."""
+
+    async def long(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        await asyncio.sleep(4 * IDLE_SECONDS)
+        return pb.SearchItemsResponse()
+
+    limits = replace(DEFAULT_LIMITS, max_idle_seconds=IDLE_SECONDS)
+    async with address(limits=limits, search=long) as to, connection(to) as channel:
+        await answered(channel, "nobody")
+
+
+@asynccontextmanager
+async def line(to: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """Carries connections to a server, until the event is set: then it says nothing any more."""
+    dead = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+    writers: list[asyncio.StreamWriter] = []
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            if dead.is_set():
+                await asyncio.Event().wait()
+            writer.write(data)
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = to.split(":")
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        writers.extend((writer, far_writer))
+        for pair in ((reader, far_writer), (far_reader, writer)):
+            tasks.add(asyncio.create_task(carry(*pair)))
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", dead
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_dead_connection_is_found_from_both_sides() -> None:
+    """Nothing comes any more and nothing says so: within 30 s each has given it up."""
+    for options in (CHANNEL_OPTIONS, CLIENT_OPTIONS, SERVER_OPTIONS):
+        kept: dict[str, Any] = dict(options)
+        assert kept["grpc.keepalive_time_ms"] + kept["grpc.keepalive_timeout_ms"] <= 25_000
+        assert kept["grpc.http2.ping_timeout_ms"] <= 25_000
+    quick = dict.fromkeys(
+        ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"), 500
+    )
+    quick_server = [*(dict(SERVER_OPTIONS) | quick).items()]
+    quick_client = client_options(quick)
+    async with (
+        address(options=quick_server) as to,
+        line(to) as (through, dead),
+        grpc.aio.insecure_channel(through, options=quick_client) as channel,
+    ):
+        stream = raw(channel, INGEST)()
+        await stream.write(b"")
+        await stream.read()
+        dead.set()
+        assert await refusal(stream) == "UNAVAILABLE"
+        await until(
+            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=20
+        )
+
+
+async def test_a_service_that_is_slow_is_not_taken_for_dead() -> None:
+    """Its event loop stands still for longer than a ping is waited for; gRPC itself answers."""
+    code = (
+        "import asyncio, time, grpc\n"
+        "from tests.chassis.open_door import address\n"
+        "from tandem.v1 import search_service_pb2 as pb\n"
+        "async def search(request, context):\n"
+        "    time.sleep(3)\n"
+        "    return pb.SearchItemsResponse()\n"
+        "async def main():\n"
+        "    async with address(search=search) as to:\n"
+        "        print(to, flush=True)\n"
+        "        await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    quick = {"grpc.keepalive_time_ms": 1_000, "grpc.keepalive_timeout_ms": 1_000}
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert server.stdout is not None
+        to = (await server.stdout.readline()).decode().strip()
+        options = client_options(quick)
+        async with grpc.aio.insecure_channel(to, options=options) as channel:
+            await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=30)
+    finally:
+        server.kill()
+        await server.wait()
