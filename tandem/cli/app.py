@@ -1,9 +1,11 @@
 """`tandem`: one command a module, wired here."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from tandem import __version__
 from tandem.cli import (
     compare,
     demo,
@@ -19,9 +21,17 @@ from tandem.cli import (
     up,
 )
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
+from tandem.cli.console import out
 from tandem.cli.prometheus import PrometheusUnavailable
 from tandem.cli.stack import StackFailed
 from tandem.model_io.triton_server import TritonUnavailable
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        out.print(f"tandem {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="tandem",
@@ -46,6 +56,16 @@ app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
 app.add_typer(shard.app, name="shard")
 app.add_typer(token.app, name="token")
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print it and end"),
+    ] = False,
+) -> None:
+    """Finds images by text and texts by images: retrieve fast, rerank smart."""
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -54,6 +55,12 @@ class DataFolder:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def clear(self) -> None:
+        """Deletes the stores and logs, and nothing else that may lie there."""
+        for folder in (*self.shard_folders(), self.path / "logs"):
+            shutil.rmtree(folder)
+        (self.path / "logs").mkdir(mode=0o700)
 
     def shard_folders(self) -> list[Path]:
         """Returns the folders of shards that are there, by number."""

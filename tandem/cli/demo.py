@@ -1,6 +1,6 @@
 """`tandem demo`: the whole path on real input, from nothing to a picture of what reranking does."""
 
-import shutil
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,16 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.console import out
+from tandem.cli.console import errors, out
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
+from tandem.cli.data_folder import DataFolder
 from tandem.cli.evaluate import evaluate
 from tandem.cli.ingest import ingest_items
 from tandem.cli.search_table import print_result
+from tandem.cli.service_settings import given_settings
 from tandem.cli.stack import LocalStack, Ports
+from tandem.cli.start_checks import check_machine
+from tandem.cli.stop_signals import StopSignals
 from tandem.cli.up import print_endpoints
 from tandem.client import Access, Client
 from tandem.corpus.nouns import LANGUAGES, Language
@@ -51,23 +55,31 @@ def demo(
 ) -> None:
     """Serves the shipped model, ingests scenes, asks in four languages, measures, draws."""
     start_time = time.monotonic()
-    shutil.rmtree(data, ignore_errors=True)
-    manifest = export_if_stale(default_checkpoint(), model_repository)
-    out.rule(f"up: model {manifest.fingerprint[:12]}")
-    with LocalStack(data.resolve(), model_repository.resolve(), Ports.free(2)) as stack:
-        stack.start()
-        print_endpoints(stack)
-        out.rule(f"ingest {scene_count:,} held-out scenes")
-        # Another seed than the evaluation's: these scenes are for looking, those for measuring.
-        gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
-        access = Access.from_environment()
-        with Client(stack.address, timeout_seconds=30.0, access=access) as client:
-            ingest_items(client, _INDEX, demo_items(gallery), 2 * scene_count)
-            rows = [_ask(client, query) for query in demo_queries(gallery)]
-        sheet = data / "contact_sheet.png"
-        write_contact_sheet(rows, sheet)
-        out.rule(f"evaluate on {2 * query_count:,} held-out queries")
-        evaluate(query_count=query_count, address=stack.address)
+    # Whatever ends it ends the stack first; and it is nobody else's folder that is emptied.
+    with StopSignals() as stopping, DataFolder(data.resolve()) as folder, stopping.raising():
+        check_machine(default_checkpoint())
+        given = given_settings(os.environ)
+        for note in given.notes:
+            errors.print(note)
+        folder.clear()
+        manifest = export_if_stale(default_checkpoint(), model_repository)
+        out.rule(f"up: model {manifest.fingerprint[:12]}")
+        with LocalStack(
+            folder.path, model_repository.resolve(), Ports.free(2), settings=given.variables
+        ) as stack:
+            stack.start()
+            print_endpoints(stack)
+            out.rule(f"ingest {scene_count:,} held-out scenes")
+            # Another seed than the evaluation's: these are for looking, those for measuring.
+            gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
+            access = Access.from_environment()
+            with Client(stack.address, timeout_seconds=30.0, access=access) as client:
+                ingest_items(client, _INDEX, demo_items(gallery), 2 * scene_count)
+                rows = [_ask(client, query) for query in demo_queries(gallery)]
+            sheet = data / "contact_sheet.png"
+            write_contact_sheet(rows, sheet)
+            out.rule(f"evaluate on {2 * query_count:,} held-out queries")
+            evaluate(query_count=query_count, address=stack.address)
     out.print(f"\nBefore and after reranking: {sheet}")
     out.print(f"{time.monotonic() - start_time:.0f} s, and no process left behind.")
 

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from tandem.model_io.model_version import (
     write_wanted,
 )
 from tandem.model_io.precision import Precision
+from tandem.model_io.swap_attendance import is_attended, swap_stage
 
 _LOOK_SECONDS = 0.2
 
@@ -50,39 +52,62 @@ def swap(
         raise typer.BadParameter("give a checkpoint, or --to a version")
     our_manifest(repository)
     before = serving(repository).version
+    if to is not None and to not in version_numbers(repository):
+        raise ValueError(f"{version_folder(repository, to)} is not there")
+    _check_attended(repository)
     if to is not None:
-        if to not in version_numbers(repository):
-            raise ValueError(f"{version_folder(repository, to)} is not there")
         version = to
     else:
         assert checkpoint is not None
         # Here: torch takes seconds, which `tandem --help` need not wait.
         from tandem.modeling.version_export import export_version
 
+        out.print(f"{repository}: {checkpoint} is exported, which takes a minute or more")
         version = export_version(checkpoint, repository, precision)
         out.print(f"{repository}: version {version} is exported")
-    outcome = ask_for(repository, version, wait_seconds)
+        _check_attended(repository)
+    out.print(f"{repository}: version {version} is asked for, while version {before} serves")
+    outcome = ask_for(repository, version, wait_seconds, out.print)
     if outcome.refusal:
         raise ValueError(f"version {outcome.version} goes on serving: {outcome.refusal}")
     out.print(f"{repository}: version {version} serves, after version {before}")
 
 
-def ask_for(repository: Path, version: int, wait_seconds: float) -> Serving:
-    """Asks for a version to serve; returns what became of it.
+def _check_attended(repository: Path) -> None:
+    if not is_attended(repository):
+        raise ValueError(
+            f"no tandem up --swaps runs with {repository}: start it (tandem up --swaps "
+            f"--model-repository {repository}), and swap when it serves"
+        )
+
+
+def ask_for(
+    repository: Path,
+    version: int,
+    wait_seconds: float,
+    show: Callable[[str], None] | None = None,
+) -> Serving:
+    """Asks for a version to serve; returns what became of it, and shows each stage of it.
 
     Raises ValueError where nobody takes it in time; then it is asked for no more.
     """
     request = Wanted(request_id=uuid.uuid4().hex, version=version)
     write_wanted(repository, request)
     deadline_time = time.monotonic() + wait_seconds
+    shown = ""
     while (outcome := serving(repository)).request_id != request.request_id:
+        stage = swap_stage(repository)
+        if stage and stage != shown:
+            shown = stage
+            if show is not None:
+                show(stage)
         if time.monotonic() > deadline_time:
             if wanted(repository) == request:
                 write_wanted(repository, None)
             raise ValueError(
                 f"nobody took version {version} within {wait_seconds:.0f} s, and version "
-                f"{outcome.version} serves as before: is tandem up --swaps running with this model "
-                "repository?"
+                f"{outcome.version} serves as before; its last word is {shown!r}; the log of "
+                "tandem up --swaps says more"
             )
         time.sleep(_LOOK_SECONDS)
     return outcome

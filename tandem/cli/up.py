@@ -120,14 +120,12 @@ def up(
                     with stopping.raising():
                         beside.enter_context(prometheus)
                     out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
+                version_swaps = None
+                if swaps:
+                    version_swaps = VersionSwaps(stack, manifest)
+                    beside.callback(version_swaps.close)
                 _print_next(stack)
-                _watch(
-                    stack,
-                    manifest,
-                    stopping,
-                    prometheus,
-                    VersionSwaps(stack, manifest) if swaps else None,
-                )
+                _watch(stack, manifest, stopping, prometheus, version_swaps)
             except (StackFailed, TritonUnavailable, PrometheusUnavailable):
                 if stopping.is_set():  # before it served; nothing went wrong
                     raise SystemExit(stopping.status) from None

@@ -22,6 +22,7 @@ from tandem.model_io.model_version import (
     write_serving,
 )
 from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.swap_attendance import SwapAttendance
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tandem.model_io.triton_versions import TritonRefused, TritonVersions
@@ -46,6 +47,11 @@ class VersionSwaps:
         """What Triton may still have loaded, and is asked for no more."""
         self._unwritten: Serving | None = None
         """What became of a request, while no disk takes it."""
+        self._attendance = SwapAttendance(self._repository)
+
+    def close(self) -> None:
+        """Makes no more swaps, and lets who would ask for one know."""
+        self._attendance.close()
 
     def look(self) -> str | None:
         """Goes on with a swap; returns a line about one that was made or refused just now.
@@ -70,7 +76,9 @@ class VersionSwaps:
                 self._take(server, request.version, now.version)
         except (OSError, TandemError, TritonUnavailable, ValueError) as error:
             why = self._refusal(request.version, error)
+            self._attendance.tell("")
             return self._write(replace(now, request_id=request.request_id, refusal=why))
+        self._attendance.tell("")
         return self._write(Serving(version=request.version, request_id=request.request_id))
 
     def _write(self, outcome: Serving) -> str | None:
@@ -103,17 +111,20 @@ class VersionSwaps:
     def _take(self, server: TritonServer, version: int, before: int) -> None:
         """Loads a version and tries it; one that is not taken is unloaded again."""
         folder = version_folder(self._repository, version)
+        self._attendance.tell(f"version {version}: its files are checked")
         if version == FIRST_VERSION:
             self._manifest.verify(self._repository)
         else:
             # Before Triton sees it: to load a file is to run what is in it.
             ModelVersion.read(folder).verify(folder, self._manifest)
         versions = TritonVersions(server)
+        self._attendance.tell(f"version {version}: Triton loads it")
         try:
             versions.load(version)
         except TritonUnavailable:
             self._leaving = version  # if Triton is late, it may come to have it all the same
             raise
+        self._attendance.tell(f"version {version}: its answers are held to version {before}'s")
         try:
             asyncio.run(self._try(server.address, version, before))
         except BaseException:

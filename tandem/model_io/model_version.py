@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 from tandem.model_io.calibration import CALIBRATION_NAME, Calibration, calibration_in
 from tandem.model_io.json_object import from_fields, read_object, within
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.swap_attendance import ATTENDANCE_NAME
 
 FIRST_VERSION = 1
 VERSION_NAME = "version.json"
@@ -191,7 +192,7 @@ def _version_files(repository: Path) -> list[Path]:
         and (path.parent / VERSION_NAME).is_file()  # or the folder is somebody else's
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
-    said = [folder / name for name in (SERVING_NAME, _WANTED_NAME)]
+    said = [folder / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
     # What tells that a folder is ours goes last, so that what broke off can be repeated.
     later.sort(key=lambda path: path.name == VERSION_NAME)
     return [*later, *(path for path in said if path.is_file())]

@@ -85,6 +85,20 @@ def test_a_folder_is_closed_to_others_of_the_machine(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "up.lock").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_demo_empties_what_is_tandems_and_nothing_else(tmp_path: Path) -> None:
+    """Whoever gives it a folder of their own keeps what is in it."""
+    made_store(tmp_path, 1)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "shard-notes").touch()
+    with DataFolder(tmp_path) as folder:
+        (tmp_path / "logs" / "triton.log").touch()
+        folder.clear()
+
+    assert {path.name for path in tmp_path.rglob("*")} == {
+        *("letters", "shard-notes", "logs", "up.lock")
+    }
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [

@@ -1,6 +1,7 @@
 """`tandem models swap`, as typed, where nobody serves the repository."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.model_io.model_version import Serving, wanted, write_serving
+from tandem.model_io.swap_attendance import SwapAttendance
 
 
 @pytest.fixture(name="repository")
@@ -25,12 +27,43 @@ def swap(repository: Path, *words: str) -> tuple[int, str]:
 
 def test_a_swap_that_nobody_makes_is_taken_back(repository: Path) -> None:
     """Or a Tandem that is started next week would make it."""
+    attendance = SwapAttendance(repository)  # of one that hangs
+    attendance.tell("version 1: Triton loads it")
     status, output = swap(repository, "--to", "1", "--wait-seconds", "1")
 
     assert status == 1
     assert "nobody took version 1 within 1 s" in output
-    assert "tandem up --swaps" in output
+    assert output.count("version 1: Triton loads it") == 2  # as it was said, and at the end
+    attendance.close()
     assert wanted(repository) is None
+
+
+def test_without_anybody_to_make_it_a_swap_is_refused_at_once(repository: Path) -> None:
+    """Before anything is exported or asked for; one that ended attends no more."""
+    SwapAttendance(repository).close()
+    for words in (("--to", "1"), ("no-checkpoint",)):
+        status, output = swap(repository, *words, "--wait-seconds", "600")
+
+        assert status == 1
+        assert f"no tandem up --swaps runs with {repository}" in output
+    assert wanted(repository) is None
+
+
+def test_git_sees_nothing_of_what_is_served(repository: Path) -> None:
+    """`git add .` adds no model, whatever versions there are; the committed configs are seen."""
+    root = Path(__file__).parents[2]
+    written = ("1/model.pt", "2/model.pt", "refused-3/version.json", "serving.json", "wanted.json")
+    paths = [f"model_repository/joint_encoder/{name}" for name in (*written, "swaps.lock")]
+    config = "model_repository/joint_encoder/config.pbtxt"
+
+    ignored = subprocess.run(
+        ["git", "check-ignore", "--no-index", *paths, config],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+
+    assert ignored.stdout.split() == paths
 
 
 def test_a_version_that_is_not_there_is_not_asked_for(repository: Path) -> None:
