@@ -10,6 +10,7 @@ import typer
 
 from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
+from tandem.cli.command_line import INTERRUPTED_STATUS
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.progress import LongWork
@@ -106,17 +107,28 @@ def ingest_items(
     stage = f"ingest into {index_id}"
     with LongWork() as work:
         work.show(stage, 0, total, unit=unit)
-        for outcome in client.ingest(items, index_id=index_id, truncation_policy=truncation_policy):
-            if outcome.error is None:
-                stored_count += 1
-                truncated_count += outcome.text_use is not None and outcome.text_use.is_truncated
-            else:
-                refused.append(outcome.item_id)
-                if len(refused) <= _SHOWN_ERROR_COUNT:
-                    name = outcome.item_id or "(no id)"
-                    why = f"{outcome.error.reason}: {told(outcome.error)}"
-                    errors.print(one_line(f"{name}: {why}"))
-            work.show(stage, done_of(stored_count + len(refused)))
+        try:
+            for outcome in client.ingest(
+                items, index_id=index_id, truncation_policy=truncation_policy
+            ):
+                if outcome.error is None:
+                    stored_count += 1
+                    truncated_count += (
+                        outcome.text_use is not None and outcome.text_use.is_truncated
+                    )
+                else:
+                    refused.append(outcome.item_id)
+                    if len(refused) <= _SHOWN_ERROR_COUNT:
+                        name = outcome.item_id or "(no id)"
+                        why = f"{outcome.error.reason}: {told(outcome.error)}"
+                        errors.print(one_line(f"{name}: {why}"))
+                work.show(stage, done_of(stored_count + len(refused)))
+        except KeyboardInterrupt:
+            errors.print(
+                f"interrupted: {stored_count:,} items are stored and stay; the same command again "
+                "stores the rest, and none twice"
+            )
+            raise typer.Exit(INTERRUPTED_STATUS) from None
     seconds = time.monotonic() - start_time
     out.print(
         f"{stored_count:,} items stored, {len(refused):,} refused, in {seconds:.1f} s "

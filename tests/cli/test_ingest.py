@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import signal
+import sys
 import tarfile
 from pathlib import Path
 
@@ -241,3 +243,33 @@ async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None
     (tmp_path / "b.jpg").symlink_to("/etc/hostname")
     result, sent = await ingested(f"folder:{tmp_path}", "--on-error", on_error)
     assert (result.exit_code, sent) == (1, [])
+
+
+async def test_ctrl_c_says_what_is_stored_and_that_it_may_be_repeated() -> None:
+    """With the status of a command that was interrupted, and no traceback."""
+    first_is_stored = asyncio.Event()
+
+    async def only_the_first(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        if first_is_stored.is_set():
+            await asyncio.Event().wait()
+        first_is_stored.set()
+        return await all_stored(request)
+
+    async with search_server(ingest=only_the_first) as (address, _):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tandem.cli", "ingest", "scenes", "--count", "40"),
+            *("--address", address),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            await asyncio.wait_for(first_is_stored.wait(), 60)
+            process.send_signal(signal.SIGINT)
+            said, _ = await asyncio.wait_for(process.communicate(), 60)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+    assert process.returncode == 130
+    assert "items are stored and stay; the same command again stores the rest" in said.decode()
+    assert "Traceback" not in said.decode()
