@@ -1,0 +1,90 @@
+"""docs/your-pictures.md: its commands are there, in order, and what it says of the layout holds."""
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tests.client.search_server import search_server
+from tests.model_io.pictures import encoded, plain
+
+PAGE = (Path(__file__).parents[2] / "docs/your-pictures.md").read_text()
+COMMANDS = [
+    line
+    for block in re.findall(r"^```(?:sh|text)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+    if line.startswith("tandem ")
+]
+
+
+@pytest.fixture(name="pets")
+def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lays pets/ out as the page does, and goes there."""
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "val", "test"):
+        (tmp_path / "pets" / split).mkdir(parents=True)
+        for name in ("cat", "dog"):
+            (tmp_path / "pets" / split / f"{name}.jpg").write_bytes(encoded(plain(), "JPEG"))
+            (tmp_path / "pets" / split / f"{name}.txt").write_text(f"a {name}")
+
+
+def test_the_page_goes_from_a_folder_to_a_model_of_it() -> None:
+    """Ingest, search and evaluate, train, add, serve, in this order."""
+    order = [" ".join(command.split()[1:3]) for command in COMMANDS]
+
+    assert order == [
+        "up",
+        "ingest pets",
+        'search "a',
+        "evaluate pets",
+        "train finetune",
+        "evaluate pets",
+        "models add",
+        "up --model-repository",
+        "ingest pets",
+        'search "a',
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_page_parses(command: str) -> None:
+    """Every option and argument is one that there is."""
+    words = shlex.split(command)[1:]
+    found = typer.main.get_command(app)
+    while hasattr(found, "commands"):
+        found = found.commands[words.pop(0)]
+
+    parsed = found.make_context("tandem", words)
+
+    assert parsed.params
+
+
+@pytest.mark.usefixtures("pets")
+async def test_the_pages_ingest_ingests_the_split_that_it_says() -> None:
+    """Pictures and captions of test/, all of them."""
+    [command] = {command for command in COMMANDS if command.startswith("tandem ingest")}
+    async with search_server() as (address, told):
+        arguments = [*shlex.split(command)[1:], "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+
+    assert result.exit_code == 0, result.output
+    assert "4 items stored, 0 refused" in result.output
+    assert "left out: nothing" in result.output
+    sent = [item.item_id for request in told.requests for item in request.items]
+    assert sent == ["test/cat", "test/cat#en-0", "test/dog", "test/dog#en-0"]
+
+
+@pytest.mark.usefixtures("pets")
+def test_the_pages_training_says_how_many_pictures_it_lacks() -> None:
+    """Two are no corpus; that it is read so far shows that both splits were found."""
+    [command] = [command for command in COMMANDS if command.startswith("tandem train")]
+
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+
+    assert result.exit_code == 1
+    assert re.search(r"2 families|families", str(result.exception)), result.exception

@@ -1,0 +1,124 @@
+"""Records as they come: no two items of one id, and an account of what does not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tandem.corpus.errors import CorpusMalformed, NothingRead
+from tandem.corpus.image_sources import NoImage
+from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
+from tandem.corpus.record_stream import RecordStream
+from tandem.corpus.records import Caption, Record
+
+
+def a_record(record_id: str, *caption_ids: str) -> Record:
+    captions = tuple(Caption(each, "a cat", "en") for each in caption_ids)
+    return Record(record_id, captions, "test", record_id, NoImage(f"{record_id}.jpg", "none"))
+
+
+def stream(*records: Record, goes_on: bool = True) -> RecordStream:
+    return RecordStream(records, "pets", LeftOut(goes_on=goes_on), total=len(records))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_record("a"),
+        a_record("b", "a"),
+        a_record("a#0"),
+        a_record("b", "b#0", "b#0"),
+        a_record("b", "b"),
+        a_record("cafe\N{COMBINING ACUTE ACCENT}"),
+    ],
+    ids=range(6),
+)
+def test_two_items_of_one_id_are_refused(other: Record) -> None:
+    """Records or captions, of one record or two; the one that came first is given."""
+    first = [a_record("a", "a#0"), a_record("café")]
+
+    records = stream(*first, other, last := a_record("z"))
+    assert list(records) == [*first, last]
+    assert records.left_out.counts == {ReaderFault.SAME_ID: 1}
+
+    stopping = stream(*first, other, goes_on=False)
+    assert [next(stopping), next(stopping)] == first
+    with pytest.raises(CorpusMalformed, match=r"would be called .* as is record"):
+        next(stopping)
+
+
+def test_an_id_with_half_a_character_is_refused() -> None:
+    """It could be neither sent nor shown: not in the report either."""
+    records = stream(a_record("\ud83d"), a_record("a", "a#\udce9"), a_record("z"))
+
+    assert [each.record_id for each in records] == ["z"]
+    assert records.left_out.counts == {ReaderFault.ID_UNREADABLE: 2}
+    assert "\n".join(records.left_out.lines()).encode()
+
+
+def test_a_refused_record_takes_no_ids() -> None:
+    """Its captions may be another's."""
+    records = stream(a_record("a"), a_record("b", "a", "c"), a_record("c"))
+
+    assert [each.record_id for each in records] == ["a", "c"]
+
+
+def test_nothing_read_is_an_error_that_says_what_there_is() -> None:
+    """Once; and none where nothing was asked for."""
+    left_out = LeftOut()
+    left_out.pass_over("a.heic")
+    records = RecordStream((), "pets", left_out)
+
+    with pytest.raises(NothingRead, match=r"pets: nothing was read; passed over: 1 \(\.heic 1\)"):
+        next(records)
+    assert next(records, None) is None
+    assert list(stream(a_record("a")).limited(0)) == []
+
+
+def test_no_more_are_read_than_asked_for() -> None:
+    """Those that are refused do not count."""
+    given: list[str] = []
+
+    def records() -> Iterator[Record]:
+        for name in ("a", "a", "b", "c"):
+            given.append(name)
+            yield a_record(name)
+
+    some = RecordStream(records(), "pets", LeftOut(goes_on=True), total=4).limited(2)
+
+    assert some.total == 2
+    assert [each.record_id for each in some] == ["a", "b"]
+    assert given == ["a", "a", "b"]
+
+
+def test_pictures_without_captions_are_counted() -> None:
+    """But for those whose captions cannot be read: these are told otherwise."""
+    unreadable = replace(a_record("c"), captions_fault="c.txt is not UTF-8")
+    records = stream(a_record("a"), a_record("b", "b#0"), unreadable)
+
+    list(records)
+
+    assert list(records.left_out.report()) == ["pictures without captions: 1"]
+
+
+def test_a_report_says_how_many_of_each_and_the_first_by_name() -> None:
+    """Of files three of each kind; a file told twice is one."""
+    left_out = LeftOut(goes_on=True)
+    for number in (*range(5), 0):
+        left_out.pass_over(f"{number}.HEIC")
+    left_out.pass_over("pipe.jpg", FileFault.NOT_PLAIN)
+    left_out.refuse(CorpusMalformed("list.tsv: line 3 has 1 columns"))
+
+    assert list(left_out.report()) == [
+        "skipped records: 1 (not as its layout allows 1)",
+        "  list.tsv: line 3 has 1 columns",
+        "passed over: 6 (.heic 5, no plain file 1)",
+        "  .heic: 0.HEIC, 1.HEIC, 2.HEIC and 2 more",
+        "  no plain file: pipe.jpg",
+    ]
+    assert left_out.all_counts == {
+        "not as its layout allows": 1,
+        "passed over: .heic": 5,
+        "passed over: no plain file": 1,
+    }
+    assert list(LeftOut().report()) == ["left out: nothing"]
