@@ -19,7 +19,7 @@ from tandem.corpus.store_backup import (
 )
 from tandem.corpus.store_backup import restore as restore_backup
 from tandem.corpus.store_check import Show
-from tandem.corpus.store_environment import raise_limit
+from tandem.corpus.store_environment import DEFAULT_MAP_BYTES, raise_limit
 from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Verdict, verify_in_child
 from tandem.private_files import private_files
@@ -79,8 +79,16 @@ def grow(
 ) -> None:
     """Raises the limit of a store, also while it is served; it is never lowered."""
     with _refusals():
-        raise_limit(path, gibibytes << 30)
-    out.print(f"{path} may grow to {gibibytes:,} GiB")
+        limit = raise_limit(path, gibibytes << 30)
+    told = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
+    if limit > gibibytes << 30:
+        told += ", as it might already: a limit is never lowered"
+    out.print(told)
+    if limit < DEFAULT_MAP_BYTES:
+        out.print(
+            "an index_svc whose INDEX_STORE_MAP_BYTES is more takes that; unset, it is "
+            f"{DEFAULT_MAP_BYTES >> 30:,} GiB"
+        )
 
 
 def _tell_manifest(manifest: BackupManifest) -> None:

@@ -6,12 +6,13 @@ A backup is a folder with the store's `data.mdb`, free pages left out, and a `ma
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -29,11 +30,18 @@ from tandem.corpus.store_refused import StoreRefused
 from tandem.corpus.verdict import Depth, Verdict, verify_in_child
 from tandem.corpus.writer_lock import FILE_NAME as WRITER_LOCK_NAME
 from tandem.corpus.writer_lock import WriterLock
+from tandem.errors import IndexIdInvalid
+from tandem.identifiers import check_index_id
 from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 MANIFEST_NAME = "manifest.json"
 _MANIFEST_VERSION = 1
 _PARTIAL_SUFFIX = ".part"
+# Some hundred thousand indexes.
+_MAX_MANIFEST_BYTES = 16 << 20
+_MAX_TEXT_CHARACTERS = 100
+_SHOWN_INDEX_COUNT = 5
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 22
 _SHOW_SECONDS = 0.1
 
@@ -64,19 +72,33 @@ class BackupManifest:
 
     @classmethod
     def read(cls, backup: Path) -> Self:
-        """Reads a backup's manifest; raises StoreRefused where there is none of ours."""
-        try:
-            manifest = cls(**json.loads((backup / MANIFEST_NAME).read_text()))
-        except FileNotFoundError:
-            raise StoreRefused(f"{backup} has no {MANIFEST_NAME}: it is no whole backup") from None
-        except (ValueError, TypeError) as error:
-            raise StoreRefused(f"{backup}/{MANIFEST_NAME} cannot be read: {error}") from error
-        if manifest.manifest_version != _MANIFEST_VERSION:
+        """Reads a backup's manifest; raises StoreRefused where there is none of ours.
+
+        It may be anybody's: nothing in it is taken for what it should be.
+        """
+        file = backup / MANIFEST_NAME
+        # Of a named pipe, say, there would be no end of reading.
+        if not file.is_file():
+            raise StoreRefused(f"{backup} has no {MANIFEST_NAME}: it is no whole backup")
+        if file.stat().st_size > _MAX_MANIFEST_BYTES:
             raise StoreRefused(
-                f"{backup}/{MANIFEST_NAME} has version {manifest.manifest_version}, this program "
-                f"reads {_MANIFEST_VERSION}: use the release of Tandem that wrote it"
+                f"{file} is not one of Tandem: it has over {_MAX_MANIFEST_BYTES:,} bytes"
             )
-        return manifest
+        try:
+            values = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise StoreRefused(f"{file} cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise StoreRefused(f"{file} is not one of Tandem: it is no object")
+        version = values.get("manifest_version")
+        if not _is_count(version) or version != _MANIFEST_VERSION:
+            raise StoreRefused(
+                f"{file} has version {_shown(version)}, this program reads {_MANIFEST_VERSION}: "
+                "use the release of Tandem that wrote it"
+            )
+        if fault := _fault(values):
+            raise StoreRefused(f"{file} is not one of Tandem: {fault}")
+        return cls(**values)
 
     def write(self, backup: Path) -> None:
         """Writes the manifest to a folder and syncs it."""
@@ -148,8 +170,13 @@ def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
     manifest = BackupManifest.read(backup)
     _check_readable_schema(backup, manifest)
     data = backup / DATA_NAME
-    if not data.exists():
+    if not data.is_file():
         raise StoreRefused(f"{backup} has no {DATA_NAME}: it is no whole backup")
+    if (size_bytes := data.stat().st_size) != manifest.data_bytes:
+        raise StoreRefused(
+            f"{data} is damaged: it has {size_bytes:,} bytes, the manifest says "
+            f"{manifest.data_bytes:,}: use another backup"
+        )
     if (sha256 := _synced_sha256(data)) != manifest.data_sha256:
         raise StoreRefused(
             f"{data} is damaged: its SHA-256 is {sha256[:16]}…, the manifest says "
@@ -161,6 +188,8 @@ def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
             f"{backup} stands at change {verdict.sequence:,}, its manifest says "
             f"{manifest.sequence:,}: use another backup"
         )
+    if not verdict.damage:
+        _check_contents(backup, manifest)
     return verdict
 
 
@@ -221,10 +250,6 @@ def _describe(partial: Path, created_time: datetime) -> BackupManifest:
     sha256, data_bytes = _synced_sha256(data), data.stat().st_size
     files = StoreFiles(partial, None, readonly=True, map_bytes=data_bytes, is_backup=True)
     with closing(files), files.env.read() as txn:
-        counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
-        for key in txn.cursor(files.items).iternext(values=False):
-            index_id = bytes(key).split(b"\0", 1)[0].decode()
-            counts[index_id] = counts.get(index_id, 0) + 1
         return BackupManifest(
             manifest_version=_MANIFEST_VERSION,
             schema_version=files.schema_version,
@@ -232,11 +257,21 @@ def _describe(partial: Path, created_time: datetime) -> BackupManifest:
             shard_count=files.identity.shard_count,
             store_id=files.store_id,
             sequence=int(files.get_meta(txn, "sequence") or 0),
-            item_counts=counts,
+            item_counts=_item_counts(files),
             data_bytes=data_bytes,
             data_sha256=sha256,
             created_time=created_time.isoformat(timespec="seconds"),
         )
+
+
+def _item_counts(files: StoreFiles) -> dict[str, int]:
+    """Returns how many items each index has."""
+    with files.env.read() as txn:
+        counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
+        for key in txn.cursor(files.items).iternext(values=False):
+            index_id = bytes(key).split(b"\0", 1)[0].decode()
+            counts[index_id] = counts.get(index_id, 0) + 1
+        return counts
 
 
 def _synced_sha256(file: Path) -> str:
@@ -246,6 +281,28 @@ def _synced_sha256(file: Path) -> str:
         while chunk := data.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _check_contents(backup: Path, manifest: BackupManifest) -> None:
+    """Raises StoreRefused where the store in a backup is another than the manifest says."""
+    files = StoreFiles(
+        backup,
+        manifest.identity,
+        readonly=True,
+        map_bytes=manifest.data_bytes,
+        allow_any_file_system=True,
+        is_backup=True,
+    )
+    with closing(files):
+        try:
+            found = _item_counts(files)
+        except ValueError as error:
+            raise StoreRefused(f"{backup} has a key that is none of ours: {error}") from error
+        if found != dict(manifest.item_counts):
+            raise StoreRefused(
+                f"{backup} has {_counted(found)}, its manifest says "
+                f"{_counted(manifest.item_counts)}: use another backup"
+            )
 
 
 def _check_readable_schema(backup: Path, manifest: BackupManifest) -> None:
@@ -274,3 +331,49 @@ def _rename_history(folder: Path, identity: ShardIdentity) -> None:
     with closing(files), files.env.write() as txn:
         files.put_meta(txn, "store_id", uuid.uuid4().hex)
     _synced_sha256(folder / DATA_NAME)
+
+
+def _fault(values: Mapping[str, object]) -> str | None:
+    """Says what in a manifest is not what it should be; None where all of it is."""
+    names = {field.name for field in fields(BackupManifest)}
+    if missing := sorted(names - values.keys()):
+        return f"it has no {missing[0]}"
+    if unknown := sorted(values.keys() - names):
+        return f"it has {_shown(unknown[0])}, which none has"
+    for name in ("schema_version", "shard_number", "shard_count", "sequence", "data_bytes"):
+        if not _is_count(values[name]):
+            return f"{name} is {_shown(values[name])}, not a whole number from 0 on"
+    for name in ("store_id", "created_time"):
+        if not isinstance(values[name], str) or len(str(values[name])) > _MAX_TEXT_CHARACTERS:
+            return f"{name} is {_shown(values[name])}, not a short text"
+    if not isinstance(values["data_sha256"], str) or not _SHA256.fullmatch(values["data_sha256"]):
+        return f"data_sha256 is {_shown(values['data_sha256'])}, not 64 hexadecimal digits"
+    counts = values["item_counts"]
+    if not isinstance(counts, dict):
+        return f"item_counts is {_shown(counts)}, not counts by index"
+    for index_id, count in counts.items():
+        try:
+            check_index_id(index_id)
+        except IndexIdInvalid:
+            return f"item_counts has {_shown(index_id)}, which is no index"
+        if not _is_count(count):
+            return f"item_counts has {_shown(count)} for {index_id}, not a whole number from 0 on"
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    told = [f"{count:,} items in {index_id}" for index_id, count in sorted(counts.items())]
+    return ", ".join(told[:_SHOWN_INDEX_COUNT]) or "no items"
+
+
+def _shown(value: object) -> str:
+    """Returns a value of anybody's on a line, cut where it is long."""
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    return text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"

@@ -23,7 +23,11 @@ DEFAULT_MAP_BYTES = 64 << 30
 
 DATA_NAME = "data.mdb"
 
+MAX_LIMIT_BYTES = 64 << 40
+"""Half of the addresses of a process; LMDB cannot open a map that is larger."""
+
 _LIMIT_NAME = "map_bytes"
+_MAX_LIMIT_CHARACTERS = 32
 # Slots for read transactions under way at once, over all processes; LMDB's own default is 126.
 _MAX_READERS = 64
 _DISK_FULL_BYTES = 1 << 20
@@ -250,11 +254,22 @@ class StoreEnvironment:
             self._opened().set_mapsize(max(self.map_bytes(), 2 * self.used_bytes()))
 
 
-def raise_limit(path: Path, map_bytes: int) -> None:
+def raise_limit(path: Path, map_bytes: int) -> int:
     """Lets the store at the path grow to so many bytes, also while a process writes to it.
 
-    The writer takes it up when its map is full, and at each start.
+    Returns the limit in force, which is never lowered: it may have been higher. The writer takes it
+    up when its map is full, and at each start. Raises StoreRefused where there is no store, or for
+    a limit that no process has addresses for.
     """
+    if map_bytes > MAX_LIMIT_BYTES:
+        raise StoreRefused(
+            f"{map_bytes >> 30:,} GiB is more than a process has addresses for; give at most "
+            f"{MAX_LIMIT_BYTES >> 30:,}"
+        )
+    if not (path / DATA_NAME).is_file():
+        raise StoreRefused(f"{path} has no item store in it: name the folder of a shard's store")
+    if (limit := _raised_limit(path)) >= map_bytes:
+        return limit
     partial = path / f"{_LIMIT_NAME}.part"
     with partial.open("w") as file:
         file.write(f"{map_bytes}\n")
@@ -262,6 +277,7 @@ def raise_limit(path: Path, map_bytes: int) -> None:
         os.fsync(file.fileno())
     partial.rename(path / _LIMIT_NAME)
     sync_folders(path)
+    return map_bytes
 
 
 def sync_folders(*folders: Path) -> None:
@@ -275,7 +291,10 @@ def sync_folders(*folders: Path) -> None:
 
 
 def _raised_limit(path: Path) -> int:
+    file = path / _LIMIT_NAME
     try:
-        return int((path / _LIMIT_NAME).read_text())
+        # A named pipe, say, would be waited for.
+        limit = int(file.read_bytes()[:_MAX_LIMIT_CHARACTERS]) if file.is_file() else 0
     except (OSError, ValueError):
         return 0
+    return limit if 0 < limit <= MAX_LIMIT_BYTES else 0

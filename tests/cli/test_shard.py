@@ -1,5 +1,6 @@
 """`tandem shard`: verify, backup, restore and grow, as typed."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,8 @@ def test_what_cannot_be_done_is_one_line(path: Path, tmp_path: Path) -> None:
         (("backup", tmp_path / "nothing", tmp_path / "backups"), "no item store in it"),
         (("restore", path, tmp_path / "new"), "no whole backup"),
         (("restore", name, path), "is not empty"),
-        (("grow", tmp_path / "nothing", "2"), "No such file"),
+        (("grow", tmp_path / "nothing", "2"), "no item store in it"),
+        (("grow", tmp_path, "2"), "no item store in it"),
     ):
         status, output = run(*arguments)
         assert status == 1
@@ -82,8 +84,41 @@ def test_what_cannot_be_done_is_one_line(path: Path, tmp_path: Path) -> None:
 
 def test_a_store_is_told_to_grow(path: Path) -> None:
     """The limit is beside the store for its writer to read."""
-    assert run("grow", path, "2") == (0, f"{path} may grow to 2 GiB\n")
+    status, output = run("grow", path, "2")
+    assert (status, output.splitlines()[0]) == (0, f"{path} may grow to 2 GiB")
+    assert "INDEX_STORE_MAP_BYTES" in output  # whose default is in force
 
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     assert store.map_bytes() == 2 << 30
     store.close()
+
+
+def test_a_limit_is_never_lowered(path: Path) -> None:
+    """What is told is what is in force; and none is so high that the store cannot be opened."""
+    assert run("grow", path, "128") == (0, f"{path} may grow to 128 GiB\n")
+    for asked in ("64", "1", "128"):
+        status, output = run("grow", path, asked)
+        assert status == 0
+        assert output.startswith(f"{path} may grow to 128 GiB")
+        assert ("never lowered" in output) is (asked != "128")
+    status, output = run("grow", path, "99999999999")
+    assert (status, "more than a process has addresses for" in output) == (1, True)
+
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    assert store.map_bytes() == 128 << 30
+    store.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("content", ["", "x", "-5", "9" * 40, "é", None])
+def test_a_limit_that_is_none_is_no_limit(path: Path, content: str | None) -> None:
+    """Whatever stands in its place: a named pipe too."""
+    if content is None:
+        os.mkfifo(path / "map_bytes")
+    else:
+        (path / "map_bytes").write_text(content, encoding="utf-8")
+
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    assert store.map_bytes() == 1 << 20
+    store.close()
+    assert run("grow", path, "65") == (0, f"{path} may grow to 65 GiB\n")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -156,19 +157,131 @@ def test_a_damaged_backup_is_refused(path: Path, tmp_path: Path) -> None:
         ({"manifest_version": 2}, "version 2, this program reads 1"),
         ({"schema_version": SCHEMA_VERSION + 1}, "schema version 3, this program reads 2"),
         ({"sequence": 30}, "stands at change 31, its manifest says 30"),
-        ({"surprise": 1}, "cannot be read"),
+        ({"surprise": 1}, "surprise"),
+        ({"shard_number": 0}, "is shard 1 of 2, opened as shard 0 of 2"),
+        ({"data_bytes": 5}, "the manifest says 5"),
+        ({"item_counts": {"scenes": 19}}, "10 items in other, 19 items in scenes, its manifest"),
+        ({"shard_number": 7}, "shards count from 0"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
-    path: Path, tmp_path: Path, change: dict[str, int], match: str
+    path: Path, tmp_path: Path, change: dict[str, object], match: str
 ) -> None:
-    """A backup of a newer release, or with another's manifest, is not restored."""
+    """A backup of a newer release, or with another's or a made-up manifest, is not restored.
+
+    And nothing is made before that is known.
+    """
     backup, _ = back_up(path, tmp_path / "backups")
     file = backup / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
 
     with pytest.raises(StoreRefused, match=match):
         restore(backup, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+MANIFEST = {
+    "manifest_version": 1,
+    "schema_version": 2,
+    "shard_number": 0,
+    "shard_count": 1,
+    "store_id": "a" * 32,
+    "sequence": 31,
+    "item_counts": {"scenes": 19},
+    "data_bytes": 4096,
+    "data_sha256": "0" * 64,
+    "created_time": "2026-02-03T04:05:06+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"manifest_version": True}, "version true"),
+        ({"manifest_version": 1.0}, r"version 1\.0"),
+        ({"manifest_version": None}, "version null"),
+        ({"schema_version": "9"}, 'schema_version is "9"'),
+        ({"schema_version": True}, "schema_version is true"),
+        ({"shard_number": -1}, "shard_number is -1"),
+        ({"sequence": 31.0}, r"sequence is 31\.0"),
+        ({"sequence": 2**63}, "sequence is 9223372036854775808"),
+        ({"sequence": float("nan")}, "sequence is NaN"),
+        ({"data_bytes": [1]}, r"data_bytes is \[1\]"),
+        ({"data_sha256": 5}, "data_sha256 is 5"),
+        ({"data_sha256": "[/red]"}, "data_sha256 is"),
+        ({"data_sha256": "A" * 64}, "data_sha256 is"),
+        ({"store_id": {}}, r"store_id is \{\}"),
+        ({"created_time": "x" * 1_000}, "created_time is .{100}…, not"),
+        ({"item_counts": [1]}, r"item_counts is \[1\]"),
+        ({"item_counts": {"[/red]": 5}}, r'item_counts has "\[/red\]"'),
+        ({"item_counts": {"scenes": -5}}, "item_counts has -5 for scenes"),
+        ({"item_counts": {"scenes": "5"}}, 'item_counts has "5" for scenes'),
+    ],
+)
+def test_a_value_that_no_manifest_has_is_refused_by_its_name(
+    tmp_path: Path, change: dict[str, object], match: str
+) -> None:
+    """Types, ranges, and what is only printed too."""
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps(MANIFEST))
+    assert BackupManifest.read(tmp_path).sequence == 31
+
+    file.write_text(json.dumps(MANIFEST | change))
+    with pytest.raises(StoreRefused, match=match):
+        BackupManifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", MANIFEST)
+def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
+    """Each of its values is asked for."""
+    values = {key: value for key, value in MANIFEST.items() if key != name}
+    (tmp_path / "manifest.json").write_text(json.dumps(values))
+
+    with pytest.raises(StoreRefused, match="version null" if name == "manifest_version" else name):
+        BackupManifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b'"manifest_version"',
+        b"{}",
+        b'{"manifest_version": 1}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"manifest_version": 1, "sequence": ' + b"9" * 5_000 + b"}",
+        b" " * (17 << 20),
+    ],
+    ids=lambda content: content[:20].decode("latin-1") + f" {len(content)}",
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """By name, whatever the file has in it."""
+    (tmp_path / "manifest.json").write_bytes(content)
+
+    for attempt in (lambda: verify_backup(tmp_path), lambda: restore(tmp_path, tmp_path / "new")):
+        with pytest.raises(StoreRefused, match=r"manifest\.json"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["manifest.json", DATA_NAME])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_part_of_a_backup(
+    path: Path, tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """A named pipe was waited for without end."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    (backup / name).unlink()
+    make(backup / name)
+
+    for attempt in (lambda: verify_backup(backup), lambda: restore(backup, tmp_path / "new")):
+        with pytest.raises(StoreRefused, match="no whole backup"):
+            attempt()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_half_backup_is_no_backup(path: Path, tmp_path: Path) -> None:
