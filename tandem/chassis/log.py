@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -14,6 +15,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 from tandem.chassis.request_id import current_request_id
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tracing import current_trace
+from tandem.chassis.withheld import is_ours, is_told, told_traceback, without_values
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -52,7 +54,7 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
     """Sends this process's events to `stream`, stderr by default, each naming `service`.
 
     The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up, or
-    from DEBUG where that is the level; gRPC's C++ core writes its few lines to stderr by itself.
+    from DEBUG where that is the level, and without what they were given to say (see `withheld`).
     """
 
     def add_service(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -64,14 +66,13 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
         structlog.processors.add_log_level,
         add_service,
         _add_ids,
-        # The traceback as text: structlog's own dictionaries would show locals, so content.
-        structlog.processors.format_exc_info,
+        structlog.processors.ExceptionRenderer(told_traceback),
     ]
     output = sys.stderr if stream is None else stream
-    handler = logging.StreamHandler(output)
+    handler = _WithholdingHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[_add_place, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.JSONRenderer(),
@@ -89,6 +90,23 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
     )
 
 
+def log_stray_faults() -> None:
+    """Writes faults that nothing catches as lines too, where Python would print them with values.
+
+    For a whole process: those of threads, and those that came up where none can be raised.
+    """
+
+    def of_thread(fault: threading.ExceptHookArgs) -> None:
+        log.error("a thread has ended by a fault", exc_info=fault.exc_value)
+
+    def unraisable(fault: sys.UnraisableHookArgs) -> None:
+        log.error("a fault that could not be raised", exc_info=fault.exc_value)
+
+    log = get_logger()
+    threading.excepthook = of_thread
+    sys.unraisablehook = unraisable
+
+
 def get_logger() -> FilteringBoundLogger:
     """Returns a logger; may be called at import, before `configure`."""
     logger: FilteringBoundLogger = structlog.get_logger()
@@ -100,4 +118,26 @@ def _add_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
         event["request_id"] = request_id
     if (trace := current_trace()) is not None:
         event["trace_id"] = trace.trace_id
+    return event
+
+
+class _WithholdingHandler(logging.StreamHandler[TextIO]):
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.addFilter(is_told)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line without the values in it."""
+        super().emit(without_values(record))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Says that a line cannot be written, where the standard library would print its values."""
+        get_logger().error("a line cannot be written", logger=record.name)
+
+
+def _add_place(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    record: logging.LogRecord = event["_record"]
+    if not is_ours(record):
+        event["logger"] = record.name
+        event["place"] = f"{record.filename}:{record.lineno}"
     return event

@@ -19,12 +19,12 @@ def current_request_id() -> str:
     return _current.get()
 
 
-def bind_request_id(offered: str | None) -> str:
+def bind_request_id(offered: str | bytes | None) -> str:
     """Names the current task's request: by the caller's id where acceptable, else by a new one.
 
     Nothing unbinds it: gRPC runs every call in a task, so in a context, of its own.
     """
-    accepted = offered is not None and _ACCEPTED.fullmatch(offered) is not None
-    request_id = offered if offered is not None and accepted else uuid.uuid4().hex
+    accepted = isinstance(offered, str) and _ACCEPTED.fullmatch(offered) is not None
+    request_id = offered if isinstance(offered, str) and accepted else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

@@ -33,7 +33,7 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health, Probe
 from tandem.chassis.http_door import STILL_SECONDS, Heartbeat, HttpDoor
 from tandem.chassis.interceptors import interceptors
-from tandem.chassis.log import configure, get_logger, load_log_level_or_exit
+from tandem.chassis.log import configure, get_logger, load_log_level_or_exit, log_stray_faults
 from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.side_doors import load_side_doors_or_exit
@@ -82,6 +82,7 @@ async def serve(
     bound_memory()
     keep_files_private()
     configure(name, level=load_log_level_or_exit())
+    log_stray_faults()
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))
     asyncio.get_running_loop().set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))

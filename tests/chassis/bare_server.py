@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NoReturn
 
 import grpc
@@ -26,4 +27,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig()
     asyncio.run(main())

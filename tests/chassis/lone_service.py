@@ -15,6 +15,7 @@ from pathlib import Path
 
 import grpc
 
+from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.metrics import stage_histogram
 from tandem.chassis.server import serve
 from tandem.errors import ModelUnavailable
@@ -68,6 +69,7 @@ async def main(settings: dict[str, str]) -> None:
         close=close,
         drain_notice_seconds=float(settings.get("drain_notice_seconds", "0")),
         grace_seconds=float(settings.get("grace_seconds", "5")),
+        guard=load_guard_or_exit(None),
     )
 
 

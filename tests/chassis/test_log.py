@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -11,6 +12,8 @@ import pytest
 import structlog
 
 from tandem.chassis import log
+from tandem.chassis.withheld import WITHHELD
+from tandem.errors import IndexNotFound
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +30,18 @@ def written(level: int) -> list[str]:
     log.configure("scripted", stream, level)
     for name in ("debug", "info", "warning", "error"):
         getattr(log.get_logger(), name)(f"our {name}")
-        getattr(logging.getLogger("library"), name)(f"its {name}")
+        getattr(logging.getLogger("library"), name)(f"its {name}, %s", "said of")
     return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("debug", [f"{whose} {each}" for each in ("debug", "info", "warning", "error")
-                   for whose in ("our", "its")]),
-        ("info", ["our info", "our warning", "its warning", "our error", "its error"]),
-        ("warning", ["our warning", "its warning", "our error", "its error"]),
-        ("error", ["our error", "its error"]),
+        ("debug", [told for each in ("debug", "info", "warning", "error")
+                   for told in (f"our {each}", f"its {each}, %s")]),
+        ("info", ["our info", "our warning", "its warning, %s", "our error", "its error, %s"]),
+        ("warning", ["our warning", "its warning, %s", "our error", "its error, %s"]),
+        ("error", ["our error", "its error, %s"]),
     ],
 )  # fmt: skip
 def test_a_level_leaves_out_what_is_below_it(
@@ -65,3 +68,69 @@ def test_a_level_that_is_none_stops_the_start(
     assert (
         "LOG_LEVEL is 'loud'; it is one of debug, info, warning, error" in capsys.readouterr().err
     )
+
+
+SECRET = "Zubenelgenubi-4711"
+
+
+def lines_of(name: str, *said: object, fault: BaseException | None = None) -> str:
+    """Returns what comes out when a library's logger of that name says something."""
+    stream = io.StringIO()
+    log.configure("scripted", stream, logging.DEBUG)
+    logging.getLogger(name).error(*said, exc_info=fault)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "event"),
+    [
+        ("library", ("asked by %s", SECRET), "asked by %s"),
+        ("library", (f"asked by {SECRET}",), WITHHELD),
+        ("library", (ValueError(SECRET),), "ValueError"),
+        ("library", ("%d asked", SECRET), "%d asked"),
+        ("grpc._cython.cygrpc", (f"Unexpected [{SECRET}] raised",), "Unexpected"),
+        ("grpc", (f"Exception calling application: {SECRET}",), "Exception calling application"),
+        ("asyncio", (f"Task exception was never retrieved\nfuture: <{SECRET}>",),
+         "Task exception was never retrieved"),
+    ],
+)  # fmt: skip
+def test_a_librarys_line_is_cut_down_to_its_kind(
+    name: str, said: tuple[object, ...], event: str
+) -> None:
+    """Where it came from is told beside it; what the library was given to say is not."""
+    try:
+        raise KeyError(SECRET) from ValueError(SECRET)
+    except KeyError as error:
+        told = lines_of(name, *said, fault=error)
+
+    line = json.loads(told)
+    assert SECRET not in told
+    assert (line["event"], line["logger"]) == (event, name)
+    assert line["place"].startswith("test_log.py:")
+    assert "ValueError\n" in line["exception"]
+    assert line["exception"].endswith("KeyError")
+    assert "test_log.py" in line["exception"]
+
+
+def test_a_header_that_no_text_can_be_is_no_line_at_all() -> None:
+    """Anybody can send as many as they like; each call is refused by name."""
+    assert lines_of("grpc._cython.cygrpc", "Invalid encoding on %s", SECRET.encode()) == ""
+
+
+def test_what_the_system_says_of_a_fault_is_told() -> None:
+    """A full disk and a missing index are what an operator looks for."""
+    stream = io.StringIO()
+    log.configure("scripted", stream)
+    for fault in (OSError(errno.ENOSPC, SECRET, SECRET), IndexNotFound(index_id=SECRET)):
+        log.get_logger().error("fault", exc_info=fault)
+
+    assert SECRET not in stream.getvalue()
+    assert "OSError: [Errno 28] No space left on device" in stream.getvalue()
+    assert "IndexNotFound: INDEX_NOT_FOUND" in stream.getvalue()
+
+
+def test_our_own_lines_say_all_that_they_say() -> None:
+    """Those of packages that have the standard library's loggers too."""
+    line = json.loads(lines_of("tandem.corpus.group_commit", "the store is %s", "full"))
+
+    assert line["event"] == "the store is full"

@@ -47,6 +47,8 @@ class Service:
     metrics_port: int
     folder: Path
     events: list[dict[str, Any]] = field(default_factory=list)
+    output: list[bytes] = field(default_factory=list)
+    """Every line of its stderr that was read, events or not."""
 
     async def event(self, name: str) -> dict[str, Any]:
         """Reads the log up to the next event of that name."""
@@ -65,6 +67,7 @@ class Service:
         return await self.process.wait()
 
     def _read(self, line: bytes) -> None:
+        self.output.append(line)
         # gRPC's C++ core writes its own lines to stderr, past every Python logger.
         if line.startswith(b"{"):
             self.events.append(json.loads(line))

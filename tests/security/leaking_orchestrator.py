@@ -1,7 +1,6 @@
 """The orchestrator with a leak in each place that is looked into: the control of the canaries."""
 
 import asyncio
-import logging
 
 import grpc
 from prometheus_client import Counter
@@ -27,8 +26,8 @@ async def leak(
     text = request.query.text
     SEEN.labels(text or "picture").inc()
     log.debug("query", text=text, image=request.query.image.hex())
-    # Another library's logger, which is written at debug level alone.
-    logging.getLogger("curious").debug("asked by %s", dict(context.invocation_metadata() or ()))
+    # In another library's line, the same would be withheld.
+    log.debug("asked", by=str(dict(context.invocation_metadata() or ())))
     with tracing().stage(f"search {text}"):
         raise QueryInvalid(why=f"nobody asks for {text!r}")
 

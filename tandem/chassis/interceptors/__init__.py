@@ -13,6 +13,7 @@ from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
 from tandem.chassis.interceptors.auth import AuthInterceptor, MessageAuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
+from tandem.chassis.interceptors.headers import HeadersInterceptor
 from tandem.chassis.interceptors.metrics import MetricsInterceptor
 from tandem.chassis.interceptors.reading import ReadingInterceptor
 from tandem.chassis.interceptors.release import ReleaseInterceptor
@@ -32,6 +33,7 @@ def interceptors(
         AccessLogInterceptor(),
         MetricsInterceptor(service),  # outside admission, to count what that refuses
         ErrorsInterceptor(),
+        HeadersInterceptor(),
         AuthInterceptor(guard),  # strangers are told before anything of theirs is read
         ReadingInterceptor(limits),  # within it requests are messages, around it bytes
         MessageAuthInterceptor(guard),

@@ -10,6 +10,7 @@ import grpc
 
 from tandem.access import Access
 from tandem.chassis.guard import Guard, bind_caller, current_caller
+from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
 from tandem.chassis.tokens import Scope
@@ -60,7 +61,7 @@ class AuthInterceptor(HandlerInterceptor):
         _check_name(self._guard.peer_names, context)
         if access is Access.INTERNAL or self._guard.tokens is None:
             return
-        caller = self._guard.tokens.caller_of(_token(context))
+        caller = self._guard.tokens.caller_of(_token())
         if caller is None:
             raise Unauthenticated(why="its token is not known")
         caller.check_scope(Scope(access.value))
@@ -136,8 +137,8 @@ def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> Non
         raise Unauthenticated(why="its certificate has a name that is not let in")
 
 
-def _token(context: grpc.aio.ServicerContext) -> str:
-    value = dict(context.invocation_metadata() or ()).get("authorization", "")
+def _token() -> str:
+    value = current_headers().get(AUTHORIZATION_KEY, "")
     if not isinstance(value, str) or not value.lower().startswith(_BEARER):
         raise Unauthenticated(why="it brings no token")
     return value[len(_BEARER) :].strip()

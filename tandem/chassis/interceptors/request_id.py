@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import grpc
 
+from tandem.chassis.headers import current_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 
@@ -17,6 +18,6 @@ class RequestIdInterceptor(AroundInterceptor):
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
         """Binds the id for the call's task."""
-        offered = dict(context.invocation_metadata() or ()).get(REQUEST_ID_KEY)
+        offered = current_headers().get(REQUEST_ID_KEY)
         context.set_trailing_metadata(((REQUEST_ID_KEY, bind_request_id(offered)),))
         yield

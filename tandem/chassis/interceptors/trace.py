@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 
 import grpc
 
+from tandem.chassis.headers import current_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
 from tandem.chassis.tracing import TRACEPARENT_KEY, tracing
 
@@ -17,5 +18,5 @@ class TraceInterceptor(AroundInterceptor):
         self, method: str, context: grpc.aio.ServicerContext
     ) -> AbstractContextManager[object]:
         """Binds the trace for the call's task."""
-        offered = dict(context.invocation_metadata() or ()).get(TRACEPARENT_KEY)
+        offered = current_headers().get(TRACEPARENT_KEY)
         return tracing().serve(method, offered if isinstance(offered, str) else None)

@@ -1,0 +1,30 @@
+"""Reads a call's headers, once, and refuses those that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from tandem.chassis.headers import bind_headers, fault_of_headers
+from tandem.chassis.interceptors.around import AroundInterceptor
+from tandem.chassis.interceptors.handlers import Continuation
+
+
+class HeadersInterceptor(AroundInterceptor):
+    """Binds the headers before any interceptor runs around the call, those outside of it too."""
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Returns a handler that refuses where it must."""
+        bind_headers(handler_call_details.invocation_metadata)
+        return await super().intercept_service(continuation, handler_call_details)
+
+    @contextmanager
+    def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
+        """Raises what is wrong with the headers."""
+        if (fault := fault_of_headers()) is not None:
+            raise fault
+        yield
