@@ -422,6 +422,8 @@ def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
         str(site_packages / "nvidia_pytriton.libs"),
         # Where this Python's libpython is, unless the linker knows it already.
         str(sysconfig.get_config_var("LIBDIR")),
+        # What was there: GPU images find the driver by it.
+        *filter(None, [os.environ.get("LD_LIBRARY_PATH")]),
     ]
     return child_environment() | {
         "LD_LIBRARY_PATH": ":".join(library_folders),

@@ -146,7 +146,10 @@ def _served_inputs(manifest: Manifest) -> Iterator[tuple[Tensor, ...]]:
 
 @torch.inference_mode()
 def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
-    return torch.jit.trace(module, example, check_trace=False)
+    # A trace keeps whether a GPU may compute convolutions in TF32, which it otherwise does: fp32
+    # on a GPU would then be ten bits, and not what the CPU gives.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        return torch.jit.trace(module, example, check_trace=False)
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:

@@ -154,6 +154,17 @@ def test_half_precision_is_for_a_gpu(checkpoint: Path, tmp_path: Path) -> None:
         assert "kind: KIND_GPU" in (tmp_path / name / "config.pbtxt").read_text()
 
 
+def test_a_gpu_computes_an_fp32_export_in_fp32(exported: Path) -> None:
+    """No convolution may be TF32's ten bits, though torch's own setting lets it be."""
+    assert torch.backends.cudnn.allow_tf32
+    # Held while its nodes are looked at, which are gone with it.
+    graph = torch.jit.load(exported / "image_backbone" / "1" / "model.pt").inlined_graph
+    # The last thing that a traced convolution is told.
+    told = [list(node.inputs())[-1] for node in graph.findAllNodes("aten::_convolution")]
+    assert told
+    assert not any(value.toIValue() for value in told)
+
+
 def test_exporting_twice_gives_one_fingerprint(
     checkpoint: Path, exported: Path, tmp_path: Path
 ) -> None:

@@ -91,7 +91,11 @@ class TritonPythonModel:
     def _run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         with torch.inference_mode():
             outputs = self._model(*inputs)
-        return (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+        if isinstance(outputs, torch.Tensor):
+            outputs = (outputs,)
+        # To the host, where the server sends them from. It also waits for a GPU, whose work goes on
+        # when the model has returned: else the seconds would be those of handing it over.
+        return tuple(output.cpu() for output in outputs)
 
     def _response(self, outputs: Sequence[torch.Tensor], seconds: float) -> Any:  # noqa: ANN401
         named = dict(zip(self._output_names, outputs, strict=True))
