@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
+
+from tandem.local_processes.child_environment import loopback_spared
 
 # Times on a shared machine say nothing about the code, so no example has a deadline of its own.
 settings.register_profile("tandem", deadline=None, derandomize=True)
 settings.load_profile("tandem")
+
+# Tests call loopback by bare channels and urllib too, on machines behind a proxy as elsewhere.
+for _variable in ("no_proxy", "NO_PROXY"):
+    os.environ[_variable] = loopback_spared(os.environ.get(_variable, ""))
 
 pytest_plugins = ["tests.model_io.tiny_triton"]
 
