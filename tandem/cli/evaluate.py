@@ -78,6 +78,13 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     k: Annotated[list[int] | None, typer.Option(min=0, help="pool sizes to rerank")] = None,
+    adaptive_depth: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive-depth",
+            help="rerank as far as the model's rule finds worth it, up to --k, and count the pairs",
+        ),
+    ] = False,
     concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8,
     address: ADDRESS = "127.0.0.1:7400",
     checkpoint: Annotated[
@@ -116,6 +123,11 @@ def evaluate(
         )
     if checkpoint is not None and query_count is not None:
         raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
+    if checkpoint is not None and adaptive_depth:
+        raise typer.BadParameter(
+            "--adaptive-depth is asked of a server; of a checkpoint it is fitted and measured by "
+            "tandem models calibrate"
+        )
     pool_sizes = sorted(set(k or [POOL_K]))
     if checkpoint is not None and pool_sizes[0] == 0:
         raise typer.BadParameter("--checkpoint shows BE alone anyway: --k is 1 or more")
@@ -127,7 +139,9 @@ def evaluate(
         chosen = precision or Precision.FP32
         measure = OfflineMeasure(checkpoint, retriever, chosen, fusion, regions)
     else:
-        measure = ServedMeasure(address, query_count, concurrency, on_error)
+        measure = ServedMeasure(
+            address, query_count, concurrency, on_error, is_depth_adaptive=adaptive_depth
+        )
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     # Scenes are had in whole families alone; of others one more tells whether the last is whole.
     count = gallery_count if corpus == "scenes" else gallery_count + 1

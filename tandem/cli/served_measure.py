@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ from tandem.client import Access, AsyncClient, Client
 from tandem.content import Modality
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report
-from tandem.evaluation.served import served_report
+from tandem.evaluation.served import AdaptiveDepth, served_report
 from tandem.model_io.readable_records import OnError, RecordCheck, check_picture_there
 
 
@@ -28,8 +29,12 @@ class ServedMeasure:
         query_count: int | None,
         concurrency: int,
         on_error: OnError,
+        *,
+        is_depth_adaptive: bool = False,
     ) -> None:
         """Nothing is sent yet."""
+        # Over all galleries.
+        self._adaptive_depth = AdaptiveDepth() if is_depth_adaptive else None
         self._address = address
         self._query_count = query_count
         self._concurrency = concurrency
@@ -62,7 +67,10 @@ class ServedMeasure:
             self._refused_count += len(gallery.chosen) - len(whole.chosen)
             about["refused by the server"] = f"{self._refused_count} records"
             gallery = whole
-        return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+        report = asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+        if self._adaptive_depth is None:
+            return report
+        return replace(report, about={**report.about, "adaptive depth": str(self._adaptive_depth)})
 
     async def _ask(
         self,
@@ -94,6 +102,7 @@ class ServedMeasure:
                     query_count=self._query_count,
                     concurrency=self._concurrency,
                     on_answer=count_answer,
+                    adaptive_depth=self._adaptive_depth,
                 )
 
 

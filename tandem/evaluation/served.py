@@ -28,6 +28,22 @@ class AnswerRanks:
     final_rank: int | None
     seconds: float = field(compare=False)
     """Of the whole search, as its asker waited."""
+    reranked_depth: int = field(default=0, compare=False)
+    """Candidates that the cross-encoder read."""
+
+
+@dataclass(slots=True)
+class AdaptiveDepth:
+    """Asks searches to rerank as far as the model's rule finds worth it, and counts how far."""
+
+    read_count: int = 0
+    """Candidates that were read."""
+    asked_count: int = 0
+    """Candidates that would have been without the rule."""
+
+    def __str__(self) -> str:
+        share = 100 * self.read_count / max(1, self.asked_count)
+        return f"{self.read_count:,} of {self.asked_count:,} pairs read, {share:.1f} %"
 
 
 async def served_report(
@@ -40,12 +56,14 @@ async def served_report(
     query_count: int | None = None,
     concurrency: int = 8,
     on_answer: OnAnswer = lambda _: None,
+    adaptive_depth: AdaptiveDepth | None = None,
 ) -> Report:
     """Returns the report of a gallery that is in the index already.
 
     Every pool size asks all queries anew; 0 is a search without the cross-encoder. `query_count`
     takes so many of each direction, spread over the gallery. A query's seconds are the median of
-    what its asker waited, `concurrency` of them at once. Errors as answer_ranks.
+    what its asker waited, `concurrency` of them at once. With `adaptive_depth` reranks end where
+    the model's rule ends them, and what they read is counted in it. Errors as answer_ranks.
     """
     rankings: list[Ranking] = []
     languages: dict[str, Sequence[str]] = {}
@@ -64,8 +82,17 @@ async def served_report(
             queries = gallery.queries(target, asked)
             start_time = time.monotonic()
             ranks = await answer_ranks(
-                client, index_id, queries, k, concurrency, partial(on_answer, name)
+                client,
+                index_id,
+                queries,
+                k,
+                concurrency,
+                partial(on_answer, name),
+                is_depth_adaptive=adaptive_depth is not None,
             )
+            if adaptive_depth is not None:
+                adaptive_depth.read_count += sum(each.reranked_depth for each in ranks)
+                adaptive_depth.asked_count += k * len(ranks)
             seconds[name][f"search_{k}"] = time.monotonic() - start_time
             median_seconds = statistics.median(each.seconds for each in ranks)
             if k == 0:
@@ -86,6 +113,8 @@ async def answer_ranks(
     k: int,
     concurrency: int,
     on_answer: Callable[[], None],
+    *,
+    is_depth_adaptive: bool = False,
 ) -> list[AnswerRanks]:
     """Returns each query's ranks, in the order of the queries.
 
@@ -109,6 +138,7 @@ async def answer_ranks(
                 full_coverage_required=True,
                 # And the bi-encoder's order for the cross-encoder's, no recall of that one's.
                 rerank_required=True,
+                adaptive_depth=is_depth_adaptive,
             )
         finally:
             free.release()
@@ -133,4 +163,5 @@ def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> Answ
         min((item.retrieve_rank for item in answers), default=None),
         min((item.final_rank for item in answers), default=None),
         seconds,
+        result.rerank.reranked_depth,
     )

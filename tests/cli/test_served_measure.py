@@ -69,6 +69,22 @@ async def test_a_refused_items_record_is_left_out_where_that_was_asked_for() -> 
     assert [len(each.ranks) for each in report.rankings] == [7, 7, 7, 7]
 
 
+async def test_what_adaptive_depth_saves_is_counted_over_all_galleries() -> None:
+    """As over folds; a server that reads nothing of each pool, here."""
+    async with search_server() as (address, told):
+        measure = ServedMeasure(address, None, 2, OnError.STOP, is_depth_adaptive=True)
+        reports = [
+            await asyncio.to_thread(measure.measure, gallery(seed), [20], {"title": "t"})
+            for seed in (1, 2)
+        ]
+
+    searches = [each for each in told.requests if isinstance(each, pb.SearchItemsRequest)]
+    assert searches
+    assert all(each.adaptive_depth for each in searches)
+    asked = 20 * len(searches)
+    assert joined(reports).about["adaptive depth"] == f"0 of {asked:,} pairs read, 0.0 %"
+
+
 async def test_refused_records_are_counted_over_all_galleries() -> None:
     """As over folds, whose reports are joined."""
     reports, _ = await measured(gallery(), gallery(2), on_error=OnError.SKIP, refusing=True)

@@ -10,7 +10,7 @@ from tandem.content import Modality
 from tandem.corpus.scenes import scene_records
 from tandem.errors import IndexNotFound
 from tandem.evaluation.gallery import EvaluationQuery, make_gallery
-from tandem.evaluation.served import AnswerRanks, answer_ranks, served_report
+from tandem.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import search_server
@@ -133,6 +133,29 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
         assert each.ranks == (expected, expected)
         assert each.query_seconds is not None
     assert report.languages == {"text→image": ["en", "en"], "image→text": ["en", "en"]}
+
+
+async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> None:
+    """And counts what that read, over all that was asked; unasked the depth is the whole pool."""
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"])
+    asked = []
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        asked.append(request.adaptive_depth)
+        depth = 3 if request.adaptive_depth else request.rerank_k
+        stop = "RERANK_STOP_ADAPTIVE" if request.adaptive_depth else "RERANK_STOP_COMPLETE"
+        return pb.SearchItemsResponse(rerank=pb.RerankSummary(reranked_depth=depth, stop=stop))
+
+    counted = AdaptiveDepth()
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        for depth in (counted, None):
+            await served_report(
+                client, "scenes", gallery, [20], {}, query_count=2, adaptive_depth=depth
+            )
+
+    assert asked == [True] * 4 + [False] * 4
+    assert (counted.read_count, counted.asked_count) == (12, 80)
+    assert str(counted) == "12 of 80 pairs read, 15.0 %"
 
 
 async def test_fewer_queries_are_spread_over_the_gallery() -> None:
