@@ -11,6 +11,7 @@ import typer
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus, open_divided
 from tandem.cli.progress import query_progress
+from tandem.cli.seeds import MAX_SEED
 from tandem.corpus.left_out import LeftOut
 from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
 from tandem.model_io.calibration import (
@@ -48,7 +49,10 @@ def calibrate(
     dev_split: Annotated[str, typer.Option(help="to fit on")] = "val",
     test_split: Annotated[str, typer.Option(help="to report on")] = "test",
     gallery_count: Annotated[int, typer.Option(help="pictures of each split", min=1)] = 2_000,
-    seed: Annotated[int, typer.Option(help="which scenes")] = 1,
+    query_count: Annotated[
+        int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
     k: Annotated[int, typer.Option(help="candidates of a whole rerank", min=3)] = _POOL_SIZE,
     first_count: Annotated[
         int, typer.Option(help="candidates read before a rerank may stop", min=2)
@@ -64,17 +68,29 @@ def calibrate(
         typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
     ] = OnError.STOP,
     report: Annotated[Path | None, typer.Option(help="Markdown file for what was found")] = None,
+    write: Annotated[
+        bool | None,
+        typer.Option(
+            "--write/--no-write",
+            help="calibration.json beside the checkpoint; unset writes beside one that is named, "
+            "and leaves the shipped one as it is",
+        ),
+    ] = None,
 ) -> None:
     """Measures a checkpoint's match probabilities and when its reranks may stop.
 
-    Writes calibration.json beside the checkpoint, for the precision alone; `tandem models add` and
-    `tandem up` put it beside the model that is served.
+    Writes calibration.json beside a checkpoint that is named, for the precision alone; `tandem
+    models add` and `tandem up` put it beside the model that is served. What was measured of the
+    shipped checkpoint is printed, and with --write written.
     """
     if first_count >= k:
         raise ValueError(
             f"first_count {first_count} of {k} candidates leaves nothing to stop; ask "
             f"for {k - 1} or fewer"
         )
+    writes = checkpoint is not None if write is None else write
+    if report is not None and not report.resolve().parent.is_dir():
+        raise ValueError(f"{report} cannot be written: make its folder first")
     # Here: torch takes seconds, which `tandem --help` need not wait.
     from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
     from tandem.modeling.checkpoint import load_checkpoint
@@ -90,27 +106,31 @@ def calibrate(
     fingerprint = export_manifest(loaded.files, chosen, {}).fingerprint
     served = replace(loaded, model=lowered(loaded.model, chosen))
     dev, test = (
-        _pools(served, corpus, split, seed, gallery_count, k, on_error)
+        _pools(served, corpus, split, seed, gallery_count, query_count, k, on_error)
         for split in (dev_split, test_split)
     )
     fitted = FittedCalibration.of(dev, first_count, further_count, lost_points)
     calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
-    write_calibrations(path, with_calibration(others, calibration))
+    asked = "" if query_count is None else f", {query_count:,} queries each way"
     about = {
         "title": f"Calibration of {folder.name} in {chosen}",
         "weights": loaded.weights_sha256[:12],
         "fingerprint": fingerprint[:12],
-        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}, seed {seed}",
-        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}, seed {seed}",
+        "fitted on": f"{corpus} {dev_split}, gallery of {gallery_count:,}{asked}, seed {seed}",
+        "tested on": f"{corpus} {test_split}, gallery of {gallery_count:,}{asked}, seed {seed}",
         "pools": f"{k} candidates",
         "limit": f"{lost_points} points of R@1 lost on dev, by the interval's upper end",
     }
     page = calibration_markdown(fitted, dev, test, about)
     if report is None:
-        out.print(page, markup=False, highlight=False)
+        out.print(page)
     else:
         report.write_text(page, encoding="utf-8")
         out.print(f"written: {report}")
+    if not writes:
+        out.print(f"{path} stays as it is: --write puts this calibration in {chosen} into it")
+        return
+    write_calibrations(path, with_calibration(others, calibration))
     out.print(f"{path}: calibrated in {chosen}; tandem models add puts it beside the model")
 
 
@@ -120,6 +140,7 @@ def _pools(
     split: str,
     seed: int,
     gallery_count: int,
+    query_count: int | None,
     k: int,
     on_error: OnError,
 ) -> "Mapping[str, HeldOutPools]":
@@ -137,14 +158,27 @@ def _pools(
         )
     )
     for line in skipped.report():
-        errors.print(line, markup=False, highlight=False)
+        errors.print(line)
     if len(records) < k:
-        raise ValueError(f"{split} of {corpus} has {len(records)} records for pools of {k}")
+        raise ValueError(
+            f"{split} of {corpus} gives {len(records)} pictures, and a pool has {k} candidates: "
+            f"ask for {_round_up(k)} or more with --gallery-count, or for smaller pools with --k"
+        )
     gallery = make_gallery(records, languages_of(records))
     encoded = OfflineGallery(checkpoint, gallery)
-    totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
-    with query_progress(totals) as show:
+    asked = {name: gallery.asked(target, query_count) for name, target in DIRECTIONS.items()}
+    with query_progress({name: len(numbers) for name, numbers in asked.items()}) as show:
         return {
-            name: HeldOutPools.of(encoded.score(target, k, partial(show, name)), gallery, target)
+            name: HeldOutPools.of(
+                encoded.score(target, k, partial(show, name), asked=asked[name]),
+                gallery,
+                target,
+                asked[name],
+            )
             for name, target in DIRECTIONS.items()
         }
+
+
+def _round_up(count: int) -> int:
+    """Returns the count that every corpus can give: scenes come by fours."""
+    return -(-count // 4) * 4

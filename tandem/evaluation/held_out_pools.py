@@ -32,14 +32,25 @@ class HeldOutPools:
     """
 
     @classmethod
-    def of(cls, pools: ScoredPools, gallery: Gallery, target: Modality) -> Self:
-        """Returns the scored part of the pools of the gallery's queries that look for `target`."""
+    def of(
+        cls,
+        pools: ScoredPools,
+        gallery: Gallery,
+        target: Modality,
+        asked: Sequence[int] | None = None,
+    ) -> Self:
+        """Returns the scored part of the pools of the gallery's queries that look for `target`.
+
+        `asked` are the numbers of the queries that were scored; all of them where None.
+        """
         pool_QK = pools.retrieved[:, : pools.logits.shape[1]]
+        answers, matches = gallery.answers(target), gallery.matches(target)
+        asked = range(len(answers)) if asked is None else asked
         return cls(
             np.take_along_axis(pools.similarity, pool_QK, axis=1),
             pools.logits,
-            _is_in(pool_QK, gallery.answers(target)),
-            _is_in(pool_QK, gallery.matches(target)),
+            _is_in(pool_QK, [answers[number] for number in asked]),
+            _is_in(pool_QK, [matches[number] for number in asked]),
         )
 
     @classmethod

@@ -15,16 +15,21 @@ _TOLERANCE = 1e-9
 
 
 def fit_logistic(
-    features_NF: Floats, is_true_N: NDArray[np.bool_], ridge: float = 1e-6
+    features_NF: Floats,
+    is_true_N: NDArray[np.bool_],
+    ridge: float = 1e-6,
+    counts_N: Floats | None = None,
 ) -> NDArray[np.float64]:
     """Returns float64 [F + 1], the weights and, last, the intercept, of the greatest likelihood.
 
-    `ridge` holds weights in that the examples leave free, in units of one example; the intercept is
-    free. Raises ValueError where examples are all true or all false: no weights are the best then.
+    `counts_N` is how many examples each counts as, one unless given. `ridge` holds weights in that
+    the examples leave free, in units of one example; the intercept is free. Raises ValueError where
+    examples are all true or all false: no weights are the best then.
     """
     if is_true_N.all() or not is_true_N.any():
         raise ValueError(f"{len(is_true_N):,} examples are all alike; there is nothing to tell")
     targets_N = is_true_N.astype(np.float64)
+    counts_N = np.ones(len(targets_N)) if counts_N is None else counts_N
     # At the features' own scales the ridge would weigh on some more than on others.
     centre_F = features_NF.mean(axis=0, dtype=np.float64)
     scale_F = features_NF.std(axis=0, dtype=np.float64)
@@ -34,16 +39,16 @@ def fit_logistic(
     )
     penalty_GG = np.diag([ridge] * len(scale_F) + [0.0])
     weights_G = np.zeros(inputs_NG.shape[1])
-    loss = _loss(inputs_NG, targets_N, penalty_GG, weights_G)
+    loss = _loss(inputs_NG, targets_N, counts_N, penalty_GG, weights_G)
     for _ in range(_STEP_COUNT):
         chance_N = sigmoid_of(inputs_NG @ weights_G)
-        gradient_G = inputs_NG.T @ (chance_N - targets_N) + penalty_GG @ weights_G
-        spread_N = chance_N * (1 - chance_N)
+        gradient_G = inputs_NG.T @ (counts_N * (chance_N - targets_N)) + penalty_GG @ weights_G
+        spread_N = counts_N * chance_N * (1 - chance_N)
         hessian_GG = (inputs_NG * spread_N[:, None]).T @ inputs_NG + penalty_GG
         step_G = np.linalg.lstsq(hessian_GG, gradient_G, rcond=None)[0]
         # Halved until it goes down: far from the optimum a whole step may overshoot.
         for _ in range(30):
-            stepped = _loss(inputs_NG, targets_N, penalty_GG, weights_G - step_G)
+            stepped = _loss(inputs_NG, targets_N, counts_N, penalty_GG, weights_G - step_G)
             if stepped <= loss:
                 break
             step_G /= 2
@@ -60,7 +65,9 @@ def sigmoid_of(values: Floats) -> NDArray[np.float64]:
     return chances
 
 
-def _loss(inputs_NG: Floats, targets_N: Floats, penalty_GG: Floats, weights_G: Floats) -> float:
+def _loss(
+    inputs_NG: Floats, targets_N: Floats, counts_N: Floats, penalty_GG: Floats, weights_G: Floats
+) -> float:
     values_N = inputs_NG @ weights_G
-    likelihood = (np.logaddexp(0.0, values_N) - targets_N * values_N).sum()
+    likelihood = counts_N @ (np.logaddexp(0.0, values_N) - targets_N * values_N)
     return float(likelihood + weights_G @ penalty_GG @ weights_G / 2)

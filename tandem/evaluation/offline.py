@@ -205,19 +205,27 @@ class OfflineGallery:
         k: int,
         on_progress: OnProgress = lambda _: None,
         retriever: "OfflineGallery | None" = None,
+        asked: Sequence[int] | None = None,
     ) -> ScoredPools:
         """Returns the pools of the best `k` for each query, at most everything.
 
-        Queries are captions where pictures are the target, else pictures. `on_progress` is called
+        Queries are captions where pictures are the target, else pictures; of those numbers, a row
+        each in that order, or all of them. `on_progress` is called
         with the number of queries scored. `retriever` is the same gallery as another checkpoint
         encodes it, whose bi-encoder then makes the pools (Sep+Coop); unset, this one does.
         """
         retriever = retriever or self
         start_time = time.monotonic()
         similarity_QM = retriever.similarity(target)
+        answers = self._gallery.answers(target)
+        if asked is None:
+            asked = range(len(similarity_QM))
+        else:
+            similarity_QM = similarity_QM[list(asked)]
+            answers = [answers[number] for number in asked]
         retrieved_QM = retrieve_order(similarity_QM, self._gallery.tie_order(target))
         match_start_time = time.monotonic()
-        logits_QK, read_count = self._pool_logits(target, retrieved_QM[:, :k], on_progress)
+        logits_QK, read_count = self._pool_logits(target, asked, retrieved_QM[:, :k], on_progress)
         match_seconds = time.monotonic() - match_start_time
         encoding = retriever.encode_seconds
         shares_tokens = torch.equal(self.tokens_NRD, retriever.tokens_NRD)
@@ -229,25 +237,25 @@ class OfflineGallery:
             match_seconds * logits_QK.size / read_count,  # as long as all would have taken
             logits_QK.size,
         )
-        tied = tied_count(similarity_QM, self._gallery.answers(target))
+        tied = tied_count(similarity_QM, answers)
         return ScoredPools(retrieved_QM, similarity_QM, logits_QK, tied, seconds)
 
     def _pool_logits(
-        self, target: Modality, pools_QK: Order, on_progress: OnProgress
+        self, target: Modality, asked: Sequence[int], pools_QK: Order, on_progress: OnProgress
     ) -> tuple[Floats, int]:
         """Returns [Q, K] match logits, and how many pairs were read: what is equal is read once."""
         finds_images = target is Modality.IMAGE
         items = self._images if finds_images else self._texts
         places_QK = np.asarray(items.places)[pools_QK]
         rows, read_count = [], 0
-        for query, places_K in enumerate(places_QK):
+        for done, (query, places_K) in enumerate(zip(asked, places_QK, strict=True), start=1):
             places_U, which_K = np.unique(places_K, return_inverse=True)
             read = [items.numbers[place] for place in places_U]
             itself = [query] * len(read)
             logits_U = self._match_logits(*((itself, read) if finds_images else (read, itself)))
             rows.append(logits_U[which_K])
             read_count += len(read)
-            on_progress(query + 1)
+            on_progress(done)
         return np.stack(rows), read_count
 
     @torch.inference_mode()

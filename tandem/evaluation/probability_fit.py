@@ -14,14 +14,27 @@ _BIN_COUNT = 15
 _RETURN_N = 10
 
 
+# Of what the fit heeds. Most pairs of a pool are plainly no match, and by their number alone they
+# would decide: the first hit, which a search shows first, was then right more often than was said.
+_FIRST_SHARE = 0.5
+
+
 def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
     """Returns the scaling under which the pools' matches are likeliest.
 
-    Raises ValueError unless there are matches and others, and where higher logits do not mean more
-    matches: no scaling above 0 fits then.
+    Each pool's first hit weighs as much as all of its candidates together, for both are asked of a
+    probability: is this pair a match, and is what stands first one. Raises ValueError unless there
+    are matches and others, and where higher logits do not mean more matches: no scaling above 0
+    fits then.
     """
     logits_N = pools.match_logits.ravel()
-    scale, bias = fit_logistic(logits_N[:, None], pools.is_match.ravel())
+    # In units of an example, so that the ridge is what it is for examples that all count as one.
+    counts_QK = np.full(pools.match_logits.shape, 1 - _FIRST_SHARE)
+    first_Q = pools.match_logits.argmax(axis=1)
+    counts_QK[np.arange(pools.query_count), first_Q] += _FIRST_SHARE * pools.pool_size
+    scale, bias = fit_logistic(
+        logits_N[:, None], pools.is_match.ravel(), counts_N=counts_QK.ravel()
+    )
     if scale <= 0:
         raise ValueError(
             "higher match logits do not mean more matches here; train the model before calibrating"

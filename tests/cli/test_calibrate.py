@@ -67,7 +67,12 @@ def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_pat
     ("arguments", "why"),
     [
         (["--first-count", "20"], "leaves nothing to stop; ask for 19 or fewer"),
-        (["--gallery-count", "16"], "has 16 records for pools of 20"),
+        (
+            ["--gallery-count", "16"],
+            "gives 16 pictures, and a pool has 20 candidates: ask for 20 or more",
+        ),
+        (["--gallery-count", "4", "--k", "5", "--first-count", "2"], "ask for 8 or more"),
+        (["--report", "nowhere/page.md"], "make its folder first"),
         (["--dev-split", "none"], "no split 'none' of scenes"),
     ],
 )
@@ -80,3 +85,32 @@ def test_what_cannot_be_measured_is_refused(
     assert status != 0
     assert why in error
     assert not (checkpoint / CALIBRATION_NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "is_written"), [([], False), (["--write"], True), (["--no-write"], False)]
+)
+def test_the_shipped_calibration_is_written_when_told(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_written: bool
+) -> None:
+    """It is a file of the sources, and a small gallery would spoil it; the page is printed."""
+    monkeypatch.setattr("tandem.cli.calibrate.default_checkpoint", lambda: checkpoint)
+    few = ("--gallery-count", "24", "--k", "8", "--query-count", "12", "--precision", "fp32")
+    few += ("--first-count", "2", "--further-count", "2")
+
+    status, printed, error = run(*few, *options)
+
+    assert (status, error) == (0, ""), printed
+    assert "## Match probability" in printed
+    assert "gallery of 24, 12 queries each way" in printed
+    assert (checkpoint / CALIBRATION_NAME).exists() == is_written
+    assert ("--write puts this calibration" in printed) != is_written
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
+def test_a_seed_that_is_none_is_refused(seed: str) -> None:
+    """Before anything is read."""
+    status, printed, _ = run("--seed", seed)
+
+    assert status == 2
+    assert "--seed" in printed
