@@ -29,7 +29,7 @@ demo: .venv/.ok ## Starts the whole system with its demo corpus and searches it
 
 train-demo: .venv/.ok ## Trains a small model from nothing and draws how it learns
 	MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000 \
-		$(BIN)/tandem train small --folder .tandem/train
+		$(BIN)/tandem train small --folder .tandem/train --overwrite
 
 test: .venv/.ok ## Runs the tests; what takes long has the commands below
 	$(BIN)/pytest -n 2 --dist loadgroup

@@ -9,6 +9,7 @@ import typer
 
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_divided
+from tandem.cli.seeds import MAX_SEED
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.training_bar import TrainingBar
 from tandem.corpus.records import Record
@@ -30,7 +31,7 @@ def train(
         typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
     ],
     folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
-    seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    seed: Annotated[int, typer.Option(help="of everything random", min=0, max=MAX_SEED)] = 1,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:n; cuda where there is one, else cpu")
     ] = None,
@@ -46,6 +47,9 @@ def train(
         typer.Option(help="bf16 or fp32, of products of matrices; unset is the recipe's"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="train anew in the place of another run")
+    ] = False,
     corpus: Annotated[
         str | None, typer.Option(help="what is trained on: emoji or a path; unset is scenes")
     ] = None,
@@ -93,7 +97,7 @@ def train(
     from tandem.training.corpus_training import train_on_corpus
     from tandem.training.curve_plot import plot_run
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
-    from tandem.training.run import check_unfinished
+    from tandem.training.run import check_free, check_there, check_unfinished, check_writable
     from tandem.training.train import train as train_on_scenes
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
@@ -113,12 +117,18 @@ def train(
     chosen = options.chosen(recipe, seed)
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)
+    if resume and overwrite:
+        raise ValueError("--resume and --overwrite: one goes on with a run, the other begins anew")
+    check_writable(target)
     if resume:
+        check_there(target)
         check_unfinished(target)
+    elif not overwrite:
+        check_free(target)
     if chosen.corpus == SCENES and recipe != FINETUNE:
-        with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+        with torchrun_processes(place) as processes, TrainingBar() as bar:
             if processes.is_first:
-                _warn_of_emulation(chosen, place.type)
+                _tell_start(bar, chosen, target, str(place), resume)
             recall = train_on_scenes(
                 chosen,
                 target,
@@ -135,9 +145,9 @@ def train(
     reading = _Reading(on_error or OnError.STOP, drop_long_captions)
     reading.skipped.goes_on = on_error is OnError.SKIP
     records = open_divided(chosen.corpus, ("train", "val"), seed, (count, None), reading.skipped)
-    with torchrun_processes(place) as processes, TrainingBar(out) as bar:
+    with torchrun_processes(place) as processes, TrainingBar() as bar:
         if processes.is_first:
-            _warn_of_emulation(chosen, place.type)
+            _tell_start(bar, chosen, target, str(place), resume)
         done = train_on_corpus(
             chosen,
             *records,
@@ -153,7 +163,7 @@ def train(
         )
     if processes.is_first:
         for line in reading.lines():
-            errors.print(line, markup=False, highlight=False)
+            errors.print(line)
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         out.print(f"losses and recalls over time: {plot_run(target)}")
 
@@ -184,12 +194,18 @@ class _Reading:
             yield from self.skipped.report()
 
 
-def _warn_of_emulation(recipe: Recipe, device_type: str) -> None:
-    """Says so where this CPU has no bf16: a run is slow then, and nothing else shows why."""
-    if device_type == "cpu" and recipe.precision == Precision.BF16 != native_precision():
-        errors.print(
+def _tell_start(
+    bar: TrainingBar, recipe: Recipe, folder: Path, device: str, is_resumed: bool
+) -> None:
+    """Says what begins, and where this CPU has no bf16: a run is slow then, for no other sign."""
+    what = f"{recipe.name} on {recipe.corpus}" if recipe.corpus else recipe.name
+    goes_on = ", going on where it stopped" if is_resumed else ""
+    bar.say(
+        f"trains {what} in {recipe.round_count:,} rounds on {device} in {recipe.precision}, into "
+        f"{folder}{goes_on}"
+    )
+    if device == "cpu" and recipe.precision == Precision.BF16 != native_precision():
+        bar.say(
             "this CPU emulates bf16, several times slower than fp32; "
-            "--precision fp32 is faster here, and comes to other weights",
-            markup=False,
-            highlight=False,
+            "--precision fp32 is faster here, and comes to other weights"
         )

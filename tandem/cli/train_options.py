@@ -1,5 +1,6 @@
 """What `tandem train` is told beside a recipe's name, and the recipe that comes of it."""
 
+import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from tandem.model_io.readable_records import OnError
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import Recipe, finetune, in_rounds, on_corpus, recipe_named
+from tandem.training.recipes import RECIPES, Recipe, finetune, in_rounds, on_corpus, recipe_named
 
 FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"
+RECIPE_NAMES: Final = (*sorted(RECIPES), FINETUNE)
 _FINETUNE_ROUND_COUNT = 300
 _OF_EVERY_CORPUS = frozenset(
     {
@@ -51,6 +53,10 @@ class TrainOptions:
         """
         if recipe == FINETUNE:
             return self._finetune(seed)
+        if recipe not in RECIPES:
+            close = difflib.get_close_matches(recipe, RECIPE_NAMES, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ";"
+            raise ValueError(f"no recipe {recipe!r}{meant} There are {', '.join(RECIPE_NAMES)}")
         named = recipe_named(recipe, seed)
         if self.corpus is None or self.corpus == SCENES:
             return self._on_scenes(named)

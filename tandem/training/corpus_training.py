@@ -9,7 +9,7 @@ Shapes: N records, R image tokens, D width.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
@@ -37,10 +37,12 @@ from tandem.training.recipes import Recipe
 from tandem.training.record_pairs import RecordPairs
 from tandem.training.records_digest import records_sha256
 from tandem.training.rounds import train_rounds
-from tandem.training.run import Progress, Run, check_init_stays
+from tandem.training.run import Progress, Run, check_init_stays, tell_nobody
 from tandem.training.starting_model import in_its_shape, starting_model
 
 _CPU = torch.device("cpu")
+_FIRST_QUERY_COUNT = 100
+_FIRST_PAIR_COUNT = 2_000
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
 """Gives of a corpus' records those that a model can read, by its check."""
@@ -51,10 +53,24 @@ def _all_records(records: Iterable[Record], _: TextCheck) -> Iterable[Record]:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRecall:
+    """What is measured before the first round: of a sample of the dev texts, among all pictures."""
+
+    recall: DevRecall
+    asked_count: int
+    text_count: int
+
+    def __str__(self) -> str:
+        if self.asked_count == self.text_count:
+            return str(self.recall)
+        return f"{self.recall} (of the first {self.asked_count:,} of {self.text_count:,} texts)"
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusRecalls:
     """Dev recalls of what the run began with, and of the best that was kept."""
 
-    before: DevRecall
+    before: FirstRecall
     best: DevRecall
 
 
@@ -104,7 +120,12 @@ def train_on_corpus(
     texts = TextPreprocessor(tokenizer, config.max_text_tokens)
     pixel_check = ModelCheck(config.image_size, texts)
     check: TextCheck = RegionCheck(region_file, texts) if region_file else pixel_check
-    records, dev_candidates = list(read(candidates, check)), list(read(dev_records, check))
+    tells = progress if processes.is_first else tell_nobody
+    dev_candidates = list(dev_records)
+    records = list(_told(read(candidates, check), "train pictures read", len(candidates), tells))
+    dev_candidates = list(
+        _told(read(dev_candidates, check), "dev pictures read", len(dev_candidates), tells)
+    )
     source = RecordPairs(records)
     tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
     check_family_count(source, max(recipe.batch_family_count, tuned_batch_size))
@@ -135,18 +156,18 @@ def train_on_corpus(
 
     dev_texts = tokenize(tokenizer, dev_captions, config.max_text_tokens)
 
-    def dev_set() -> tuple[DevSet, DevRecall]:
-        images = images_of(dev_kept, "dev tokens")
+    def dev_set(stage: str) -> tuple[DevSet, FirstRecall]:
+        images = images_of(dev_kept, f"{stage} tokens")
         dev = DevSet(dev_texts, *images.of(range(len(dev_kept))))
-        return dev, _dev_recall(model, dev, tokenizer, run)
+        return dev, _first_recall(model, dev, tokenizer, run, stage)
 
-    dev, before = dev_set()
+    dev, before = dev_set("dev")
     begun_with = before
     if recipe.backbone_step_count:
         if not run.goes_on:
             run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
         tune_image_backbone(model, source, records, pixel_check.pixels, tokenizer, run)
-        dev, begun_with = dev_set()
+        dev, begun_with = dev_set("dev with the tuned backbone")
     images = images_of(records, "image tokens")
     pool = PairPool(source, images, tokenizer, config.max_text_tokens)
     if not run.found("encoder"):
@@ -196,10 +217,45 @@ def _learn_vocabulary(records: Sequence[Record], recipe: Recipe) -> Tokenizer:
     return train_tokenizer(whole, recipe.vocabulary_size)
 
 
-def _dev_recall(model: JointModel, dev: DevSet, tokenizer: Tokenizer, run: Run) -> DevRecall:
+def _first_recall(
+    model: JointModel, dev: DevSet, tokenizer: Tokenizer, run: Run, stage: str
+) -> FirstRecall:
+    """Returns what is found before the first round, by texts whose pairs take no long time.
+
+    A model of six layers reads some hundred pairs a second on two cores: of 500 texts it would be
+    minutes before the first step.
+    """
+    text_count = len(dev.tokens)
+    asked = min(text_count, _FIRST_QUERY_COUNT)
+    if not run.recipe.trains_be:  # every text is read with every picture
+        asked = min(asked, max(10, _FIRST_PAIR_COUNT // text_count))
+    measured = f"measure on {stage}, {asked:,} of {text_count:,} texts"
+    run.progress(measured, 0, asked, "")
     model.eval()
     with run.compute.autocast():
-        return dev_recall(model, run.compute.put(dev), special_tokens(tokenizer).cls_id, run.recipe)
+        recall = dev_recall(
+            model,
+            run.compute.put(dev),
+            special_tokens(tokenizer).cls_id,
+            run.recipe,
+            asked,
+            lambda done: run.progress(measured, done, asked, ""),
+        )
+    run.progress(measured, asked, asked, "")
+    return FirstRecall(recall, asked, text_count)
+
+
+def _told(
+    records: Iterable[Record], stage: str, count: int, progress: Progress
+) -> Iterator[Record]:
+    """Yields the records, and tells how many have come."""
+    progress(stage, 0, count, "")
+    number = 0
+    for number, record in enumerate(records, start=1):
+        if number % 100 == 0:
+            progress(stage, number, count, "")
+        yield record
+    progress(stage, number, count, "")
 
 
 def _dev_pairs(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[str]]:

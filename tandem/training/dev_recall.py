@@ -3,7 +3,7 @@
 Shapes: Q queries, N images, R image tokens, D width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,16 +57,28 @@ class DevRecall:
         )
 
 
-def dev_recall(model: JointModel, dev: DevSet, cls_id: int, recipe: Recipe) -> DevRecall:
-    """Returns the recalls of what the recipe trains."""
-    retrieved_QN = _retrieve(model, dev, cls_id) if recipe.trains_be else None
+def dev_recall(
+    model: JointModel,
+    dev: DevSet,
+    cls_id: int,
+    recipe: Recipe,
+    query_count: int | None = None,
+    on_query: Callable[[int], None] = lambda _: None,
+) -> DevRecall:
+    """Returns the recalls of what the recipe trains, of all texts or of the first `query_count`.
+
+    Every picture is searched either way. `on_query` takes the number of texts that the CE is done
+    with.
+    """
+    query_count = min(query_count or len(dev.tokens), len(dev.tokens))
+    retrieved_QN = _retrieve(model, dev, cls_id)[:query_count] if recipe.trains_be else None
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []
     if recipe.trains_ce:
         every_N = torch.arange(len(dev.tokens), device=dev.tokens.device)
-        every_QN = every_N.expand(len(dev.tokens), -1)
+        every_QN = every_N.expand(query_count, -1)
         pool_QK = every_QN if retrieved_QN is None else retrieved_QN[:, :_POOL_K]
-        ce_ranks = _ranks(_rerank(model, dev, pool_QK))
+        ce_ranks = _ranks(_rerank(model, dev, pool_QK, on_query))
     return DevRecall(
         be_r1=recall_at(be_ranks, 1).percent if be_ranks else None,
         be_r10=recall_at(be_ranks, 10).percent if be_ranks else None,
@@ -86,13 +98,19 @@ def _retrieve(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
 
 
 @torch.inference_mode()
-def _rerank(model: JointModel, dev: DevSet, pool_QK: Tensor) -> Tensor:
+def _rerank(
+    model: JointModel,
+    dev: DevSet,
+    pool_QK: Tensor,
+    on_query: Callable[[int], None] = lambda _: None,
+) -> Tensor:
     rows = []
     for query, pool_K in enumerate(pool_QK):
         ids = dev.texts.ids[query].expand(len(pool_K), -1)
         mask = dev.texts.mask[query].expand(len(pool_K), -1)
         logits_K = model.match_logits(ids, mask, dev.tokens[pool_K], dev.image_mask[pool_K])
         rows.append(pool_K[logits_K.argsort(descending=True, stable=True)])
+        on_query(query + 1)
     return torch.stack(rows)
 
 

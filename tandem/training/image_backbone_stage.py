@@ -46,6 +46,7 @@ def _train(backbone: ImageBackbone, image_size: int, run: Run) -> None:
     batches = labelled_pixels(
         recipe.seed, recipe.backbone_batch_size, step_count, image_size, start=done
     )
+    run.progress("backbone", done, step_count, "")
     for number, (pixels_BHWC, classes_BR) in enumerate(batches, start=done + 1):
         pixels_BHWC, classes_BR = compute.put(pixels_BHWC), compute.put(classes_BR)
         with compute.autocast():

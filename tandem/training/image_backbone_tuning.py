@@ -99,6 +99,7 @@ def _tune(
         restore(state, modules, optimiser, schedule, rng)
         done = state.step
     model.train()
+    run.progress(BACKBONE_STAGE, done, step_count, "")
     for number in range(done + 1, step_count + 1):
         families = draw_families(source, rng, recipe.backbone_batch_size)
         members = [draw_member(source, family, rng) for family in families]

@@ -42,6 +42,7 @@ def image_tokens(
             run.progress(stage, start, len(pictures), "")
         return tokens_BRD
 
+    run.progress(stage, 0, len(pictures), "")
     chunk_count = -(-len(pictures) // _CHUNK_SIZE)
     tokens_NRD = torch.cat(run.processes.shared(chunk_count, tokens_of_chunk))
     run.progress(stage, len(pictures), len(pictures), "")

@@ -56,6 +56,7 @@ def train_rounds(
         done = state.step
         best = DevRecall(**state.best) if state.best else None
         objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
+    progress("encoder", done, recipe.round_count, "")
     with _curve(run, done) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
             place = run.place("encoder", round_number, recipe.round_count)

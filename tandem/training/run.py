@@ -1,5 +1,6 @@
 """A training run: what its stages share, and the state that it keeps for going on."""
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,10 +13,11 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from tandem.model_io.json_object import read_object
-from tandem.modeling.checkpoint_files import TRAINING
+from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
 from tandem.training.compute import Compute
 from tandem.training.dev_recall import DevRecall
 from tandem.training.divergence import StepPlace
+from tandem.training.loss_curve import FILE_NAME as CURVE_NAME
 from tandem.training.loss_curve import rounds_in_curve
 from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.processes import Processes
@@ -31,6 +33,10 @@ from tandem.training.run_state import (
 
 # Called with the stage, the step reached, the steps there are, and what to show of it.
 Progress = Callable[[str, int, int, str], None]
+
+
+class RunFolderTaken(ValueError):
+    """A folder holds what another run wrote."""
 
 
 def check_init_stays(init: Path, folder: Path) -> None:
@@ -58,12 +64,41 @@ def check_unfinished(folder: Path) -> None:
     if rounds_in_curve(folder) == recipe.get("round_count"):
         raise RunStateInvalid(
             f"the run in {folder} is over, so there is nothing to go on with; choose another "
-            "--folder, or leave --resume out to train anew in its place"
+            "--folder, or --overwrite in --resume's place to train anew"
         )
 
 
-def _tell_nobody(*_: object) -> None:
-    pass
+def check_free(folder: Path) -> None:
+    """Raises RunFolderTaken where another run's files are: a run begins where there are none."""
+    if not any((folder / name).exists() for name in (WEIGHTS, FILE_NAME, CURVE_NAME)):
+        return
+    what = "an unfinished run" if (folder / FILE_NAME).exists() else "a checkpoint"
+    on = "--resume goes on with it, " if (folder / FILE_NAME).exists() else ""
+    raise RunFolderTaken(
+        f"{folder} holds {what}: {on}--overwrite trains anew in its place, --folder elsewhere"
+    )
+
+
+def check_writable(folder: Path) -> None:
+    """Raises ValueError where a run's files could not be written, before it has worked for them."""
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise ValueError(f"{there} is no folder; choose another --folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"{there} cannot be written to; choose another --folder")
+
+
+def check_there(folder: Path) -> None:
+    """Raises RunStateInvalid where there is no folder of a run to go on with."""
+    if not folder.is_dir():
+        raise RunStateInvalid(
+            f"there is no run in {folder} to go on with; leave --resume out to begin one, or give "
+            "the --folder that it was begun with"
+        )
+
+
+def tell_nobody(*_: object) -> None:
+    """Is the progress of all processes but the first."""
 
 
 class Run:
@@ -110,9 +145,11 @@ class Run:
         self.recipe, self.folder = recipe, folder
         self.skipped_counts = dict(skipped_counts or {})
         self.compute, self.processes = Compute(device, recipe.precision), processes
-        self.progress: Progress = progress if processes.is_first else _tell_nobody
+        self.progress: Progress = progress if processes.is_first else tell_nobody
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None
+        if not resume and processes.is_first:
+            self.state_file.delete()  # another run's, which a later one must not go on from
         processes.wait()  # the first may write a later state as soon as it goes on
         self._state_every = state_every
         self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)

@@ -30,6 +30,10 @@ def run(*arguments: str) -> tuple[int, str, str]:
     ("arguments", "why"),
     [
         (["huge"], "no recipe 'huge'"),
+        (["defalt"], "no recipe 'defalt'; did you mean default? There are ance"),
+        (["finetun"], "did you mean finetune?"),
+        (["tiny", "--resume"], "to go on with; leave --resume out to begin one"),
+        (["tiny", "--resume", "--overwrite"], "one goes on with a run, the other begins anew"),
         (["finetune"], "finetune needs --corpus"),
         (
             ["tiny", "--regions", "x"],
@@ -75,6 +79,73 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, arguments: list[str], wh
     assert status != 0
     assert why in error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])
+def test_a_seed_that_is_none_is_refused(seed: str) -> None:
+    """Before anything is read."""
+    status, printed, _ = run("tiny", "--seed", seed)
+
+    assert status == 2
+    assert "--seed" in printed
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("model.safetensors", "holds a checkpoint: --overwrite trains anew"),
+        ("loss_curve.jsonl", "holds a checkpoint: --overwrite trains anew"),
+        ("run_state.pt", "holds an unfinished run: --resume goes on with it, --overwrite"),
+    ],
+)
+def test_what_another_run_wrote_is_not_written_over(tmp_path: Path, file: str, says: str) -> None:
+    """Of an hour's training nothing may go for want of a --folder."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / file).write_bytes(b"an hour's work")
+
+    status, _, error = run("tiny", "--folder", str(tmp_path))
+
+    assert status != 0
+    assert says in error
+    assert (tmp_path / "tiny" / file).read_bytes() == b"an hour's work"
+
+
+@pytest.mark.parametrize("folder", ["file", "file/deeper", "link", "link/deeper"])
+def test_a_folder_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path, folder: str) -> None:
+    """And not when the first checkpoint is due."""
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+
+    status, _, error = run("tiny", "--folder", str(tmp_path / folder))
+
+    assert status != 0
+    assert "is no folder; choose another --folder" in error
+
+
+def test_training_anew_in_its_place_is_told(tmp_path: Path) -> None:
+    """With --overwrite; what begins, its stages and its end are lines, without a terminal too."""
+    records = [*islice(emoji_records("train"), 400), *islice(emoji_records("val"), 120)]
+    corpus = write_karpathy(records, tmp_path / "corpus")
+    words = tuple(caption.text for each in records for caption in each.captions)
+    save_tiny_checkpoint(tmp_path / "init", texts=words)
+    question = ["finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init")]
+    question += ["--rounds", "1", "--drop-long-captions", "--precision", "fp32", "--device", "cpu"]
+    question += ["--folder", str(tmp_path / "out")]
+    assert run(*question)[0] == 0
+    status, _, error = run(*question)
+    assert status != 0
+    assert "holds a checkpoint: --overwrite" in error
+
+    status, printed, error = run(*question, "--overwrite")
+
+    assert (status, error) == (0, "")
+    for line in (
+        f"trains finetune on {corpus} in 1 rounds on cpu in fp32, into {tmp_path}/out/finetune",
+        "train pictures read: begins",
+        "measure on dev, ",
+        "encoder: begins",
+    ):
+        assert line in printed
 
 
 @pytest.mark.parametrize("recipe", [["tiny"], ["finetune", "--corpus", "emoji"]])

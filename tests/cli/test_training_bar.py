@@ -1,43 +1,31 @@
-"""The training bar: rate and time left by hand, and the dev recall that stays in sight."""
+"""What is seen of a training run: a line a stage without a terminal, and every dev recall."""
 
 import io
 
-from rich.console import Console
-
-from tandem.cli.training_bar import StageRate, TrainingBar
-
-
-def test_the_rate_counts_from_the_first_step_seen() -> None:
-    """20 rounds in 16 s are 1.25/s; 1,000 - 120 = 880 more take 704 s, 11 min 44 s.
-
-    Counted from 0 it would say 7.5/s: a run that goes on has its first 100 rounds behind it.
-    """
-    rate = StageRate(step=100, step_count=1_000, seconds=50.0)
-    rate.see(120, 66.0)
-
-    assert str(rate) == "1.25/s, 0:11:44 left"
+from tandem.cli.console import Terminal
+from tandem.cli.training_bar import TrainingBar
 
 
-def test_there_is_no_rate_before_a_second_step() -> None:
-    """Nothing is divided by no time."""
-    rate = StageRate(step=10, step_count=20, seconds=5.0)
+def test_stages_and_dev_recalls_are_lines_where_there_is_no_terminal() -> None:
+    """The last recall stays beside the losses of the rounds after it."""
+    now = [0.0]
+    terminal, shown = Terminal(), io.StringIO()
+    terminal.file = shown
 
-    assert str(rate) == ""
-
-
-def test_the_last_dev_recall_stays_in_sight() -> None:
-    """Beside the losses of the rounds after it, with the rate: 10 rounds in 8 s."""
-    seconds = iter([0.0, 100.0, 108.0, 116.0])
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=200, highlight=False)
-
-    with TrainingBar(console, clock=lambda: next(seconds)) as bar:
-        bar.show("encoder", 10, 40, "BE loss 0.300")
+    with TrainingBar(terminal, clock=lambda: now[0]) as bar:
+        bar.say("trains tiny")
+        bar.show("image tokens", 0, 64, "")
+        bar.show("image tokens", 64, 64, "")
+        bar.show("encoder", 0, 40, "")
+        now[0] = 8.0
         bar.show("encoder", 20, 40, "dev BE R@1 57.4")
-        bar.show("encoder", 30, 40, "BE loss 0.200")
+        now[0] = 16.0
+        bar.show("encoder", 40, 40, "BE loss 0.200")
 
-    text = shown.getvalue()
-    assert "108 s  encoder step 20: dev BE R@1 57.4" in text
-    last_line = text.splitlines()[-2]  # behind it the cursor is shown again
-    for part in ("30/40", "1.25/s, 0:00:08 left", "BE loss 0.200, dev BE R@1 57.4"):
-        assert part in last_line
+    lines = shown.getvalue().splitlines()
+    assert lines[0] == "trains tiny"
+    assert lines[1].startswith("image tokens: begins")
+    assert any(line.startswith("image tokens: ends") and "64 pictures" in line for line in lines)
+    assert "       8 s  encoder step 20: dev BE R@1 57.4" in lines
+    assert lines[-1].startswith("encoder: ends after 16 s, 40 rounds")
+    assert "BE loss 0.200, dev BE R@1 57.4" in lines[-1]

@@ -7,6 +7,7 @@ import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.batches import TextBatch
+from tandem.training.corpus_training import FirstRecall
 from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
 from tandem.training.recipes import tiny
 from tests.modeling.tiny_checkpoint import tiny_model
@@ -49,6 +50,22 @@ def test_recalls_are_those_of_plain_sorting(count: int) -> None:
     assert recall.be_r10 == pytest.approx(100 * sum(rank <= 10 for rank in be_ranks) / count)
     assert recall.ce_r1 == pytest.approx(100 * sum(rank <= 1 for rank in ce_ranks) / count)
     assert be_ranks != ce_ranks  # or the seed shows nothing
+
+
+def test_a_sample_of_the_texts_searches_every_image() -> None:
+    """As is measured before the first round; it says so, and how many it is of."""
+    model, texts, tokens = tiny_dev_set(30)
+    dev = DevSet(texts, tokens, every_counts(tokens))
+    done: list[int] = []
+
+    sample = dev_recall(model, dev, CLS_ID, tiny(), 7, done.append)
+
+    be_ranks, ce_ranks = ranks(model, texts, tokens)
+    assert sample.be_r10 == pytest.approx(100 * sum(rank <= 10 for rank in be_ranks[:7]) / 7)
+    assert sample.ce_r1 == pytest.approx(100 * sum(rank <= 1 for rank in ce_ranks[:7]) / 7)
+    assert done == [1, 2, 3, 4, 5, 6, 7]
+    assert str(FirstRecall(sample, 7, 30)).endswith("(of the first 7 of 30 texts)")
+    assert str(FirstRecall(sample, 30, 30)) == str(sample)
 
 
 def test_a_recipe_is_scored_by_what_it_trains() -> None:

@@ -286,9 +286,7 @@ def test_only_a_whole_run_is_over(tmp_path: Path, files: dict[str, str], is_over
         (tmp_path / name).write_text(content)
 
     with (
-        pytest.raises(RunStateInvalid, match=r"is over.*leave --resume out")
-        if is_over
-        else nullcontext()
+        pytest.raises(RunStateInvalid, match=r"is over.*--overwrite") if is_over else nullcontext()
     ):
         check_unfinished(tmp_path)
 
