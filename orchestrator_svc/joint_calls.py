@@ -1,5 +1,6 @@
 """The services behind, for several searches at once: what they ask at one time is one call."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -30,8 +31,14 @@ from orchestrator_svc.rerank_client import (
 from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.errors import TandemError
 from tandem.filters import Filter
+from tandem.identifiers import MAX_ITEM_ID_BYTES
 from tandem.inference_cost import InferenceCost
 from tandem.model_description import ModelDescription
+
+# Of a message's 64 MiB.
+_MAX_ANSWER_BYTES = 48 * 2**20
+# Its similarity, and the lengths of its parts.
+_HIT_BYTES = 32
 
 Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
 
@@ -78,6 +85,7 @@ class _Contents(_Timed):
 @dataclass(frozen=True, slots=True, eq=False)
 class _Embeddings(_Timed):
     embeddings: Embeddings
+    size: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +151,7 @@ class JointShard(Shard):
         self._gathering = Gathering[_SearchKey, _Embeddings, ShardHits](
             self._search_all,
             parties,
-            size_of=lambda request: len(request.embeddings),
+            size_of=lambda request: request.size,
             most=MAX_EMBEDDING_COUNT,
         )
         self.close = self._gathering.close
@@ -174,7 +182,10 @@ class JointShard(Shard):
             are_embeddings_included,
             len(embeddings[0]),
         )
-        return await self._gathering.ask(key, _Embeddings(deadline_time, embeddings))
+        size = len(embeddings)
+        if are_embeddings_included:
+            size *= answer_share(len(embeddings[0]), retrieve_k)
+        return await self._gathering.ask(key, _Embeddings(deadline_time, embeddings, size))
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search of the shard was given up after so long."""
@@ -259,6 +270,15 @@ class JointScorer(CandidateScorer):
             matches if isinstance(matches, TandemError) else ShardScores(matches, share, version)
             for matches, share in zip(scored, costs, strict=True)
         ]
+
+
+def answer_share(dimension: int, retrieve_k: int) -> int:
+    """Returns for how many queries one counts whose hits come with their embeddings.
+
+    So that what 64 such queries are answered fits into a message.
+    """
+    answer_bytes = retrieve_k * (4 * dimension + MAX_ITEM_ID_BYTES + _HIT_BYTES)
+    return math.ceil(answer_bytes * MAX_EMBEDDING_COUNT / _MAX_ANSWER_BYTES)
 
 
 def divided_cost(cost: InferenceCost, sizes: Sequence[int]) -> list[InferenceCost]:

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from orchestrator_svc import joint_calls
+from orchestrator_svc.clients import MAX_EMBEDDING_COUNT
+from orchestrator_svc.joint_calls import answer_share
 from tandem import errors
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
@@ -286,3 +289,29 @@ async def test_the_largest_batch_is_scored_in_calls_that_are_taken(filled: Stack
             sizes = [len(query.item_ids) for query in request.queries]  # type: ignore[attr-defined]
             assert len(sizes) <= 64
             assert sum(sizes) <= 1_024
+
+
+async def test_hits_with_their_embeddings_are_asked_for_as_far_as_a_message_goes(
+    filled: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 searches of 1,000 hits with 384 values each would be answered with 118 MB."""
+    assert answer_share(384, 20) == 1
+    for dimension, retrieve_k in ((384, 1000), (1024, 1000), (384, 500)):
+        count = MAX_EMBEDDING_COUNT // answer_share(dimension, retrieve_k)
+        assert 1 <= count < MAX_EMBEDDING_COUNT
+        assert count * retrieve_k * (4 * dimension + 256 + 32) <= 48 * 2**20
+    # A megabyte has room for three times 1,000 hits with the two values of these.
+    monkeypatch.setattr(joint_calls, "_MAX_ANSWER_BYTES", 2**20)
+    diverse = {"retrieve_k": 1000, "diversity": {"relevance_weight": 0.5}}
+
+    async with door(filled) as stub:
+        plain = await batch(stub, *[search(retrieve_k=1000)] * 8)
+        for shard in filled.shards:
+            assert len(shard.requests("SearchEmbeddings")) == 1
+            shard.calls.clear()
+        results = await batch(stub, *[search(**diverse)] * 8)
+
+    assert all(result.response.items for result in (*plain, *results))
+    for shard in filled.shards:
+        sizes = [len(request.queries) for request in shard.requests("SearchEmbeddings")]  # type: ignore[attr-defined]
+        assert sorted(sizes) == [2, 3, 3]
