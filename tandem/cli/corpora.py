@@ -126,10 +126,13 @@ def _check_pictures_alone(folder: Path) -> None:
             f"{folder} has .tsv files: write list:{folder} where they are lists of captions, or "
             f"folder:{folder} for the pictures alone"
         )
-    files = list(files_below(folder, folder, LeftOut()))
-    for suffix, kind in _KINDS.items():
-        if any(file.suffix.lower() == suffix for file in files) and not any(map(is_picture, files)):
-            raise ValueError(f"{folder} has {suffix} files: write {kind}:{folder}")
+    others: set[str] = set()
+    for file in files_below(folder, folder, LeftOut()):
+        if is_picture(file):
+            return
+        others.add(file.suffix.lower())
+    for suffix in _KINDS.keys() & others:
+        raise ValueError(f"{folder} has {suffix} files: write {_KINDS[suffix]}:{folder}")
 
 
 def _what_to_write(path: Path) -> str:

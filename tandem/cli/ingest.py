@@ -16,12 +16,12 @@ from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import told
 from tandem.client import Access, Client, NewItem, TruncationPolicy
+from tandem.corpus.errors import NothingRead
 from tandem.corpus.records import Caption, Record
 from tandem.model_io.readable_records import (
     OnError,
     SkippedRecords,
-    check_picture_there,
-    readable_records,
+    records_with_pictures,
 )
 
 _SHOWN_ERROR_COUNT = 10
@@ -65,18 +65,25 @@ def ingest(
     """Ingests a corpus: its pictures and, as items of their own, their captions."""
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     opened = open_corpus(corpus, split, seed, count, skipped)
-    records = readable_records(opened, check_picture_there, on_error, skipped)
+    records = records_with_pictures(opened, on_error, skipped)
     pictures = _PictureCount()
-    with Client(address, access=Access.from_environment()) as client:
-        refused = ingest_items(
-            client,
-            index,
-            pictures.of(records, captions),
-            opened.total,
-            TruncationPolicy(long_texts.value),
-            unit="pictures",
-            done_of=pictures.done,
-        )
+    try:
+        with Client(address, access=Access.from_environment()) as client:
+            refused = ingest_items(
+                client,
+                index,
+                pictures.of(records, captions),
+                opened.total,
+                TruncationPolicy(long_texts.value),
+                unit="pictures",
+                done_of=pictures.done,
+            )
+    except NothingRead:
+        raise  # says it itself
+    except BaseException:
+        for line in skipped.lines():
+            errors.print(line)
+        raise
     for line in skipped.report():
         errors.print(line)
     if not pictures.given:

@@ -13,9 +13,11 @@ Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from tandem.corpus.caption_text import (
     CAPTION_FIELDS,
@@ -229,7 +231,9 @@ def _records(
             captions: tuple[Caption, ...] = ()
             fault = None
             try:
-                its_language = language_field(row, place) or language
+                its_language = language_field(row, place) or shard.partitions.get(
+                    LANGUAGE_FIELD, language
+                )
                 captions = numbered_captions(record_id, _texts(row, place), its_language)
             except CorpusMalformed as error:
                 fault = str(error)
@@ -297,6 +301,10 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
     # pandas makes real numbers of whole ones where one is missing.
     if isinstance(told, float) and told.is_integer() and abs(told) <= _MAX_EXACT_REAL:
         told = int(told)
+    if isinstance(told, Decimal) and told == told.to_integral_value():
+        told = int(told)
+    if isinstance(told, UUID):
+        told = str(told)
     if not isinstance(told, (str, int)):
         raise CorpusMalformed(f"{place} has the {_ID} {told!r}; make it a text or a whole number")
     return str(told)

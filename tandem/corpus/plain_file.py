@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ def leads_out(path: Path, root: Path) -> str:
     A corpus from elsewhere must not choose which other files of this machine are read. The root
     itself may be a link: whoever gave it chose it.
     """
-    real, real_root = os.path.realpath(path), os.path.realpath(_walls(root))
+    real, real_root = os.path.realpath(path), _walls(root)
     if real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep):
         return ""
     return (
@@ -126,12 +127,13 @@ def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
     return "" if is_dir or is_plain else FileFault.NOT_PLAIN
 
 
-def _walls(root: Path) -> Path:
-    """Returns the folder that links may not leave.
+@lru_cache(maxsize=16)
+def _walls(root: Path) -> str:
+    """Returns the folder that links may not leave, resolved once, as it was given.
 
     In Hugging Face's cache a snapshot's files are links into blobs/ beside it.
     """
     real = Path(os.path.realpath(root))
     if real.parent.name == _HUB_SNAPSHOTS and (real.parent.parent / "blobs").is_dir():
-        return real.parent.parent
-    return real
+        return str(real.parent.parent)
+    return str(real)

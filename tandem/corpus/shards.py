@@ -38,6 +38,13 @@ class ShardFile:
     root: Path | None = None
     """The folder that was given; None of a file that was."""
 
+    @property
+    def partitions(self) -> dict[str, str]:
+        """Returns the columns that folders stand for, as Spark writes them: "language=de"."""
+        folders = self.path.relative_to(self.root).parent.parts if self.root else ()
+        matches = map(_PARTITION.fullmatch, folders)
+        return {match["column"].lower(): match["value"] for match in matches if match}
+
 
 def shards_by_split(
     path: Path, suffix: str, left_out: LeftOut | None = None

@@ -85,7 +85,6 @@ def _known(member: TarMember, archive: Path, left_out: LeftOut) -> _Member | Non
 
 def _paired(group: list[_Member], archive: Path, left_out: LeftOut) -> dict[str, Sample]:
     """Returns the records among the files of one name up to the first dot."""
-    key = group[0].key
     by_stem: dict[str, dict[str, _Member]] = defaultdict(dict)
     pictures = {each.stem for each in group if each.kind == PICTURE}
     for each in group:
@@ -100,58 +99,76 @@ def _paired(group: list[_Member], archive: Path, left_out: LeftOut) -> dict[str,
                 f"{archive}: {each.member.name} is a second {each.kind} of {stem!r}; rename one"
             )
         by_stem[stem][each.kind] = each
-    if len(by_stem) == 1:
-        # One name, whichever way it is read: "22.05" where its picture and text agree on it.
-        ((stem, files),) = by_stem.items()
-        return {stem: _sample(files)}
-    own = {stem: files for stem, files in by_stem.items() if PICTURE in files and len(files) > 1}
-    plain = by_stem.get(key, {})
-    rest = {stem: files for stem, files in by_stem.items() if stem != key and stem not in own}
-    if plain:
-        record = _completed(key, plain, rest, archive, left_out)
-        return {key: record} | {stem: _sample(own[stem]) for stem in own if stem != key}
-    if not own and _has_both(rest):
-        return {key: _completed(key, {}, rest, archive, left_out)}
-    return {stem: _sample(files) for stem, files in by_stem.items()}
+    pairing = _Pairing(archive, left_out, {})
+    for stem, files in pairing.left_of(group[0].key, by_stem).items():
+        pairing.records[stem] = files
+    return {
+        stem: {kind: each.member for kind, each in files.items()}
+        for stem, files in pairing.records.items()
+    }
 
 
-def _completed(
-    key: str,
-    plain: Mapping[str, _Member],
-    rest: Mapping[str, Mapping[str, _Member]],
-    archive: Path,
-    left_out: LeftOut,
-) -> Sample:
-    """Returns a record with what it lacks, a picture or captions, from files of longer names."""
-    files = dict(plain)
-    lacks_picture = PICTURE not in plain
-    lacks_texts = not {TEXT, JSON} & plain.keys()
-    for longer in rest.values():
-        for kind, each in longer.items():
-            if not (lacks_picture if kind == PICTURE else lacks_texts):
-                left_out.pass_over(f"{archive}: {each.member.name}", FileFault.EXTRA)
-            elif kind in files or (not plain and _has_number(key, each)):
-                others = ", ".join(
-                    sorted(other.member.name for one in rest.values() for other in one.values())
-                )
-                raise CorpusMalformed(
-                    f"{archive}: which of {others} belong to {key!r} is ambiguous; give a picture "
-                    "and its captions one name up to the last dot"
-                )
-            else:
-                files[kind] = each
-    return _sample(files)
+_Stems = dict[str, dict[str, _Member]]
+"""Files by their stem and kind."""
 
 
-def _has_both(rest: Mapping[str, Mapping[str, _Member]]) -> bool:
-    kinds = {kind for files in rest.values() for kind in files}
-    return PICTURE in kinds and len(kinds) > 1
+@dataclass(frozen=True, slots=True)
+class _Pairing:
+    """Files of one name up to the first dot, paired from the longest names to the shortest."""
+
+    archive: Path
+    left_out: LeftOut
+    records: _Stems
+    """Those that are whole."""
+
+    def left_of(self, name: str, stems: _Stems) -> _Stems:
+        """Returns the files of `name`, or longer by a dot and more, that are paired with none."""
+        plain = stems.get(name, {})
+        longer: dict[str, _Stems] = defaultdict(dict)
+        for stem, files in stems.items():
+            if stem != name:
+                part = stem.removeprefix(f"{name}.").partition(".")[0]
+                longer[f"{name}.{part}"][stem] = files
+        before = len(self.records)
+        left: _Stems = {}
+        for child, child_stems in longer.items():
+            left |= self.left_of(child, child_stems)
+        if plain:
+            return self._completed(name, plain, left)
+        kinds = {kind for files in left.values() for kind in files}
+        if len(self.records) > before or PICTURE not in kinds or kinds == {PICTURE}:
+            return left
+        return self._completed(name, {}, left)
+
+    def _completed(self, name: str, plain: dict[str, _Member], longer: _Stems) -> _Stems:
+        """Gives `name` what it lacks, a picture or captions; returns what is left."""
+        files, left = dict(plain), dict[str, dict[str, _Member]]()
+        lacks_picture = PICTURE not in plain
+        lacks_texts = not {TEXT, JSON} & plain.keys()
+        for stem, its_files in longer.items():
+            for kind, each in its_files.items():
+                if lacks_picture if kind == PICTURE else lacks_texts:
+                    if kind in files or _is_number_behind(name, stem):
+                        raise self._ambiguous(name, longer)
+                    files[kind] = each
+                elif _is_number_behind(name, stem):
+                    left.setdefault(stem, {})[kind] = each
+                else:
+                    self.left_out.pass_over(f"{self.archive}: {each.member.name}", FileFault.EXTRA)
+        if PICTURE in files and len(files) > 1:
+            self.records[name] = files
+        else:
+            left[name] = files
+        return left
+
+    def _ambiguous(self, name: str, longer: _Stems) -> CorpusMalformed:
+        names = sorted(each.member.name for files in longer.values() for each in files.values())
+        return CorpusMalformed(
+            f"{self.archive}: which of {', '.join(names)} belong to {name!r} is ambiguous; give a "
+            "picture and its captions one name up to the last dot"
+        )
 
 
-def _has_number(key: str, each: _Member) -> bool:
-    """Returns whether what follows the first dot may be a name's: the 05 of 22.05.png."""
-    return each.stem.removeprefix(f"{key}.").replace(".", "").isdigit()
-
-
-def _sample(files: Mapping[str, _Member]) -> Sample:
-    return {kind: each.member for kind, each in files.items()}
+def _is_number_behind(name: str, stem: str) -> bool:
+    """Returns whether what follows a dot may be a name's own: the 05 of 22.05.png."""
+    return stem.removeprefix(f"{name}.").replace(".", "").isdigit()

@@ -1,7 +1,7 @@
 """Records that a model can take; those that it cannot stop the work, or are skipped and counted."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -16,7 +16,7 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
 from tandem.model_io.text import TextPreprocessor
@@ -130,10 +130,40 @@ def check_picture_there(record: Record) -> None:
     And where the captions could not be had. For work that sends records to a server, which judges
     pictures and captions itself.
     """
-    _check_captions_there(record)
-    for caption in record.captions:
-        _check_whole_characters(record, caption)
+    _check_captions_sendable(record)
     picture_bytes(record)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPicture:
+    """An image source that was read already."""
+
+    image_bytes: bytes
+    place: str
+
+    def __str__(self) -> str:
+        return self.place
+
+    def read(self) -> bytes:
+        """Returns the bytes."""
+        return self.image_bytes
+
+
+def records_with_pictures(
+    records: Iterable[Record], on_error: OnError, report: SkippedRecords
+) -> Iterator[Record]:
+    """Yields the records that pass check_picture_there, each with its picture's bytes.
+
+    They are read once, so that a file that goes away meanwhile is a record's fault and no more.
+    """
+    held: list[bytes] = []
+
+    def check(record: Record) -> None:
+        _check_captions_sendable(record)
+        held[:] = [picture_bytes(record)]
+
+    for record in readable_records(records, check, on_error, report):
+        yield replace(record, image=HeldPicture(held[0], str(record.image)))
 
 
 def readable_records(
@@ -170,12 +200,14 @@ def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool 
             raise RecordUnreadable(record, fault, why) from error
 
 
-def _check_whole_characters(record: Record, caption: Caption) -> None:
-    try:
-        caption.text.encode()
-    except UnicodeEncodeError as error:
-        why = f"caption {caption.caption_id!r}: {error}"
-        raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
+def _check_captions_sendable(record: Record) -> None:
+    _check_captions_there(record)
+    for caption in record.captions:
+        try:
+            caption.text.encode()
+        except UnicodeEncodeError as error:
+            why = f"caption {caption.caption_id!r}: {error}"
+            raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
 
 
 def picture_bytes(record: Record) -> bytes:

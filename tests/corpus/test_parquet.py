@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -452,3 +453,25 @@ def test_pictures_beside_a_parquet_file_are_no_links_out(tmp_path: Path) -> None
     assert inside.image.read() == b"pixels"
     with pytest.raises(PictureOutside, match=r"row 0 names .*a, which is a link out of the corpus"):
         out.image.read()
+
+
+def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
+    """A row's own goes before it."""
+    pets(tmp_path / "language=de" / "train.parquet")
+    pets(tmp_path / "language=fr" / "train.parquet", language=["cs", None, None])
+
+    said = [caption.caption_id for record in read(tmp_path) for caption in record.captions]
+
+    assert [each.partition("#")[2] for each in said] == [*["de-0"] * 3, "cs-0", "fr-0", "fr-0"]
+
+
+def test_ids_may_be_of_other_types_that_are_exact(tmp_path: Path) -> None:
+    """Decimals that are whole, and numbers of any size."""
+    path = pets(tmp_path / "train.parquet", id=pa.array([1, 2, 2**63], pa.uint64()))
+    assert [each.record_id for each in read(path)] == ["1", "2", "9223372036854775808"]
+
+    decimals = pa.array([Decimal("1.00"), Decimal("20.00"), Decimal("3.50")])
+    records = read_parquet(pets(path, id=decimals), "train")
+    assert [next(records).record_id, next(records).record_id] == ["1", "20"]
+    with pytest.raises(CorpusMalformed, match=r"row 2 has the id Decimal\('3\.50'\)"):
+        next(records)

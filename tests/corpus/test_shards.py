@@ -111,6 +111,17 @@ def test_splits_as_hugging_face_and_spark_lay_them_out(
     assert not left_out.file_counts
 
 
+def test_folders_stand_for_columns(tmp_path: Path) -> None:
+    """As Spark writes them."""
+    path = tmp_path / "Language=de" / "split=val" / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    path.touch()
+
+    (shard,) = shards_by_split(tmp_path, ".parquet")["val"]
+
+    assert shard.partitions == {"language": "de", "split": "val"}
+
+
 def test_what_is_not_of_the_kind_is_counted(tmp_path: Path) -> None:
     """Links out of the corpus among it; extensions may be in capitals."""
     outside = tmp_path / "outside.tar"

@@ -334,6 +334,13 @@ def packed(folder: Path, *names: str) -> Path:
         (("./a.png", "./a.txt"), {"a": "./a.txt"}),
         (("a.b.c.png", "a.b.c.txt"), {"a.b.c": "a.b.c.txt"}),
         (("A.JPG", "A.Txt"), {"A": "A.Txt"}),
+        (
+            ("22.05.input.png", "22.05.output.txt", "22.06.input.png", "22.06.output.txt"),
+            {"22.05": "22.05.output.txt", "22.06": "22.06.output.txt"},
+        ),
+        (("1.jpg", "1.5.jpg", "1.6.jpg"), {"1": "", "1.5": "", "1.6": ""}),
+        (("n.png", "n.mask.png"), {"n": ""}),
+        (("22.05.png", "22.05.txt", "22.06.png"), {"22.05": ".", "22.06": ""}),
     ],
 )
 def test_names_with_dots_are_paired_by_what_is_there(
@@ -357,6 +364,8 @@ def test_names_with_dots_are_paired_by_what_is_there(
         ("n.left.png", "n.right.png", "n.txt"),
         ("n.png", "n.en.txt", "n.de.txt"),
         ("22.05.png", "22.06.txt"),
+        ("1.txt", "1.5.png"),
+        ("1.png", "1.0.txt", "1.1.txt"),
     ],
 )
 def test_names_that_could_be_paired_in_two_ways_are_refused(

@@ -23,6 +23,7 @@ from tandem.model_io.readable_records import (
     SkippedRecords,
     check_picture_there,
     readable_records,
+    records_with_pictures,
 )
 from tandem.model_io.text import TextPreprocessor
 from tandem.training.caption_tokenizer import train_tokenizer
@@ -281,3 +282,20 @@ def test_a_bad_archive_member_is_named_with_its_archive(check: ModelCheck, tmp_p
 
     assert [record.record_id for record in records] == ["000/b"]
     assert report.first[0].startswith(f"'000/a' ({tmp_path}/000.tar: a.png): picture not readable")
+
+
+def test_a_picture_that_a_server_gets_is_read_once(tmp_path: Path) -> None:
+    """One that goes away behind the check ends nothing: what was read is what is sent."""
+    path = tmp_path / "a.png"
+    path.write_bytes(PICTURE)
+    here = replace(GOOD, image=ImageFile(path, "a"))
+    gone = replace(GOOD, image=ImageFile(tmp_path / "b.png", "b"))
+    report = SkippedRecords()
+
+    (record,) = records_with_pictures([here, gone], OnError.SKIP, report)
+    path.unlink()
+
+    assert (record.image.read(), str(record.image)) == (PICTURE, str(path))
+    assert dict(report.counts) == {F.FILE_MISSING: 1}
+    with pytest.raises(RecordUnreadable, match="picture file not there"):
+        list(records_with_pictures([gone], OnError.STOP, report))
