@@ -113,7 +113,8 @@ class TlsProxy:
         except (OSError, TimeoutError) as error:
             self._shaking_hands.discard(accepted)
             accepted.close()
-            log.info("handshake failed", cause=type(error).__name__)
+            # Of a probe that only connects, too.
+            log.debug("handshake failed", cause=type(error).__name__)
             return
         with contextlib.closing(caller.writer):
             if not self._is_let_in(caller.writer):

@@ -22,6 +22,7 @@ POLICIES: tuple[Policy, ...] = (
     service_policies.ports,
     service_policies.addresses,
     service_policies.certificates,
+    service_policies.certificates_of_triton,
     service_policies.access_tokens,
     service_policies.headless,
     service_policies.shards,

@@ -21,7 +21,13 @@ from tandem.chassis.side_doors import SideDoors
 from tandem.chassis.tls import TlsSettings
 from tandem.chassis.tracing import TraceSettings
 from tests.deploy.rendered import Resource, named, of_kind
-from tests.deploy.workloads import Container, selects, service_containers, workloads
+from tests.deploy.workloads import (
+    Container,
+    Workload,
+    selects,
+    service_containers,
+    workloads,
+)
 
 SETTINGS: Mapping[str, type[Any]] = {
     "encoder_svc": EncoderSettings,
@@ -36,6 +42,7 @@ _SHARED: Mapping[str, type[Any]] = {
     "TLS_": TlsSettings,
     "TRACE_": TraceSettings,
 }
+TLS_PROXY = "tandem.chassis.tls_proxy"
 _GIBIBYTE = 1 << 30
 # Of a volume, the store's map may be half: snapshots lie beside it.
 _MOST_OF_THE_VOLUME = 0.5
@@ -111,8 +118,9 @@ def addresses(resources: Sequence[Resource]) -> Iterator[str]:
             for field, (service, port) in names.items():
                 wanted = f"{service}:{ports_of.get(service, {}).get(port)}"
                 told = getattr(its, field)
-                beside = container.workload.labels.get("app.kubernetes.io/name") == service
-                if told != (wanted.replace(service, "127.0.0.1") if beside else wanted):
+                if container.workload.labels.get("app.kubernetes.io/name") == service:
+                    wanted = f"127.0.0.1:{_triton_options(container.workload)['--grpc-port']}"
+                if told != wanted:
                     yield f"{container.name}: {field} is {told}, not {wanted}"
 
 
@@ -134,6 +142,44 @@ def certificates(resources: Sequence[Resource]) -> Iterator[str]:
             for name in _names(container):
                 if not any(fnmatchcase(name, pattern) for pattern in patterns):
                     yield f"{container.name}: {secret} is not for {name}"
+
+
+def certificates_of_triton(resources: Sequence[Resource]) -> Iterator[str]:
+    """Where there is TLS, Triton is reached through the proxy in its pod, and so is asked."""
+    callers = [
+        container
+        for module in ("encoder_svc", "rerank_svc")
+        for container in service_containers(resources, module)
+        if container.workload.labels.get("app.kubernetes.io/name") != "triton"
+    ]
+    if not any("TLS_CERTIFICATE_FILE" in each.environment(resources) for each in callers):
+        return
+    for caller in callers:
+        if not settings_of(caller, resources).triton_tls:
+            yield f"{caller.name}: calls Triton in plain text"
+    for workload in workloads(resources):
+        if workload.labels.get("app.kubernetes.io/name") != "triton":
+            continue
+        options = _triton_options(workload)
+        if options["--grpc-address"] != "127.0.0.1":
+            yield f"{workload.name}: Triton listens beyond loopback"
+        proxies = [each for each in workload.containers() if each.module == TLS_PROXY]
+        if not proxies or not all(each.stays for each in proxies):
+            yield f"{workload.name}: no proxy shows a certificate"
+        for proxy in proxies:
+            environment = proxy.environment(resources)
+            if environment["TLSPROXY_TARGET_ADDRESS"] != f"127.0.0.1:{options['--grpc-port']}":
+                yield f"{proxy.name}: is not before Triton"
+            if environment["TLSPROXY_ADDRESS"] != f"0.0.0.0:{proxy.ports.get('grpc')}":
+                yield f"{proxy.name}: does not listen at its port"
+            if _secret_with(proxy, environment["TLS_CERTIFICATE_FILE"]) != "triton-certificate":
+                yield f"{proxy.name}: its certificate is not on its volume"
+
+
+def _triton_options(workload: Workload) -> dict[str, str]:
+    """Returns the options of the Triton of a pod, by name."""
+    [triton] = [each for each in workload.containers() if each.spec["name"] == "triton"]
+    return dict(option.partition("=")[::2] for option in triton.spec["args"])
 
 
 def access_tokens(resources: Sequence[Resource]) -> Iterator[str]:
@@ -247,11 +293,12 @@ def probes(resources: Sequence[Resource]) -> Iterator[str]:
             has_tls = "TLS_CERTIFICATE_FILE" in container.environment(resources)
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
                 probe = container.spec.get(kind, {})
-                # No probe by gRPC can show a certificate.
-                asked = probe.get("httpGet" if has_tls else "grpc", {})
+                # No probe by gRPC can show a certificate; the proxy speaks no protocol of its own.
+                door = "tcpSocket" if container.module == TLS_PROXY else "httpGet"
+                asked = probe.get(door if has_tls else "grpc", {})
                 if asked.get("port") not in own_ports:
                     yield f"{container.name}: no {kind} on a port of its pod"
-                elif container.module:
+                elif container.module in SETTINGS:
                     yield from _own_probe(container, kind, asked, has_tls=has_tls)
 
 
@@ -279,7 +326,7 @@ def grace(resources: Sequence[Resource]) -> Iterator[str]:
         for container in workload.containers():
             pause = container.spec.get("lifecycle", {}).get("preStop", {})
             seconds = float(pause.get("sleep", {}).get("seconds", 0))
-            if container.module and container.stays:
+            if container.module in SETTINGS and container.stays:
                 its = settings_of(container, resources)
                 seconds += its.drain_notice_seconds + its.grace_seconds
             for argument in container.spec.get("args", []):

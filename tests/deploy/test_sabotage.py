@@ -226,6 +226,17 @@ def asks_by_grpc_in_spite_of_tls(resources: list[Resource]) -> None:
     encoder["livenessProbe"] = {"grpc": {"port": 7410, "service": "liveness"}}
 
 
+def calls_triton_in_plain_text(resources: list[Resource]) -> None:
+    (encoder,) = pod(resources, "Deployment", "encoder")["containers"]
+    del encoder["env"]
+
+
+def lets_triton_listen_to_all(resources: list[Resource]) -> None:
+    (triton,) = pod(resources, "Deployment", "triton")["containers"]
+    place = triton["args"].index("--grpc-address=127.0.0.1")
+    triton["args"][place] = "--grpc-address=0.0.0.0"
+
+
 def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
     settings_map(resources, "token-settings").clear()
 
@@ -237,6 +248,8 @@ def asks_for_nothing_at_the_door(resources: list[Resource]) -> None:
             asks_for_nothing_at_the_door,
             "access_tokens: Deployment/orchestrator orchestrator: asks for no certificate and no",
         ),
+        (calls_triton_in_plain_text, "certificates_of_triton: Deployment/encoder encoder: calls"),
+        (lets_triton_listen_to_all, "certificates_of_triton: Deployment/triton: Triton listens"),
         (has_a_certificate_of_another_name, "certificates: StatefulSet/shard index: shard-certif"),
         (asks_by_grpc_in_spite_of_tls, "probes: Deployment/encoder encoder: no livenessProbe"),
     ],
