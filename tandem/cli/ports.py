@@ -22,6 +22,8 @@ class Ports:
     """The metrics port of each of the ports above."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Of further processes of a service that has no state, by name: encoder-1, orchestrator-1."""
+    triton_tls: int = 7441
+    """Of the proxy that shows certificates before Triton, where there are any."""
 
     @classmethod
     def fixed(cls, shard_count: int) -> "Ports":
@@ -39,8 +41,8 @@ class Ports:
         """
         names = [f"{kind}-{number}" for kind in _STATELESS for number in range(1, replica_count)]
         count = 3 + 2 * shard_count + len(names)
-        found = free_ports(2 * count)
-        serving, metrics = found[:count], found[count:]
+        found = free_ports(2 * count + 1)
+        serving, metrics, triton_tls = found[:count], found[count:-1], found[-1]
         return cls(
             orchestrator=serving[0],
             encoder=serving[1],
@@ -49,4 +51,5 @@ class Ports:
             rerank=tuple(serving[3 + shard_count : 3 + 2 * shard_count]),
             metrics=dict(zip(serving, metrics, strict=True)),
             replicas=dict(zip(names, serving[3 + 2 * shard_count :], strict=True)),
+            triton_tls=triton_tls,
         )

@@ -19,7 +19,7 @@ WIRED: Mapping[str, str] = {
     "ADDRESS": "--free-ports takes other ports",
     "METRICS_PORT": "--free-ports takes other ports",
     "TRITON_ADDRESS": "--free-ports takes other ports",
-    "TRITON_TLS": "its Triton is on loopback",
+    "TRITON_TLS": "--tls shows certificates before Triton",
     "MODEL_REPOSITORY": "--model-repository names it",
     "STORE_PATH": "--data names the folder of all",
     "SHARD_NUMBER": "--shards says how many there are",

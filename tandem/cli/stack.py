@@ -26,6 +26,7 @@ _REPLICATED_NOTICE_SECONDS = 1.0
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
 _SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_", "TRACE_")
+_TLS_PROXY = "tls-proxy"
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 
 
@@ -58,13 +59,17 @@ class LocalStack:
         caches: bool = True,
         swaps: bool = False,
         settings: Mapping[str, str] | None = None,
+        certificates: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Stores and logs go into `data_folder`; nothing is started yet.
 
         Without `caches` every search is computed, equal ones too, as measuring needs it. With
         `swaps` Triton is one that takes another version of the model while it serves. `settings`
-        are services' own, by their variables, beside what the stack sets.
+        are services' own, by their variables, beside what the stack sets. `certificates` are the
+        TLS_… variables of each kind of process; with "triton" among them a proxy shows those before
+        Triton.
         """
+        self._certificates = certificates or {}
         self._settings = settings or {}
         self._caches = caches
         self._swaps = swaps
@@ -96,6 +101,8 @@ class LocalStack:
         deadline_time = time.monotonic() + timeout_seconds
         try:
             # Before Triton, which takes most of the time: a service that cannot work ends at once.
+            if "triton" in self._certificates:
+                self.start_service(_TLS_PROXY)
             for name in self.service_names():
                 self.start_service(name)
             self.start_triton()
@@ -256,12 +263,18 @@ class LocalStack:
 
         A stack whose services are to be run or told otherwise changes them here.
         """
+        if name == _TLS_PROXY:
+            return self._tls_proxy_command()
         kind, _, number = name.partition("-")
         port = self._port(name)
         prefix = kind.upper()
         settings = {"ADDRESS": _address(port), "METRICS_PORT": str(self.ports.metrics[port])}
         if kind in ("encoder", "rerank"):
-            settings["TRITON_ADDRESS"] = _address(self.ports.triton)
+            has_tls = "triton" in self._certificates
+            settings["TRITON_ADDRESS"] = _address(
+                self.ports.triton_tls if has_tls else self.ports.triton
+            )
+            settings["TRITON_TLS"] = str(has_tls).lower()
             settings["MODEL_REPOSITORY"] = str(self._model_repository)
         if kind in ("index", "rerank"):
             settings["STORE_PATH"] = str(self.store_path(int(number)))
@@ -282,7 +295,15 @@ class LocalStack:
         variables = {f"{prefix}_{key}": value for key, value in settings.items()}
         others = tuple(f"{each}_" for each in _PREFIXES if each != prefix)
         given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
-        return ["-m", f"{kind}_svc"], variables | given
+        shown = self._certificates.get(kind, {})
+        return ["-m", f"{kind}_svc"], variables | given | dict(shown)
+
+    def _tls_proxy_command(self) -> tuple[list[str], dict[str, str]]:
+        variables = {
+            "TLSPROXY_ADDRESS": _address(self.ports.triton_tls),
+            "TLSPROXY_TARGET_ADDRESS": _address(self.ports.triton),
+        }
+        return ["-m", "tandem.chassis.tls_proxy"], variables | dict(self._certificates["triton"])
 
     def _is_serving(self, name: str) -> bool:
         """Asks the metrics port, which is plain HTTP whatever certificates calls need."""

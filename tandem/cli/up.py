@@ -1,6 +1,8 @@
 """`tandem up`: everything on this machine, until Ctrl-C."""
 
 import os
+import shlex
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +11,7 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
+from tandem.cli.certificates import LocalAuthority
 from tandem.cli.console import errors, out
 from tandem.cli.data_folder import DataFolder
 from tandem.cli.free_ports import free_ports
@@ -21,6 +24,7 @@ from tandem.cli.prometheus import (
 from tandem.cli.service_settings import given_settings
 from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.cli.start_checks import check_machine, check_ports, precision_note, shard_count
+from tandem.cli.start_refused import StartRefused
 from tandem.cli.stop_signals import StopSignals
 from tandem.cli.triton_watch import TritonWatch
 from tandem.cli.version_swaps import VersionSwaps
@@ -34,6 +38,8 @@ DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 
 _PROMETHEUS_PORT = 9090
+# Of certificates of 30 days; every process takes up new ones by itself.
+_RENEWAL_SECONDS = 86_400.0
 
 
 def up(
@@ -78,6 +84,14 @@ def up(
             "can then have Triton run code",
         ),
     ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="certificates between all processes, Triton's proxy among them, made here and "
+            "renewed while it runs; callers trust --data's tls/ca.crt",
+        ),
+    ] = False,
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     checkpoint = checkpoint or default_checkpoint()
@@ -85,12 +99,17 @@ def up(
         # All that can be known to be wrong, before anything is started.
         check_machine(checkpoint)
         given = given_settings(os.environ)
+        if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
+            raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
+        authority = LocalAuthority(folder.path / "tls") if tls else None
         count = shard_count(shards, folder.shard_count(), data)
         ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
         monitored = []
         if monitoring:
             LocalPrometheus.check_installed()
             monitored = [] if free_ports_only else [("Prometheus", _PROMETHEUS_PORT)]
+        if tls:
+            monitored.append(("Triton's proxy", ports.triton_tls))
         check_ports(ports, monitored)
         for note in (*given.notes, precision_note(precision)):
             if note:
@@ -107,6 +126,7 @@ def up(
                 caches=caches,
                 swaps=swaps,
                 settings=given.variables,
+                certificates=authority.issue_all() if authority else None,
             ) as stack,
             ExitStack() as beside,
         ):
@@ -124,8 +144,8 @@ def up(
                 if swaps:
                     version_swaps = VersionSwaps(stack, manifest)
                     beside.callback(version_swaps.close)
-                _print_next(stack)
-                _watch(stack, manifest, stopping, prometheus, version_swaps)
+                _print_next(stack, authority)
+                _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
             except (StackFailed, TritonUnavailable, PrometheusUnavailable):
                 if stopping.is_set():  # before it served; nothing went wrong
                     raise SystemExit(stopping.status) from None
@@ -134,10 +154,16 @@ def up(
         out.print("stopped")
 
 
-def _print_next(stack: LocalStack) -> None:
+def _print_next(stack: LocalStack, authority: LocalAuthority | None) -> None:
+    if authority is not None:
+        out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
         out.print(f"other commands find it by: --address {stack.address}")
     out.print("Ctrl-C stops everything.")
+
+
+def _variable_of(authority: LocalAuthority) -> str:
+    return f"TANDEM_AUTHORITY_FILE={shlex.quote(str(authority.authority_file))}"
 
 
 def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
@@ -151,10 +177,15 @@ def _watch(
     stopping: StopSignals,
     prometheus: LocalPrometheus | None,
     swaps: VersionSwaps | None,
+    authority: LocalAuthority | None,
 ) -> None:
     """Returns when told to stop; raises where a service has ended or Triton does not come back."""
+    renewal_time = time.monotonic() + _RENEWAL_SECONDS
     with TritonWatch(stack, manifest) as watch:
         while not stopping.wait(1.0):
+            if authority is not None and time.monotonic() > renewal_time:
+                authority.issue_all()
+                renewal_time = time.monotonic() + _RENEWAL_SECONDS
             if prometheus is not None and prometheus.has_ended():
                 errors.print("Prometheus has ended; searches go on without it", markup=False)
                 prometheus = None

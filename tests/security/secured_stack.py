@@ -44,9 +44,17 @@ class SecuredStack(LocalStack):
         self._collector_address = collector_address
         self.authority = trustme.CA()
         self.files: dict[str, Files] = {}
-        for name in (*self.service_names(), "operator"):
+        for name in (*self.service_names(), "triton", "operator"):
             self.files[name] = Files(folder / f"tls-{name}")
         self.show_certificates_of(self.authority)
+        self._certificates = {
+            "triton": {
+                "TLS_CERTIFICATE_FILE": self.files["triton"].settings.certificate_file,
+                "TLS_KEY_FILE": self.files["triton"].settings.key_file,
+                "TLS_AUTHORITY_FILE": self.files["triton"].settings.authority_file,
+                "TLS_PEER_NAMES": "encoder,rerank",
+            }
+        }
         self.token, self.admin_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self.token_path, self.admin_token_path = folder / "door.toml", folder / "admin.toml"
         self.token_path.write_text(token_entry("caller", self.token))
@@ -68,6 +76,8 @@ class SecuredStack(LocalStack):
     def command(self, name: str) -> tuple[list[str], dict[str, str]]:
         """Adds what locks the service."""
         arguments, variables = super().command(name)
+        if name == "tls-proxy":
+            return arguments, variables | {"LOG_LEVEL": "debug"}
         kind = name.partition("-")[0]
         files = self.files[name].settings
         variables |= {
