@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -14,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from tandem.cli.console import errors
 from tandem.cli.old_names import with_new_names
 from tandem.cli.refusals import tell
+from tandem.cli.stop_signals import Stopped
 from tandem.errors import TandemError
 
 # Of all wrong uses of a command. Typer exports it by its subclasses alone.
@@ -98,6 +100,10 @@ def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
 def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     try:
         app()
+    except Stopped as end:
+        with suppress(OSError):  # the terminal may be what has ended
+            errors.print("stopped before its end; nothing that it started is left")
+        return int(str(end.code))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TandemError as error:

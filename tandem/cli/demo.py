@@ -19,14 +19,13 @@ from tandem.cli.service_settings import given_settings
 from tandem.cli.stack import LocalStack, Ports
 from tandem.cli.start_checks import check_machine
 from tandem.cli.stop_signals import StopSignals
-from tandem.cli.up import print_endpoints
+from tandem.cli.up import exported, print_endpoints
 from tandem.client import Access, Client
 from tandem.corpus.nouns import LANGUAGES, Language
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
 
 _INDEX = "scenes"
 _SCENE_COUNT = 2_000
@@ -62,7 +61,7 @@ def demo(
         for note in given.notes:
             errors.print(note)
         folder.clear()
-        manifest = export_if_stale(default_checkpoint(), model_repository)
+        manifest = exported(default_checkpoint(), model_repository)
         out.rule(f"up: model {manifest.fingerprint[:12]}")
         with LocalStack(
             folder.path, model_repository.resolve(), Ports.free(2), settings=given.variables

@@ -5,10 +5,16 @@ import sys
 
 from tandem.local_processes.child_environment import module_path
 
+_INTERRUPTED_STATUS = 130
+
 
 def main() -> None:
     """Runs the command line, on whatever machine and in whatever folder it was started."""
     open_standard_streams()
+    try:
+        os.getcwd()  # noqa: PTH109 (relative paths go by it)
+    except OSError as error:
+        sys.exit(f"tandem: the folder it was started in is gone ({error.strerror}); go elsewhere")
     # What is installed goes before a folder of PYTHONPATH, and before the one we were started in.
     sys.path[:] = module_path()
     try:
@@ -20,6 +26,8 @@ def main() -> None:
             f"tandem: {error.name} is not installed, and the command needs it: "
             "pip install 'tandem-search[demo]'"
         )
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED_STATUS)
     run()
 
 

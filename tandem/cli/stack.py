@@ -89,9 +89,12 @@ class LocalStack:
         return self._addresses("orchestrator")
 
     def start(
-        self, timeout_seconds: float = 90.0, should_stop: Callable[[], bool] = lambda: False
+        self,
+        timeout_seconds: float = 90.0,
+        should_stop: Callable[[], bool] = lambda: False,
+        show: Callable[[str], None] = lambda stage: None,  # noqa: ARG005 (to nobody)
     ) -> None:
-        """Returns when every service is serving.
+        """Returns when every service is serving; shows each stage of the way.
 
         Raises StackFailed with the log that says why not, or because `should_stop` turned true.
         """
@@ -105,7 +108,9 @@ class LocalStack:
                 self.start_service(_TLS_PROXY)
             for name in self.service_names():
                 self.start_service(name)
+            show(f"{len(self._processes)} services are started, and Triton loads the models")
             self.start_triton()
+            show("Triton serves the models; the services become ready")
             for name in self.service_names():
                 self.wait_until_serving(name, deadline_time)
         except BaseException:

@@ -10,6 +10,10 @@ from typing import Any, Self
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Stopped(SystemExit):
+    """The end of a command that a signal told to stop, with the status that tells of it."""
+
+
 class StopSignals:
     """Takes note of signals, so that whoever works can look. Use it in a with statement.
 
@@ -45,9 +49,9 @@ class StopSignals:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Within it a signal raises SystemExit: for work that nobody can ask to look."""
+        """Within it a signal raises Stopped: for work that nobody can ask to look."""
         if self.number is not None:
-            raise SystemExit(self.status)
+            raise Stopped(self.status)
         self._is_raising = True
         try:
             yield
@@ -74,4 +78,4 @@ class StopSignals:
             self.number = number
         self._queue.put(number)
         if is_first and self._is_raising:  # once: what cleans up after it is left to end
-            raise SystemExit(self.status)
+            raise Stopped(self.status)

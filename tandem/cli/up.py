@@ -25,7 +25,7 @@ from tandem.cli.service_settings import given_settings
 from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.cli.start_checks import check_machine, check_ports, precision_note, shard_count
 from tandem.cli.start_refused import StartRefused
-from tandem.cli.stop_signals import StopSignals
+from tandem.cli.stop_signals import Stopped, StopSignals
 from tandem.cli.triton_watch import TritonWatch
 from tandem.cli.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
@@ -117,7 +117,7 @@ def up(
         # A minute on a busy machine, and nothing else is said until all of them serve.
         out.print(f"starting; logs go to {data / 'logs'}")
         with stopping.raising():  # torch, which may export, cannot be asked to look
-            manifest = export_if_stale(checkpoint, model_repository, precision)
+            manifest = exported(checkpoint, model_repository, precision)
         with (
             LocalStack(
                 folder.path,
@@ -131,7 +131,7 @@ def up(
             ExitStack() as beside,
         ):
             try:
-                stack.start(should_stop=stopping.is_set)
+                stack.start(should_stop=stopping.is_set, show=out.print)
                 print_endpoints(stack)
                 prometheus = None
                 if monitoring:
@@ -148,17 +148,28 @@ def up(
                 _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
             except (StackFailed, TritonUnavailable, PrometheusUnavailable):
                 if stopping.is_set():  # before it served; nothing went wrong
-                    raise SystemExit(stopping.status) from None
+                    raise Stopped(stopping.status) from None
                 raise
-    with suppress(OSError):  # the terminal may be what has ended
-        out.print("stopped")
+    _say("stopped")
+
+
+def exported(checkpoint: Path, repository: Path, precision: Precision | None = None) -> Manifest:
+    """Exports where the repository has another model; raises StartRefused where it takes none."""
+    try:
+        repository.mkdir(parents=True, exist_ok=True)  # before torch takes its seconds
+        return export_if_stale(checkpoint, repository, precision)
+    except OSError as error:
+        raise StartRefused(
+            f"{repository} cannot take the model ({(error.strerror or str(error)).lower()}): give "
+            "a folder that can be written to by --model-repository"
+        ) from error
 
 
 def _print_next(stack: LocalStack, authority: LocalAuthority | None) -> None:
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
-        out.print(f"other commands find it by: --address {stack.address}")
+        out.print(f"--address {stack.address} is what other commands find it by")
     out.print("Ctrl-C stops everything.")
 
 
@@ -169,6 +180,12 @@ def _variable_of(authority: LocalAuthority) -> str:
 def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> LocalPrometheus:
     targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
     return LocalPrometheus(data / "prometheus", port, targets, speed=speed, keeper=stack.keeper)
+
+
+def _say(line: str) -> None:
+    # Whoever started it may have closed the terminal since, and searches go on.
+    with suppress(OSError):
+        errors.print(line)
 
 
 def _watch(
@@ -187,14 +204,14 @@ def _watch(
                 authority.issue_all()
                 renewal_time = time.monotonic() + _RENEWAL_SECONDS
             if prometheus is not None and prometheus.has_ended():
-                errors.print("Prometheus has ended; searches go on without it", markup=False)
+                _say("Prometheus has ended; searches go on without it")
                 prometheus = None
             if dead := stack.dead_service():
                 raise StackFailed(dead)
             if why := watch.look():
-                errors.print(f"Triton was restarted: {why}", markup=False)
+                _say(f"Triton was restarted: {why}")
             if swaps and (line := swaps.look()):
-                out.print(line, markup=False)
+                _say(line)
 
 
 def print_endpoints(stack: LocalStack) -> None:

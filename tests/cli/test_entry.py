@@ -28,8 +28,7 @@ def run(*arguments: str, closed: tuple[int, ...] = (), **variables: str) -> tupl
 def test_odd_variables_end_no_command(tmp_path: Path) -> None:
     """No home, no such locale, no such folder for temporary files, a terminal without ways."""
     status, said = run(
-        "compare",
-        str(tmp_path / "größer[/x].json"),
+        *("models", "list", "--model-repository", str(tmp_path / "größer[/x].json")),
         HOME="",
         LC_ALL="xx_YY.ISO-8859-77",
         TMPDIR=str(tmp_path / "gone"),
@@ -65,3 +64,15 @@ def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
         "tandem: typer is not installed, and the command needs it: "
         "pip install 'tandem-search[demo]'\n"
     )
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    """Relative paths would go by it."""
+    gone = tmp_path / "gone"
+    program = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); {COMMAND[-1]}"
+    gone.mkdir()
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("tandem: the folder it was started in is gone")

@@ -16,6 +16,7 @@ from tandem.cli.data_folder import DataFolder
 from tandem.cli.ports import Ports
 from tandem.cli.start_checks import check_machine, check_ports, shard_count
 from tandem.cli.start_refused import StartRefused
+from tandem.cli.up import exported
 from tandem.corpus.item_store import ItemStore
 from tandem.modeling.default_checkpoint import default_checkpoint
 
@@ -153,6 +154,14 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
     for name, why in (("none", "is not there"), ("file", "is a file"), ("", "is no checkpoint")):
         with pytest.raises(ValueError, match=why):
             check_machine(tmp_path / name)
+
+
+def test_a_repository_that_takes_no_model_is_told_with_its_option(tmp_path: Path) -> None:
+    """A file, or a disk that is read alone."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StartRefused, match=r"cannot take the model .*by --model-repository"):
+        exported(default_checkpoint(), tmp_path / "file")
 
 
 def test_up_tells_before_it_starts_anything(tmp_path: Path) -> None:
