@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -113,6 +114,7 @@ class Maintenance:
     tunings: TuningFile
     live_recall: LiveRecall
     _progress: dict[tuple[str, Modality], _Progress] = field(default_factory=dict)
+    _gone: set[str] = field(default_factory=set)
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -144,6 +146,13 @@ class Maintenance:
         folder = snapshot_folder(self.settings.snapshots_folder / index_id, modality, sequence)
         with contextlib.suppress(OSError):
             progress.snapshot_time = (folder / MANIFEST).stat().st_mtime
+
+    def forget(self, index_id: str) -> None:
+        """Begins anew with an index that was dropped; its snapshots are removed soon."""
+        for modality in Modality:
+            self._progress.pop((index_id, modality), None)
+        self._gone.add(index_id)
+        self._wake.set()
 
     def wake(self) -> None:
         """Looks again at once: a tuning changed."""
@@ -178,6 +187,7 @@ class Maintenance:
     def step(self) -> bool:
         """Does the most pressing thing; returns whether there was one."""
         worked = self._check_recall()
+        self._forget_dropped()
         failures: list[Exception] = []
         for index_id, index in list(self.indexes().items()):
             try:
@@ -191,6 +201,13 @@ class Maintenance:
         if failures:
             raise ExceptionGroup("looking after indexes", failures)
         return worked
+
+    def _forget_dropped(self) -> None:
+        """Removes what is kept of indexes that are gone, where no snapshot is being written."""
+        for index_id in list(self._gone):
+            if index_id not in self.indexes():  # or it was made anew meanwhile
+                shutil.rmtree(self.settings.snapshots_folder / index_id, ignore_errors=True)
+            self._gone.discard(index_id)
 
     def _run(self) -> None:
         keep_faiss_in_this_thread()  # a build takes longer, and searches beside it do not

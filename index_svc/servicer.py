@@ -20,12 +20,15 @@ from index_svc.conversions import (
 from index_svc.metrics import STAGE_DURATION
 from index_svc.shard import Answer, Query, Shard
 from index_svc.short_searches import ShortSearches
+from tandem.chassis.channels import deadline_seconds
 from tandem.errors import ShardMapMismatch
+from tandem.identifiers import check_index_id
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
 
 _T = TypeVar("_T")
 
+_DROP_SECONDS = 4.0
 _POLL_SECONDS = 0.002
 # What it takes to tell a caller, before the deadline, that the sequence was not reached.
 _ANSWER_SECONDS = 0.02
@@ -73,6 +76,23 @@ class IndexServicer(_Base):
         committed = await asyncio.wrap_future(self._shard.write(delete_from_proto(request)))
         return pb.DeleteItemsResponse(
             deleted_count=committed.deleted_count, sequence=committed.sequence
+        )
+
+    async def DeleteIndex(
+        self, request: pb.DeleteIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DeleteIndexResponse:
+        """Deletes an index, as far as it comes within some seconds."""
+        self._check_shard_map(request.shard_map_version)
+        index_id = check_index_id(request.index_id)
+        deadline_time = time.monotonic() + min(
+            _DROP_SECONDS, deadline_seconds(context, _DROP_SECONDS) / 2
+        )
+        # Not in the searches' threads: it waits for commits most of the time.
+        dropped = await asyncio.to_thread(self._shard.drop, index_id, deadline_time)
+        return pb.DeleteIndexResponse(
+            deleted_count=dropped.deleted_count,
+            sequence=dropped.sequence,
+            is_complete=dropped.is_complete,
         )
 
     async def GetItems(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from tandem.content import Modality
 from tandem.corpus.group_commit import GroupCommit
 from tandem.corpus.item_record import StoredItem
 from tandem.corpus.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Committed, Delete, ItemWrite
+from tandem.corpus.item_write import Committed, Delete, Drop, ItemWrite
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -44,6 +45,8 @@ log = get_logger()
 
 MAX_READ_BYTES = 16 * 2**20
 """Of items' records that are read at once; two pictures of the largest size."""
+
+_DROP_COUNT = 256
 
 # What is raised where the store is closed for good, or for as long as it is opened anew.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
@@ -92,6 +95,15 @@ class Answer:
     applied_sequence: int
     item_count: int
     """Of the index and modality, filtered out or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How much of an index is gone by one call."""
+
+    deleted_count: int
+    sequence: int
+    is_complete: bool
 
 
 class Shard:
@@ -169,6 +181,9 @@ class Shard:
                 image_count=loaded.index.item_count(Modality.IMAGE),
                 snapshot_sequence=loaded.snapshot_sequence,
             )
+        for folder in self._snapshots_folder.glob("*"):
+            if folder.name not in self._indexes:  # dropped just before the process ended
+                self.maintenance.forget(folder.name)
         self._applied_sequence = sequence
         self._is_loaded = True
         self._measure()
@@ -251,6 +266,29 @@ class Shard:
         """
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
+
+    def drop(self, index_id: str, deadline_time: float) -> Dropped:
+        """Deletes the index's items, and the index once it has none; as far as it comes in time.
+
+        Each batch is a write of its own: what was deleted stays so, and another call goes on.
+        Raises IndexNotFound, and as the writes do.
+        """
+        self.index(index_id)
+        deleted_count = 0
+        while True:
+            if item_ids := self._store.item_ids(index_id, _DROP_COUNT):
+                committed = self.write(Delete(index_id, item_ids)).result()
+                deleted_count += committed.deleted_count
+            else:
+                committed = self.write(Drop(index_id)).result()
+            # Not dropped where items came in meanwhile.
+            if committed.is_dropped or time.monotonic() > deadline_time:
+                break
+        if committed.is_dropped:
+            self.live_recall.forget(index_id)
+            self.tunings.forget(index_id)
+            self.maintenance.forget(index_id)
+        return Dropped(deleted_count, committed.sequence, is_complete=committed.is_dropped)
 
     def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
@@ -336,7 +374,8 @@ class Shard:
         with STAGE_DURATION.labels("apply").time():
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
-                    self._follow(write)
+                    if not isinstance(write, Drop) or outcome.is_dropped:
+                        self._follow(write)
                     self._applied_sequence = outcome.sequence
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
         self._measure()
@@ -358,7 +397,11 @@ class Shard:
         changes = self._store.changes_since(self._applied_sequence)
         if changes is None:
             raise InternalFault(why=f"change {self._applied_sequence} is no longer in the store")
+        kept = set(self._store.index_ids())
         for change in changes:
+            if change.index_id not in kept:  # dropped since, with all that is changed here
+                self._applied_sequence = change.sequence
+                continue
             (item,) = self._store.read_embeddings(change.index_id, [change.item_id])
             index = self._indexes.setdefault(
                 change.index_id, SearchableIndex(self._store.index_info(change.index_id))
@@ -368,10 +411,15 @@ class Shard:
             else:
                 index.delete([change.item_id])
             self._applied_sequence = change.sequence
+        for index_id in set(self._indexes) - kept:
+            del self._indexes[index_id]
 
     def _follow(self, write: ItemWrite) -> None:
         if isinstance(write, Delete):
             self._indexes[write.index_id].delete(write.item_ids)
+            return
+        if isinstance(write, Drop):
+            del self._indexes[write.index_id]
             return
         if write.index_id not in self._indexes:
             info = self._store.index_info(write.index_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,8 +38,17 @@ class TuningFile:
 
     def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
         """Keeps it, durably."""
+        self._write(lambda tunings: {**tunings, _key(index_id, modality): tuning})
+
+    def forget(self, index_id: str) -> None:
+        """Forgets what was asked of an index that is gone, durably."""
+        keys = {_key(index_id, modality) for modality in Modality}
+        if keys & set(self._tunings):
+            self._write(lambda tunings: {k: v for k, v in tunings.items() if k not in keys})
+
+    def _write(self, changed: Callable[[dict[str, IndexTuning]], dict[str, IndexTuning]]) -> None:
         with self._writing:
-            tunings = {**self._tunings, _key(index_id, modality): tuning}
+            tunings = changed(self._tunings)
             partial = self._path.with_suffix(".partial")
             with partial.open("w") as file:
                 json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)

@@ -119,6 +119,8 @@ class Deleted:
 
     count: int
     sequence: int
+    is_complete: bool = True
+    """Of an index: whether nothing is left of it on the shard."""
 
 
 class EncoderClient:
@@ -369,6 +371,17 @@ class ShardClient:
             deadline_time,
         )
         return Deleted(response.deleted_count, response.sequence)
+
+    async def delete_index(self, index_id: str, deadline_time: float) -> Deleted:
+        """Deletes the index, or a part of a large one: `is_complete` tells."""
+        response: index_service_pb2.DeleteIndexResponse = await self._dependency.tell(
+            self._index.DeleteIndex,
+            index_service_pb2.DeleteIndexRequest(
+                index_id=index_id, shard_map_version=self._shard_map_version
+            ),
+            deadline_time,
+        )
+        return Deleted(response.deleted_count, response.sequence, response.is_complete)
 
     async def _get_each(
         self,

@@ -29,6 +29,8 @@ class Removal:
 
     removed_count: int
     sequences: Mapping[int, int]
+    is_complete: bool = True
+    """Of an index: whether nothing is left of it."""
 
 
 class Remover:
@@ -72,6 +74,46 @@ class Remover:
         if failures:
             raise _failure(failures, owned, removed_count)
         return Removal(removed_count, {number: each.sequence for number, each in done.items()})
+
+    async def remove_index(self, index_id: str, deadline_time: float) -> Removal:
+        """Removes an index from all shards, of a large one a part: call again until complete.
+
+        Raises IndexIdInvalid, IndexNotFound where no shard has it, and otherwise the error of the
+        first shard that failed, once all have ended, saying how much is removed.
+        """
+        check_index_id(index_id)
+        outcomes = await asyncio.gather(
+            *(self._delete_index_on(shard, index_id, deadline_time) for shard in self._shards)
+        )
+        done = {n: each for n, each in enumerate(outcomes) if isinstance(each, Deleted)}
+        removed_count = sum(each.count for each in done.values())
+        failures = [each for each in outcomes if isinstance(each, TandemError)]
+        if failures:
+            first = failures[0]
+            raise error_from_reason(
+                first.reason,
+                f"{removed_count:,} items are removed, {len(failures)} of {len(outcomes)} shards "
+                f"failed; repeat the call, which does no harm: {first.message}",
+                first.metadata,
+            )
+        if not done:
+            raise IndexNotFound(index_id=index_id)
+        return Removal(
+            removed_count,
+            {number: each.sequence for number, each in done.items()},
+            all(each.is_complete for each in done.values()),
+        )
+
+    async def _delete_index_on(
+        self, shard: ShardClient, index_id: str, deadline_time: float
+    ) -> Deleted | TandemError | None:
+        """Returns None where the shard has no such index."""
+        try:
+            return await shard.delete_index(index_id, deadline_time)
+        except IndexNotFound:
+            return None
+        except TandemError as error:
+            return error
 
     async def _delete_on(
         self,

@@ -182,6 +182,17 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             consistency_token=make_token(removal.sequences, self._shard_map),
         )
 
+    async def RemoveIndex(
+        self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.RemoveIndexResponse:
+        """Deletes an index on all shards, or a part of it."""
+        removal = await self._remover.remove_index(request.index_id, self._deadline_time(context))
+        return search_service_pb2.RemoveIndexResponse(
+            removed_count=removal.removed_count,
+            consistency_token=make_token(removal.sequences, self._shard_map),
+            is_complete=removal.is_complete,
+        )
+
     async def _ingest_batch(
         self,
         request: search_service_pb2.IngestItemsRequest,

@@ -14,6 +14,7 @@ from tandem.cli import (
     index,
     ingest,
     models,
+    remove,
     search,
     shard,
     token,
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command("up", cls=Command)(up.up)
 app.command("ingest", cls=Command)(ingest.ingest)
 app.command("search", cls=Command)(search.search)
+app.command("remove", cls=Command)(remove.remove)
 app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("compare", cls=Command)(compare.compare)
 app.command("train", cls=Command)(train.train)

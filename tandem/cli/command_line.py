@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -81,6 +82,11 @@ def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     A named error, or one of `ours`, is a line on stderr and status 1. So is output that could not
     be written whole, but for a pipe whose reader left: that is status 1 without a word.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # What a command cleans up behind itself, it does then too; one that was told to ignore the
+        # signal goes on.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave)
     for stream in (sys.stdout, sys.stderr):
         # A terminal's encoding may lack a caption's letters, and an argument may be no UTF-8.
         if isinstance(stream, io.TextIOWrapper):
@@ -116,6 +122,10 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
         errors.print(_told(error))
         return 1
     return 0
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    raise Stopped(128 + number)
 
 
 def _not_text(error: UnicodeError) -> str:

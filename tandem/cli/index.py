@@ -14,6 +14,7 @@ from tandem.cli.addresses import all_checked, checked
 from tandem.cli.command_line import Command
 from tandem.cli.console import out
 from tandem.cli.progress import LongWork
+from tandem.cli.remove import drop
 from tandem.client.access import Access
 from tandem.client.refusal import error_of
 from tandem.content import Modality
@@ -23,9 +24,11 @@ from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.wire import modality_from_proto, modality_to_proto
 
 app = typer.Typer(
-    help="Shows, tunes and rebuilds the shards' indexes, and advises on their type.",
+    help="Shows, tunes, rebuilds and drops indexes, and advises on their type.",
     no_args_is_help=True,
 )
+
+app.command("drop", cls=Command)(drop)
 
 ADDRESSES = Annotated[
     list[str],

@@ -1,6 +1,7 @@
 """Measuring through the services, with a progress bar: ingest a gallery, then ask."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -12,8 +13,11 @@ import typer
 from tandem.cli.console import errors
 from tandem.cli.ingest import ingest_items
 from tandem.cli.progress import query_progress
+from tandem.cli.refusals import told
+from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
 from tandem.content import Modality
+from tandem.errors import IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import AdaptiveDepth, served_report
@@ -55,6 +59,19 @@ class ServedMeasure:
         galleries so far.
         """
         index_id = _index_id(gallery)
+        try:
+            return self._measured_in(index_id, gallery, pool_sizes, about)
+        finally:
+            # After Ctrl-C and a failure too: nobody asks this index again.
+            _remove(self._address, index_id)
+
+    def _measured_in(
+        self,
+        index_id: str,
+        gallery: Gallery,
+        pool_sizes: Sequence[int],
+        about: Mapping[str, Any],
+    ) -> Report:
         with Client(self._address, access=Access.from_environment()) as client:
             total = len(gallery.chosen) + len(gallery.pairs)
             refused = ingest_items(client, index_id, gallery.items(), total)
@@ -107,16 +124,29 @@ class ServedMeasure:
 
 
 def _index_id(gallery: Gallery) -> str:
-    """Returns a name that these ids and captions have alone, and have again.
+    """Returns a name that no other index has: of what is in the gallery, and of this run.
 
-    So an index holds one gallery and nothing of another. Pictures are not read for it: those that
-    changed under their ids are replaced by the ingest.
+    So an index holds one gallery and nothing of another, and can be removed without harm to a
+    user's index, or to another run over the same gallery.
     """
     texts = [caption.text for _, caption in gallery.pairs]
     digest = sha256()
     for part in (*gallery.item_ids[Modality.IMAGE], *gallery.item_ids[Modality.TEXT], *texts):
         digest.update(part.encode(errors="surrogatepass") + b"\0")
-    return f"evaluation-{len(gallery.chosen)}-{digest.hexdigest()[:12]}"
+    run = secrets.token_hex(4)
+    return f"evaluation-{len(gallery.chosen)}-{digest.hexdigest()[:12]}-{run}"
+
+
+def _remove(address: str, index_id: str) -> None:
+    """Removes the index; says so where it stays."""
+    try:
+        with Client(address, access=Access.from_environment()) as client:
+            drop_index(client, index_id)
+    except IndexNotFound:
+        return  # nothing was stored in it
+    except TandemError as error:
+        errors.print(f"index {index_id} is left, for it could not be removed: {told(error)}")
+        errors.print(f"remove it: tandem index drop {index_id} --yes")
 
 
 def _without(gallery: Gallery, refused: set[str]) -> set[int]:

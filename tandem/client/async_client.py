@@ -14,6 +14,7 @@ from tandem.client.refusal import checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
     NewItem,
+    remove_index_request,
     remove_request,
     request_metadata,
 )
@@ -22,6 +23,7 @@ from tandem.client.results import (
     Removal,
     SearchResult,
     batch_results,
+    index_removal,
     removal,
     search_result,
     streamed_result,
@@ -145,6 +147,11 @@ class AsyncClient:
         """As Client.remove."""
         request = remove_request(item_ids, index_id, request_id)
         return removal(await self._call(self._stub.RemoveItems, request))
+
+    async def remove_index(self, *, index_id: str) -> Removal:
+        """As Client.remove_index."""
+        request = remove_index_request(index_id)
+        return index_removal(await self._call(self._stub.RemoveIndex, request))
 
     async def close(self) -> None:
         """Ends the connection."""

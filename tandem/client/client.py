@@ -13,6 +13,7 @@ from tandem.client.refusal import checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
     NewItem,
+    remove_index_request,
     remove_request,
     request_metadata,
 )
@@ -21,6 +22,7 @@ from tandem.client.results import (
     Removal,
     SearchResult,
     batch_results,
+    index_removal,
     removal,
     search_result,
     streamed_result,
@@ -169,6 +171,15 @@ class Client:
         """
         request = remove_request(item_ids, index_id, request_id)
         return removal(self._call(self._stub.RemoveItems, request))
+
+    def remove_index(self, *, index_id: str) -> Removal:
+        """Deletes all items of an index, and the index; of a large one a part, within seconds.
+
+        Call it until `is_complete`. Raises IndexNotFound where there is none, and a TandemError
+        whose message says how much is removed where a shard fails.
+        """
+        request = remove_index_request(index_id)
+        return index_removal(self._call(self._stub.RemoveIndex, request))
 
     def close(self) -> None:
         """Ends the connection."""

@@ -63,6 +63,11 @@ def remove_request(
     )
 
 
+def remove_index_request(index_id: str) -> search_service_pb2.RemoveIndexRequest:
+    """Returns the message; raises IndexIdInvalid."""
+    return search_service_pb2.RemoveIndexRequest(index_id=check_index_id(index_id))
+
+
 class IngestRequests:
     """The batches of one ingest stream, and the error that ended them early, if one did.
 

@@ -169,6 +169,8 @@ class Removal:
     """How many of the ids were there."""
     consistency_token: str
     """A search that is given it does not see them."""
+    is_complete: bool = True
+    """Of an index: whether nothing is left of it; otherwise the same call goes on."""
 
 
 def search_result(
@@ -245,6 +247,11 @@ def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterato
 def removal(response: search_service_pb2.RemoveItemsResponse) -> Removal:
     """Returns the answer of RemoveItems."""
     return Removal(response.removed_count, response.consistency_token)
+
+
+def index_removal(response: search_service_pb2.RemoveIndexResponse) -> Removal:
+    """Returns the answer of RemoveIndex."""
+    return Removal(response.removed_count, response.consistency_token, response.is_complete)
 
 
 def _coverage(coverage: search_service_pb2.Coverage) -> Coverage:

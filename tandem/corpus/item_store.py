@@ -42,7 +42,7 @@ from tandem.corpus.item_record import (
     item_version,
     pack_item,
 )
-from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.corpus.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.corpus.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.corpus.store_environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.corpus.store_files import ShardIdentity, StoreFiles
@@ -156,6 +156,11 @@ class ItemStore:
         """Returns what the index was made with; raises IndexNotFound."""
         with self._files.env.read() as txn:
             return self._index_info(txn, index_id)
+
+    def item_ids(self, index_id: str, count: int) -> list[str]:
+        """Returns the ids of the index's first items, in the order of their bytes."""
+        with self._files.env.read() as txn:
+            return self._item_ids(txn, index_id, count)
 
     def index_fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the model behind the index; raises IndexNotFound."""
@@ -355,9 +360,13 @@ class ItemStore:
                 self._index_info(txn, write.index_id)
         except TandemError as error:  # nothing of this write is in the transaction yet
             return error
-        committed = (
-            self._upsert(txn, write) if isinstance(write, Upsert) else self._delete(txn, write)
-        )
+        match write:
+            case Upsert():
+                committed = self._upsert(txn, write)
+            case Delete():
+                committed = self._delete(txn, write)
+            case Drop():
+                committed = self._drop(txn, write)
         self._requests.keep(txn, write, committed)
         return committed
 
@@ -394,6 +403,25 @@ class ItemStore:
                 self._log(txn, sequence, "delete", write.index_id, item_id)
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence, deleted_count=sequence - before)
+
+    def _drop(self, txn: lmdb.Transaction, write: Drop) -> Committed:
+        is_empty = not self._item_ids(txn, write.index_id, 1)
+        if is_empty:
+            self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
+        return Committed(self._sequence(txn), is_dropped=is_empty)
+
+    def _item_ids(self, txn: lmdb.Transaction, index_id: str, count: int) -> list[str]:
+        prefix = item_key(index_id, "")
+        item_ids: list[str] = []
+        with txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(prefix)
+            while found and len(item_ids) < count:
+                key = bytes(cursor.key())
+                if not key.startswith(prefix):
+                    break
+                item_ids.append(key.removeprefix(prefix).decode())
+                found = cursor.next()
+        return item_ids
 
     def _log(
         self,

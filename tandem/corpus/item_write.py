@@ -69,7 +69,24 @@ class Delete:
         return _digest((b"delete", self.index_id.encode(), *(i.encode() for i in self.item_ids)))
 
 
-ItemWrite = Upsert | Delete
+@dataclass(frozen=True, slots=True, eq=False)
+class Drop:
+    """Forgets an index that has no items left; of one that has, nothing is changed."""
+
+    index_id: str
+    request_id: str = ""
+
+    @property
+    def record_count(self) -> int:
+        """None of them: its items were deleted before."""
+        return 0
+
+    def digest(self) -> bytes:
+        """Returns a hash of all of it but the request id."""
+        return _digest((b"drop", self.index_id.encode()))
+
+
+ItemWrite = Upsert | Delete | Drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,8 @@ class Committed:
     sequence: int
     deleted_count: int = 0
     is_repeat: bool = False
+    is_dropped: bool = False
+    """Of a drop: whether the index had no items and is forgotten."""
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

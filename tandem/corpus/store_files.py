@@ -130,6 +130,10 @@ class StoreFiles:
         """Stores a JSON value under the key."""
         txn.put(key.encode(), seal_json(key.encode(), value), db=self.meta)
 
+    def delete_meta(self, txn: lmdb.Transaction, key: str) -> None:
+        """Forgets the key and its value."""
+        txn.delete(key.encode(), db=self.meta)
+
     def meta_keys(self, txn: lmdb.Transaction, prefix: str) -> Iterator[str]:
         """Yields the keys that start with the prefix, in order."""
         with txn.cursor(self.meta) as cursor:

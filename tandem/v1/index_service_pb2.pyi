@@ -169,6 +169,24 @@ class DeleteItemsResponse(_message.Message):
     sequence: int
     def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
+class DeleteIndexRequest(_message.Message):
+    __slots__ = ("index_id", "shard_map_version")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+
+class DeleteIndexResponse(_message.Message):
+    __slots__ = ("deleted_count", "sequence", "is_complete")
+    DELETED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    deleted_count: int
+    sequence: int
+    is_complete: bool
+    def __init__(self, deleted_count: _Optional[int] = ..., sequence: _Optional[int] = ..., is_complete: _Optional[bool] = ...) -> None: ...
+
 class GetItemsRequest(_message.Message):
     __slots__ = ("index_id", "item_ids", "encodings_included", "max_bytes")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]

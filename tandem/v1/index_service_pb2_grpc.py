@@ -50,6 +50,11 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.FromString,
                 _registered_method=True)
+        self.DeleteIndex = channel.unary_unary(
+                '/tandem.v1.IndexService/DeleteIndex',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteIndexRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteIndexResponse.FromString,
+                _registered_method=True)
         self.GetItems = channel.unary_unary(
                 '/tandem.v1.IndexService/GetItems',
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.GetItemsRequest.SerializeToString,
@@ -83,6 +88,14 @@ class IndexServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteIndex(self, request, context):
+        """Deletes the items of an index, and the index once it has none; in part where
+        there is no time for all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetItems(self, request, context):
         """Reads items' contents by id.
         """
@@ -107,6 +120,11 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.DeleteItems,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.SerializeToString,
+            ),
+            'DeleteIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteIndex,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteIndexRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteIndexResponse.SerializeToString,
             ),
             'GetItems': grpc.unary_unary_rpc_method_handler(
                     servicer.GetItems,
@@ -196,6 +214,33 @@ class IndexService:
             '/tandem.v1.IndexService/DeleteItems',
             tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.SerializeToString,
             tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.IndexService/DeleteIndex',
+            tandem_dot_v1_dot_index__service__pb2.DeleteIndexRequest.SerializeToString,
+            tandem_dot_v1_dot_index__service__pb2.DeleteIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -385,3 +385,19 @@ class RemoveItemsResponse(_message.Message):
     removed_count: int
     consistency_token: str
     def __init__(self, removed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class RemoveIndexRequest(_message.Message):
+    __slots__ = ("index_id",)
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    def __init__(self, index_id: _Optional[str] = ...) -> None: ...
+
+class RemoveIndexResponse(_message.Message):
+    __slots__ = ("removed_count", "consistency_token", "is_complete")
+    REMOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    removed_count: int
+    consistency_token: str
+    is_complete: bool
+    def __init__(self, removed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ..., is_complete: _Optional[bool] = ...) -> None: ...

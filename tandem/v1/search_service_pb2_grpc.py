@@ -60,6 +60,11 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveItemsResponse.FromString,
                 _registered_method=True)
+        self.RemoveIndex = channel.unary_unary(
+                '/tandem.v1.SearchService/RemoveIndex',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.FromString,
+                _registered_method=True)
 
 
 class SearchServiceServicer:
@@ -108,6 +113,14 @@ class SearchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveIndex(self, request, context):
+        """Deletes all items of an index, and the index. Of a large one a part at each
+        call, until an answer is complete.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -135,6 +148,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.RemoveItems,
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveItemsResponse.SerializeToString,
+            ),
+            'RemoveIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveIndex,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -273,6 +291,33 @@ class SearchService:
             '/tandem.v1.SearchService/RemoveItems',
             tandem_dot_v1_dot_search__service__pb2.RemoveItemsRequest.SerializeToString,
             tandem_dot_v1_dot_search__service__pb2.RemoveItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.SearchService/RemoveIndex',
+            tandem_dot_v1_dot_search__service__pb2.RemoveIndexRequest.SerializeToString,
+            tandem_dot_v1_dot_search__service__pb2.RemoveIndexResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,6 +1,7 @@
 """Measuring through services: whose index a gallery is in, and what a refused item does to it."""
 
 import asyncio
+import re
 
 import pytest
 import typer
@@ -48,11 +49,29 @@ async def measured(
 
 
 async def test_each_gallery_has_an_index_of_its_own() -> None:
-    """By what is in it: another corpus, seed or language never adds to it, and the same returns."""
+    """Another corpus, seed, language or run never adds to it; a user has none of the name."""
     _, indexes = await measured(gallery(), gallery(seed=2), gallery(language="de"), gallery())
 
-    assert len(indexes) == 3
-    assert all(index_id.startswith("evaluation-8-") for index_id in indexes)
+    assert len(indexes) == 4
+    assert all(re.fullmatch(r"evaluation-8-[0-9a-f]{12}-[0-9a-f]{8}", each) for each in indexes)
+
+
+@pytest.mark.parametrize("refusing", [False, True])
+async def test_its_index_is_removed_whatever_comes(refusing: bool) -> None:
+    """Whole, and no other; also where the measuring fails."""
+    async with search_server(ingest=one_refused if refusing else all_stored) as (address, told):
+        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        try:
+            await asyncio.to_thread(measure.measure, gallery(), [20], {"title": "t"})
+        except typer.Exit:
+            assert refusing
+
+    ingests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+    [index_id] = {each.index_id for each in ingests}
+    removals = [each for each in told.requests if isinstance(each, pb.RemoveIndexRequest)]
+    # The server leaves a part at the first call.
+    assert removals == [pb.RemoveIndexRequest(index_id=index_id)] * 2
+    assert told.requests[-2:] == removals
 
 
 async def test_a_refused_item_stops_it() -> None:

@@ -142,6 +142,14 @@ class ToldService(SearchServiceServicer, ModelServiceServicer):
         self._note(request, context)
         return await self._remove(request)
 
+    async def RemoveIndex(
+        self, request: pb.RemoveIndexRequest, context: grpc.aio.ServicerContext
+    ) -> pb.RemoveIndexResponse:
+        """Has a part left at the first call for an index."""
+        is_first = request not in self.requests
+        self._note(request, context)
+        return pb.RemoveIndexResponse(removed_count=3, is_complete=not is_first)
+
     def _note(self, request: object, context: grpc.aio.ServicerContext) -> None:
         self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))

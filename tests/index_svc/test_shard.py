@@ -17,8 +17,10 @@ from index_svc.shard import Query, Shard, ShardSettings
 from tandem.content import Modality
 from tandem.corpus.item_record import item_key
 from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.corpus.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.corpus.verdict import verify_in_child
 from tandem.errors import (
+    IndexNotFound,
     InternalFault,
     ItemCorrupt,
     ModelMismatch,
@@ -290,6 +292,62 @@ def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
     assert found(shard) == ["a"]
     assert [item.item_id for item in shard.read("scenes", ["a"])] == ["a"]
     shard.close()
+
+
+def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
+    """Neither items nor tuning nor snapshots, now and after a start; other indexes stay."""
+    shard = open_shard(tmp_path)
+    ids = [f"item-{n}" for n in range(600)]  # more than one batch of deletes
+    for start in range(0, 600, 200):
+        shard.write(upsert(*ids[start : start + 200])).result(10)
+    shard.write(replace(upsert("kept"), index_id="scenes-2")).result(10)
+    shard.tunings.put("scenes", Modality.TEXT, IndexTuning("Flat"))
+    shard.maintenance.write_snapshot("scenes", shard.index("scenes"))
+    snapshots = tmp_path / "snapshots" / "scenes"
+    assert snapshots.is_dir()
+
+    dropped = shard.drop("scenes", deadline_time=float("inf"))
+
+    assert (dropped.deleted_count, dropped.is_complete) == (600, True)
+    assert list(shard.indexes()) == ["scenes-2"]
+    with pytest.raises(IndexNotFound):
+        shard.drop("scenes", deadline_time=float("inf"))
+    end_time = time.monotonic() + 30
+    while snapshots.exists():
+        assert time.monotonic() < end_time
+        time.sleep(0.01)
+    shard.close()
+    assert "scenes/" not in (tmp_path / "tuning.json").read_text()
+    assert verify_in_child(tmp_path).is_sound
+    shard = open_shard(tmp_path)
+    assert list(shard.indexes()) == ["scenes-2"]
+    # Its name, and another model, are free again.
+    shard.write(upsert("new", fingerprint="model-b")).result(10)
+    assert shard.index("scenes").item_count(Modality.TEXT) == 1
+    shard.close()
+
+
+def test_a_drop_without_time_deletes_a_part_and_goes_on(shard: Shard) -> None:
+    """The index stays until nothing is in it; a search finds what is left."""
+    shard.write(upsert(*[f"item-{n:03}" for n in range(300)])).result(10)
+
+    first = shard.drop("scenes", deadline_time=0.0)
+    left = found(shard)
+    second = shard.drop("scenes", deadline_time=0.0)
+    third = shard.drop("scenes", deadline_time=0.0)
+
+    assert (first.deleted_count, first.is_complete) == (256, False)
+    assert len(left) == 44
+    assert (second.deleted_count, second.is_complete) == (44, False)
+    assert (third.deleted_count, third.is_complete) == (0, True)
+
+
+def test_an_index_that_takes_items_is_not_dropped(shard: Shard) -> None:
+    """An item that was acknowledged before is not lost to a drop that saw none."""
+    shard.write(upsert("a")).result(10)
+
+    assert not shard.write(Drop("scenes")).result(10).is_dropped
+    assert found(shard) == ["a"]
 
 
 def until_taken(shard: Shard, write: ItemWrite) -> Committed:

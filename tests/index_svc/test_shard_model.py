@@ -125,6 +125,16 @@ class ShardModel(RuleBasedStateMachine):
         gone = {item_id for item_id in item_ids if self._items.pop(item_id, None) is not None}
         assert committed.deleted_count == len(gone)
 
+    @precondition(lambda self: INDEX_ID in self._shard.indexes())
+    @rule(is_looked_after=st.booleans())
+    def drop(self, is_looked_after: bool) -> None:
+        dropped = self._shard.drop(INDEX_ID, deadline_time=float("inf"))
+        assert (dropped.deleted_count, dropped.is_complete) == (len(self._items), True)
+        assert INDEX_ID not in self._shard.indexes()
+        self._items = {}
+        if is_looked_after:
+            self._shard.maintenance.step()
+
     @precondition(lambda self: self._answered)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
@@ -246,7 +256,7 @@ class ShardModel(RuleBasedStateMachine):
 
 @pytest.mark.timeout(0 if EXAMPLE_COUNT > 100 else 240)
 def test_a_shard_equals_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After any upserts, deletes, repeats, crashes, snapshots, restores, rebuilds and filters."""
+    """After any upserts, deletes, drops, repeats, crashes, snapshots, restores and rebuilds."""
     # Its thread does not run: the rules take its steps.
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     # The same check without a process each time, which takes a second.

@@ -211,6 +211,22 @@ class FakeShard(FakeReranker, IndexServiceServicer):
             request, index_pb.DeleteItemsResponse(deleted_count=count, sequence=self.sequence)
         )
 
+    async def DeleteIndex(
+        self, request: index_pb.DeleteIndexRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.DeleteIndexResponse:
+        """Deletes three items at a time."""
+        await self.asked("DeleteIndex", request)
+        index = self._index(request.index_id)
+        item_ids = list(index)[:3]
+        for item_id in item_ids:
+            del index[item_id]
+        self.sequence += 1
+        if not index:
+            del self.items[request.index_id]
+        return index_pb.DeleteIndexResponse(
+            deleted_count=len(item_ids), sequence=self.sequence, is_complete=not index
+        )
+
     async def GetItems(
         self, request: index_pb.GetItemsRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.GetItemsResponse:

@@ -139,6 +139,42 @@ async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothin
     assert response.removed_count == 1
 
 
+async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
+    """Until nothing is left; then it is not there. A shard that never had it is no error."""
+    async with stack() as behind, door(behind) as stub:
+        items = {f"item-{n}": str(n) for n in range(10)}
+        assert [each async for each in stub.IngestItems(iter([batch(items)]))]
+        request, counts = pb.RemoveIndexRequest(index_id="scenes"), []
+        while True:
+            response = await stub.RemoveIndex(request, timeout=TIMEOUT_SECONDS)
+            counts.append(response.removed_count)
+            if response.is_complete:
+                break
+
+        assert sum(counts) == 10
+        assert len(counts) > 1
+        assert response.consistency_token
+        assert not any(shard.items for shard in behind.shards)
+        assert isinstance(await refused(stub.RemoveIndex(request, timeout=5)), errors.IndexNotFound)
+        assert isinstance(
+            await refused(stub.RemoveIndex(pb.RemoveIndexRequest(index_id="A"), timeout=5)),
+            errors.IndexIdInvalid,
+        )
+
+
+async def test_a_removal_of_an_index_says_what_a_shard_that_failed_left() -> None:
+    """By the shard's error; the others' items are gone, and the same call goes on."""
+    async with stack() as behind, door(behind) as stub:
+        items = {behind.id_on(0): "0", behind.id_on(1): "1"}
+        assert [each async for each in stub.IngestItems(iter([batch(items)]))]
+        await behind.stop_shard(1)
+
+        error = await refused(stub.RemoveIndex(pb.RemoveIndexRequest(index_id="scenes"), timeout=5))
+
+    assert isinstance(error, errors.ServiceUnavailable)
+    assert "1 items are removed, 1 of 2 shards failed" in error.message
+
+
 @pytest.mark.parametrize(
     ("index_id", "item_ids", "error"),
     [

@@ -1,0 +1,58 @@
+"""`tandem remove` and `tandem index drop`."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.v1 import search_service_pb2 as pb
+from tests.cli.test_search import FULL, serving_search
+
+
+async def nothing(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+    """No search is made."""
+    return pb.SearchItemsResponse(coverage=FULL)
+
+
+def run(*arguments: str, typed: str = "") -> tuple[Result, list[object]]:
+    """Returns what the command did and what the server was asked."""
+    with serving_search(nothing) as (address, service):
+        result = CliRunner().invoke(app, [*arguments, "--address", address], input=typed)
+    return result, service.requests
+
+
+def test_items_are_removed_in_batches_and_counted() -> None:
+    """Each id once, as many at a time as a call takes."""
+    ids = [f"[/x]-{n}" for n in range(300)]
+
+    result, requests = run("remove", *ids, ids[0], "--index", "pets")
+
+    assert result.exit_code == 0, result.output
+    assert "pets: 300 items removed" in result.stdout
+    assert [len(each.item_ids) for each in requests] == [256, 44]  # type: ignore[attr-defined]
+    assert "were not in" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "is_dropped"),
+    [(["--yes"], "", True), ([], "y\n", True), ([], "n\n", False), ([], "", False)],
+)
+def test_an_index_is_dropped_where_that_is_meant(
+    words: list[str], typed: str, *, is_dropped: bool
+) -> None:
+    """Call by call until nothing is left; a terminal that says nothing has not said yes."""
+    result, requests = run("index", "drop", "pets", *words, typed=typed)
+
+    assert (result.exit_code == 0) is is_dropped
+    assert requests == [pb.RemoveIndexRequest(index_id="pets")] * (2 if is_dropped else 0)
+    assert ("pets: gone, with 6 items" in result.stdout) is is_dropped
+
+
+def test_a_name_that_is_none_is_asked_of_nobody() -> None:
+    """Before the question."""
+    result, requests = run("index", "drop", "[/x]", typed="y\n")
+
+    assert result.exit_code == 1
+    assert requests == []
