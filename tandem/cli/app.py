@@ -7,6 +7,7 @@ import typer
 
 from tandem import __version__
 from tandem.cli import (
+    certificates_command,
     compare,
     demo,
     evaluate,
@@ -54,6 +55,7 @@ app.command("compare", cls=Command)(compare.compare)
 app.command("train", cls=Command)(train.train)
 app.command("demo", cls=Command)(demo.demo)
 app.command("health", cls=Command)(health.health)
+app.command("certificates", cls=Command)(certificates_command.certificates)
 app.add_typer(models.app, name="models")
 app.add_typer(index.app, name="index")
 app.add_typer(shard.app, name="shard")

@@ -52,7 +52,7 @@ class LocalAuthority:
         return self._folder / "ca.crt"
 
     def issue(self, name: str, *more_names: str) -> Path:
-        """Writes a new pair for `name`, localhost and loopback's addresses; returns its folder.
+        """Writes a new pair for the names, localhost and loopback's addresses; returns its folder.
 
         Certificate, key and authority are `tls.crt`, `tls.key` and `ca.crt` in it. Servers read
         them again by themselves.

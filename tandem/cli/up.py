@@ -5,13 +5,12 @@ import shlex
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
-from tandem.cli.certificates import LocalAuthority
 from tandem.cli.console import errors, out
 from tandem.cli.data_folder import DataFolder
 from tandem.cli.free_ports import free_ports
@@ -33,6 +32,9 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.fresh_export import export_if_stale
+
+if TYPE_CHECKING:
+    from tandem.cli.certificates import LocalAuthority
 
 DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
@@ -101,7 +103,7 @@ def up(
         given = given_settings(os.environ)
         if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
             raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
-        authority = LocalAuthority(folder.path / "tls") if tls else None
+        authority = _local_authority(folder.path / "tls") if tls else None
         count = shard_count(shards, folder.shard_count(), data)
         ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
         monitored = []
@@ -165,7 +167,14 @@ def exported(checkpoint: Path, repository: Path, precision: Precision | None = N
         ) from error
 
 
-def _print_next(stack: LocalStack, authority: LocalAuthority | None) -> None:
+def _local_authority(folder: Path) -> "LocalAuthority":
+    # Here, not above: a service's image has this command line, and no cryptography.
+    from tandem.cli.certificates import LocalAuthority
+
+    return LocalAuthority(folder)
+
+
+def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
@@ -173,7 +182,7 @@ def _print_next(stack: LocalStack, authority: LocalAuthority | None) -> None:
     out.print("Ctrl-C stops everything.")
 
 
-def _variable_of(authority: LocalAuthority) -> str:
+def _variable_of(authority: "LocalAuthority") -> str:
     return f"TANDEM_AUTHORITY_FILE={shlex.quote(str(authority.authority_file))}"
 
 
@@ -194,7 +203,7 @@ def _watch(
     stopping: StopSignals,
     prometheus: LocalPrometheus | None,
     swaps: VersionSwaps | None,
-    authority: LocalAuthority | None,
+    authority: "LocalAuthority | None",
 ) -> None:
     """Returns when told to stop; raises where a service has ended or Triton does not come back."""
     renewal_time = time.monotonic() + _RENEWAL_SECONDS
