@@ -24,6 +24,7 @@ from tandem.filters import (
     StartsWith,
     Value,
     check_filter,
+    check_filter_value_count,
     check_value_count,
 )
 from tandem.v1 import attribute_pb2 as pb
@@ -120,6 +121,7 @@ class _Reader:
     def __init__(self) -> None:
         # Every group has a condition in it or counts as one, so no valid filter has more nodes.
         self._nodes_left = MAX_CONDITION_COUNT * MAX_DEPTH
+        self._value_count = 0
 
     def filter(self, message: pb.Filter, depth: int) -> Filter:
         self._nodes_left -= 1
@@ -140,7 +142,10 @@ class _Reader:
             case "one_of":
                 name = message.one_of.name
                 # Counted before they are looked at: there may be very many.
-                check_value_count(name, len(message.one_of.values))
+                count = len(message.one_of.values)
+                check_value_count(name, count)
+                self._value_count += count
+                check_filter_value_count(self._value_count)
                 return OneOf(name, tuple(_wanted(name, value) for value in message.one_of.values))
             case "range":
                 return _range_from_proto(message.range)

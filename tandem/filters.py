@@ -17,6 +17,8 @@ Value: TypeAlias = str | int | float | bool
 MAX_CONDITION_COUNT = 64
 MAX_DEPTH = 8
 MAX_VALUE_COUNT = 1000
+MAX_FILTER_VALUE_COUNT = 10_000
+"""Of all its conditions together."""
 MAX_FILTER_BYTES = 1024 * 1024
 """As protobuf measures its message: of 64 conditions 16 values each of the longest texts."""
 
@@ -133,6 +135,15 @@ def check_filter(tree: Filter) -> None:
     """
     if _count_conditions(tree, 1) > MAX_CONDITION_COUNT:
         raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
+    check_filter_value_count(_count_values(tree))
+
+
+def check_filter_value_count(count: int) -> None:
+    """Raises FilterInvalid where the conditions have too many values together."""
+    if count > MAX_FILTER_VALUE_COUNT:
+        raise FilterInvalid(
+            why=f"it has {count:,} values in all; send at most {MAX_FILTER_VALUE_COUNT:,}"
+        )
 
 
 def check_value_count(name: str, count: int) -> None:
@@ -223,6 +234,18 @@ def _count_conditions(tree: Filter, depth: int) -> int:
             return 1
         case _:
             assert_never(tree)
+
+
+def _count_values(tree: Filter) -> int:
+    match tree:
+        case AllOf(filters) | AnyOf(filters):
+            return sum(map(_count_values, filters))
+        case Not(negated):
+            return _count_values(negated)
+        case OneOf(_, values):
+            return len(values)
+        case _:
+            return 0
 
 
 def _condition_fault(condition: OneOf | InRange | StartsWith | Exists) -> str | None:

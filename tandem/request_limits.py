@@ -24,8 +24,8 @@ class RequestLimit:
     """By name of a repeated field at its top, how many elements that may have."""
 
 
-# A filter of 64 conditions with 390 values each, or one of every kind with fewer.
-_FILTER_FIELD_COUNT = 50_000
+# A filter of 10,000 values, two each, and all that is around them.
+_FILTER_FIELD_COUNT = 30_000
 # 64 items of 64 attributes, each a list of 64 words.
 _ITEMS_FIELD_COUNT = 300_000
 

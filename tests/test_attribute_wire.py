@@ -236,6 +236,21 @@ def test_values_and_conditions_are_counted_before_any_is_looked_at() -> None:
             filter_from_proto(group)
 
 
+def test_values_of_all_conditions_are_bounded() -> None:
+    """By the wire and without one."""
+
+    def conditions(count: int) -> Filter:
+        return AllOf(tuple(OneOf(f"name{number}", (1,) * 500) for number in range(count)))
+
+    message = filter_to_proto(conditions(20))
+    filter_from_proto(message)
+    message.all_of.filters.append(message.all_of.filters[0])
+    with pytest.raises(FilterInvalid, match="10,500 values in all; send at most 10,000"):
+        filter_from_proto(message)
+    with pytest.raises(FilterInvalid, match="10,500 values in all"):
+        check_filter(conditions(21))
+
+
 def test_a_filters_bytes_are_bounded() -> None:
     """64 conditions of 1,000 long texts each would be 64 MB."""
     texts = [f"{number:04}{'x' * 1000}" for number in range(1000)]

@@ -32,6 +32,7 @@ from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.time_budget import TimeShares
 from tandem.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
@@ -377,10 +378,10 @@ async def _warm() -> None:
 
 
 @asynccontextmanager
-async def door_address(behind: Stack) -> AsyncIterator[str]:
+async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterator[str]:
     """Serves as `door` does, and yields host:port for clients of their own."""
     health = Health("fake", [])
-    server = await make_server("fake", health, _door(behind, 10.0, 4), [])
+    server = await make_server("fake", health, _door(behind, 10.0, 4), [], guard=guard)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await health.watch(_warm, None)
