@@ -139,6 +139,7 @@ def train(
                 processes=processes,
             )
         if processes.is_first:
+            errors.print(*SkippedRecords().report())
             out.print(f"{target}: dev {recall}")
             out.print(f"losses and recalls over time: {plot_run(target)}")
         return

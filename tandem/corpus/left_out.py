@@ -73,7 +73,8 @@ class LeftOut:
         """Raises the error of a record that cannot be given, or counts it where work goes on."""
         if not self.goes_on:
             raise error
-        self.add_record(fault, str(error))
+        if self._is_new(fault, str(error)):
+            self.add_record(fault, str(error))
 
     def add_record(self, fault: str, told: str) -> None:
         """Counts a record by the first thing that is wrong with it."""
@@ -85,15 +86,19 @@ class LeftOut:
     def pass_over(self, path: str | PurePath, why: FileFault | None = None) -> None:
         """Counts a file or folder that is not read; by its extension unless told otherwise."""
         reason = str(why or extension_of(path))
-        # Two splits of one folder are read by going over it twice.
-        told = hash((reason, str(path)))
-        if told in self._told:
+        if not self._is_new(reason, str(path)):
             return
-        self._told.add(told)
         self.file_counts[reason] += 1
         shown = self.first_files.setdefault(reason, [])
         if len(shown) < _SHOWN_FILE_COUNT:
             shown.append(str(path))
+
+    def _is_new(self, reason: str, told: str) -> bool:
+        """Returns whether it is told for the first time: two splits may be of one file."""
+        key = hash((reason, told))
+        is_new = key not in self._told
+        self._told.add(key)
+        return is_new
 
     def lines(self) -> Iterator[str]:
         """Yields the report: how many of each, the first by name; nothing where all was given."""

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.corpus.errors import (
+    CorpusError,
     CorpusMalformed,
     PictureFileMissing,
     PictureMissing,
     PictureOutside,
     PictureTooLarge,
 )
-from tandem.corpus.left_out import LeftOut
+from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
@@ -72,6 +73,12 @@ class RecordUnreadable(ValueError):
 
 class SkippedRecords(LeftOut):
     """What was left out, and among it the records that a model or server cannot take."""
+
+    def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
+        """As of any account; an error says with what option a command goes on past it."""
+        if not self.goes_on:
+            error.args = (f"{error}; or go on past it with --on-error skip",)
+        super().refuse(error, fault)
 
     def add(self, error: RecordUnreadable) -> None:
         """Counts a record, by the first thing that is wrong with it."""

@@ -230,6 +230,18 @@ async def test_one_bad_record_of_each_kind_ends_no_ingest(tmp_path: Path) -> Non
         assert f"test-0.tar: {name}" in result.stderr
 
 
+async def test_what_makes_no_record_says_how_to_go_on_past_it(tmp_path: Path) -> None:
+    """As a record does whose picture cannot be read."""
+    for name in ("a.jpg", "a.png"):
+        (tmp_path / name).write_bytes(PICTURE)
+
+    result, sent = await ingested(str(tmp_path))
+
+    assert (result.exit_code, sent) == (1, [])
+    assert "a.jpg and a.png are both 'a'" in str(result.exception)
+    assert str(result.exception).endswith("; or go on past it with --on-error skip")
+
+
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None:
     """Whether nothing is there that could be read, or nothing is left of what is."""

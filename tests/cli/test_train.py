@@ -254,6 +254,10 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
     pictures = sorted((tmp_path / "corpus" / "images").iterdir())
     pictures[3].write_bytes(pictures[3].read_bytes()[:60])
     pictures[320].unlink()
+    if on_error == "skip":
+        document = json.loads(corpus.read_text())
+        document["images"].insert(7, {"filename": "of no split.jpg"})
+        corpus.write_text(json.dumps(document))
 
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "1"),
@@ -268,9 +272,14 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
         assert (status, error) == (0, "")
         told = " ".join(printed.split())
         assert ("emulates bf16" in told) == (native_precision() is not Precision.BF16)
-        assert "skipped records: 2" in told
+        assert "skipped records: 3" in told
         assert "picture not readable 1" in told
         assert "picture file not there 1" in told
         training = json.loads((tmp_path / "out" / "finetune" / "training.json").read_text())
-        expected = {"picture not readable": 1, "picture file not there": 1}
+        assert "images[7] has no str 'split'" in told
+        expected = {
+            "not as its layout allows": 1,
+            "picture not readable": 1,
+            "picture file not there": 1,
+        }
         assert training["skipped_records"] == expected
