@@ -188,7 +188,13 @@ class HttpDoor:
         for line in headers.split("\r\n"):
             name, _, value = line.partition(":")
             environ[f"HTTP_{name.strip().upper().replace('-', '_')}"] = value.strip()
-        body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
+        try:
+            body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
+        # Of some headers the library cannot make sense, and says so in any way. A metric that fails
+        # does so again.
+        except Exception:
+            environ |= {"QUERY_STRING": "", "HTTP_ACCEPT": "", "HTTP_ACCEPT_ENCODING": ""}
+            body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
         return told[0], told[1], body
 
 

@@ -46,6 +46,8 @@ log = get_logger()
 
 # Of asyncio.to_thread: as many as asyncio would come to on two cores.
 _THREAD_COUNT = 6
+# Between two looks at whether the gRPC server has ended.
+_END_SECONDS = 1.0
 
 
 async def serve(
@@ -218,8 +220,9 @@ async def _until_stopped(
 async def _end_of(server: grpc.aio.Server) -> None:
     """Returns, or raises, when the server has ended."""
     # With a timeout, over and over: given up without one, it would take the server's own wait for
-    # its calls along.
-    while await server.wait_for_termination(timeout=60):
+    # its calls along. And where a fault ended the server, calls that are still open keep it from
+    # saying so until then.
+    while await server.wait_for_termination(timeout=_END_SECONDS):
         pass
 
 

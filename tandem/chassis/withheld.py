@@ -29,14 +29,14 @@ _BEGIN_WITH_WORDS = {"asyncio", "concurrent", "grpc"}
 _WORDS = re.compile(r"[A-Za-z][A-Za-z_ ]*")
 _FRAME_COUNT = 40
 _LINE_LENGTH = 200
-# grpc's own word for a header that is no UTF-8. Such calls are refused by name, and anybody can
-# make as many as they like.
-_INVALID_HEADER = "Invalid encoding on %s"
+# What anybody can have grpc say as often as they like, with a traceback: that a header is no UTF-8,
+# for which the call is refused by name, and that they hung up before they were answered.
+_CALLERS_DOING = ("Invalid encoding on %s", "ExecuteBatchError raised in core by servicer method ")
 
 
 def is_told(record: logging.LogRecord) -> bool:
     """Returns whether a line is to be written at all."""
-    return record.msg != _INVALID_HEADER
+    return not (isinstance(record.msg, str) and record.msg.startswith(_CALLERS_DOING))
 
 
 def is_ours(record: logging.LogRecord) -> bool:

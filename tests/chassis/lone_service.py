@@ -1,9 +1,9 @@
 """A whole service process for tests: `python -m tests.chassis.lone_service name=value …`.
 
 It obeys files in its folder: `cold` keeps it from warming, `wrong` makes it unable to start,
-`sick` fails its canary, `ended` has its gRPC server end by itself, `stuck` its loop stand still. It
-leaves `began` behind when a search begins, which takes `index_id`
-seconds, and `closed` when it has closed.
+`sick` fails its canary, `ended` has its gRPC server end by itself, `broken` by a fault at the next
+call but one, `stuck` its loop stand still. It leaves `began` behind when a search begins, which
+takes `index_id` seconds, and `closed` when it has closed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ async def main(settings: dict[str, str]) -> None:
     async def ready() -> None:
         if (folder / "ended").exists():
             await servers[0].stop(None)
+        if (folder / "broken").exists():
+            servers[0]._server._make_request_call_future = None
         while (folder / "stuck").exists():
             time.sleep(0.05)  # noqa: ASYNC251 (that is the fault)
         if (folder / "sick").exists():

@@ -73,6 +73,20 @@ def test_pages() -> None:
         door.close()
 
 
+def test_a_form_of_metrics_that_there_is_none_of_is_answered_in_plain_text(
+    log_lines: Callable[[], list[dict[str, object]]],
+) -> None:
+    """And is no fault of ours."""
+    door = opened_door()
+    try:
+        accept = b"Accept: application/openmetrics-text; version=abc\r\n"
+        page = told(door, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n")
+    finally:
+        door.close()
+    assert page.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain")
+    assert log_lines() == []
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

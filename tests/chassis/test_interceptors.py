@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from typing import cast
 
 import grpc
 import pytest
@@ -17,6 +18,7 @@ from tandem.chassis import log
 from tandem.chassis.admission import DEFAULT_LIMITS
 from tandem.chassis.channels import call, deadline_seconds
 from tandem.chassis.interceptors import interceptors
+from tandem.chassis.interceptors.outcome import code_name
 from tandem.chassis.metrics import REGISTRY
 from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
@@ -326,3 +328,9 @@ async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
         await call(
             SearchServiceStub(channel).SearchItems, request, service="scripted", timeout_seconds=10
         )
+
+
+@pytest.mark.parametrize("fault", [GeneratorExit(), grpc.aio.InternalError()])
+def test_a_caller_that_can_be_told_nothing_has_gone(fault: BaseException) -> None:
+    """No fault of ours, so no line of level warning and nothing for an alert to count."""
+    assert code_name(cast(grpc.aio.ServicerContext, None), fault) == "CANCELLED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -354,6 +355,29 @@ async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_pat
 
     assert code == 1
     assert service.events[-1]["event"] == "the gRPC server has ended; leaving"
+
+
+async def test_calls_that_stay_open_do_not_hide_a_server_that_ended_by_a_fault(
+    tmp_path: Path,
+) -> None:
+    """grpc.aio itself waits for them: callers' watches, which never end."""
+    async with (
+        started(tmp_path, drain_notice_seconds=300) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        await service.event("serving")
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == SERVING
+        (tmp_path / "broken").touch()
+        ending = asyncio.create_task(service.end())
+        async with asyncio.timeout(30):
+            while not ending.done():
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await health(channel)
+                await asyncio.sleep(0.1)
+        watch.cancel()
+
+    assert ending.result() != 0
 
 
 async def test_a_start_says_what_it_leaves_open(
