@@ -150,12 +150,13 @@ class Question:
 
 
 # Drawings of one concept share their captions word by word, so each of them is an answer.
-EMOJI = "--gallery-count 1000 --k 10 --k 20 --k 50 --fusion 20 --any-match"
+EMOJI = "--count 1000 --rerank-k 10 --rerank-k 20 --rerank-k 50 --fusion-k 20 --any-match"
 QUESTIONS = {
     "scenes": Question(
-        "1,000 scenes", "scenes --gallery-count 1000 --k 10 --k 20 --k 50 --fusion 20"
+        "1,000 scenes",
+        "scenes --count 1000 --rerank-k 10 --rerank-k 20 --rerank-k 50 --fusion-k 20",
     ),
-    "every_pair": Question("100 scenes, every pair read", "scenes --gallery-count 100 --k 100"),
+    "every_pair": Question("100 scenes, every pair read", "scenes --count 100 --rerank-k 100"),
     "unseen_style": Question(
         "emoji in an unseen style",
         f"emoji --split test_style {EMOJI}",
@@ -168,16 +169,16 @@ QUESTIONS = {
     ),
     "every_pair_of_style": Question(
         "100 emoji in an unseen style, every pair read",
-        "emoji --split test_style --gallery-count 100 --k 100 --any-match",
+        "emoji --split test_style --count 100 --rerank-k 100 --any-match",
         SYSTEMS_ON_EMOJI,
     ),
     "scenes_5k": Question(
         "1,000 scenes among 5,000",
-        "scenes --gallery-count 1000 --distractors scenes:val:4000 --k 20",
+        "scenes --count 1000 --distractors scenes:val:4000 --rerank-k 20",
     ),
     "scenes_100k": Question(
         "1,000 scenes among 100,000",
-        "scenes --gallery-count 1000 --distractors scenes:val:99000 --k 20",
+        "scenes --count 1000 --distractors scenes:val:99000 --rerank-k 20",
     ),
 }
 

@@ -48,12 +48,16 @@ def calibrate(
     corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
     dev_split: Annotated[str, typer.Option(help="to fit on")] = "val",
     test_split: Annotated[str, typer.Option(help="to report on")] = "test",
-    gallery_count: Annotated[int, typer.Option(help="pictures of each split", min=1)] = 2_000,
+    gallery_count: Annotated[
+        int, typer.Option("--count", help="pictures of each split", min=1)
+    ] = 2_000,
     query_count: Annotated[
         int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
-    k: Annotated[int, typer.Option(help="candidates of a whole rerank", min=3)] = _POOL_SIZE,
+    k: Annotated[
+        int, typer.Option("--rerank-k", help="candidates of a whole rerank", min=3)
+    ] = _POOL_SIZE,
     first_count: Annotated[
         int, typer.Option(help="candidates read before a rerank may stop", min=2)
     ] = 4,
@@ -162,7 +166,7 @@ def _pools(
     if len(records) < k:
         raise ValueError(
             f"{split} of {corpus} gives {len(records)} pictures, and a pool has {k} candidates: "
-            f"ask for {_round_up(k)} or more with --gallery-count, or for smaller pools with --k"
+            f"ask for {_round_up(k)} or more with --count, or for smaller pools with --rerank-k"
         )
     gallery = make_gallery(records, languages_of(records))
     encoded = OfflineGallery(checkpoint, gallery)

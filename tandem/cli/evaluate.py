@@ -49,7 +49,9 @@ _ANY_MATCH = "all that shares the caption word by word"
 def evaluate(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
-    gallery_count: Annotated[int, typer.Option(help="pictures in the gallery", min=1)] = 1_000,
+    gallery_count: Annotated[
+        int, typer.Option("--count", help="pictures in the gallery", min=1)
+    ] = 1_000,
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
     language: Annotated[
         str | None,
@@ -77,12 +79,14 @@ def evaluate(
         int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
-    k: Annotated[list[int] | None, typer.Option(min=0, help="pool sizes to rerank")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--rerank-k", min=0, help="pool sizes to rerank; may repeat")
+    ] = None,
     adaptive_depth: Annotated[
         bool,
         typer.Option(
             "--adaptive-depth",
-            help="rerank as far as the model's rule finds worth it, up to --k, and count the pairs",
+            help="rerank as far as the model's rule finds worth it, up to --rerank-k; counts pairs",
         ),
     ] = False,
     concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8,
@@ -98,7 +102,9 @@ def evaluate(
     ] = None,
     fusion: Annotated[
         int | None,
-        typer.Option(min=1, help="with --checkpoint: pool size over which BE and CE are fused"),
+        typer.Option(
+            "--fusion-k", min=1, help="with --checkpoint: pool size over which BE and CE are fused"
+        ),
     ] = None,
     on_error: Annotated[
         OnError,
@@ -118,11 +124,11 @@ def evaluate(
     """
     if checkpoint is None and (retriever or precision or fusion or regions):
         raise typer.BadParameter(
-            "--retriever, --precision, --fusion and --regions need --checkpoint; "
+            "--retriever, --precision, --fusion-k and --regions need --checkpoint; "
             "a server has its own"
         )
     if checkpoint is not None and query_count is not None:
-        raise typer.BadParameter("--checkpoint asks with the whole gallery: take --gallery-count")
+        raise typer.BadParameter("--checkpoint asks with the whole gallery: take --count")
     if checkpoint is not None and adaptive_depth:
         raise typer.BadParameter(
             "--adaptive-depth is asked of a server; of a checkpoint it is fitted and measured by "
@@ -130,7 +136,7 @@ def evaluate(
         )
     pool_sizes = sorted(set(k or [POOL_K]))
     if checkpoint is not None and pool_sizes[0] == 0:
-        raise typer.BadParameter("--checkpoint shows BE alone anyway: --k is 1 or more")
+        raise typer.BadParameter("--checkpoint shows BE alone anyway: --rerank-k is 1 or more")
     measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:
         # Imported here: torch takes seconds, and nothing of the served path needs it.
@@ -182,7 +188,7 @@ def evaluate(
     if cut:
         errors.print(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
-            "--gallery-count has it whole",
+            "--count has it whole",
             markup=False,
             highlight=False,
         )

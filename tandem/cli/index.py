@@ -33,7 +33,9 @@ app.command("drop", cls=Command)(drop)
 ADDRESSES = Annotated[
     list[str],
     typer.Option(
-        "--address", help="host:port of a shard's index_svc; once a shard", callback=all_checked
+        "--shard-address",
+        help="host:port of a shard's index_svc; once a shard",
+        callback=all_checked,
     ),
 ]
 DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
@@ -134,7 +136,8 @@ def advise(
         int, typer.Option("--memory-mb", help="most of FAISS's codes; 0 is no limit")
     ] = 0,
     address: Annotated[
-        str, typer.Option(help="host:port of a shard's index_svc", callback=checked)
+        str,
+        typer.Option("--shard-address", help="host:port of a shard's index_svc", callback=checked),
     ] = DEFAULT_ADDRESSES[0],
 ) -> None:
     """Builds one FAISS type after another over the index's items and prints what each costs.
@@ -198,7 +201,7 @@ def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 raise ValueError(
-                    f"no index_svc answers at {address}, but something else: --address is a "
+                    f"no index_svc answers at {address}, but something else: --shard-address is a "
                     f"shard's, such as {DEFAULT_ADDRESSES[0]}; tandem up prints them"
                 ) from error
             raise error_of(error, address) from error

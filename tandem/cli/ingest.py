@@ -56,8 +56,9 @@ def ingest(
     long_texts: Annotated[
         LongTexts,
         typer.Option(
+            "--truncation-policy",
             help="a caption with more tokens than the model reads: refuse it, or have only its "
-            "beginning read, and count it"
+            "beginning read, and count it",
         ),
     ] = LongTexts.ERROR,
     address: ADDRESS = "127.0.0.1:7400",

@@ -14,7 +14,7 @@ _MENDS: Final[Mapping[str, str]] = {
     "UNAUTHENTICATED": "set TANDEM_TOKEN to a token of this server",
     "PERMISSION_DENIED": "set TANDEM_TOKEN to another token; tandem token new makes one, --scope "
     "says what it may",
-    "TEXT_TOO_LONG": "or give --truncation truncate",
+    "TEXT_TOO_LONG": "or give --truncation-policy truncate",
 }
 
 

@@ -59,23 +59,30 @@ def search(
         typer.Option(help="of each part of the query, in the order text, image, items, encoding"),
     ] = None,
     index: Annotated[str, typer.Option(help="index to search")] = "scenes",
-    target: Annotated[Modality | None, typer.Option(help="what to find")] = None,
+    target: Annotated[
+        Modality | None, typer.Option("--target-modality", help="what to find")
+    ] = None,
     all_modalities: Annotated[
-        bool, typer.Option("--all-modalities", help="find the other modality too")
+        bool, typer.Option("--all-modalities-included", help="find the other modality too")
     ] = False,
     retrieve_k: Annotated[int | None, typer.Option(help="items the bi-encoder retrieves")] = None,
     rerank_k: Annotated[int | None, typer.Option(help="of these, items to rerank")] = None,
     return_n: Annotated[int | None, typer.Option(help="items to show")] = None,
     pages: Annotated[int, typer.Option(help="pages of so many items to show", min=1)] = 1,
-    rerank: Annotated[bool, typer.Option(help="let the cross-encoder reorder them")] = True,
+    rerank_disabled: Annotated[
+        bool, typer.Option("--rerank-disabled", help="leave the bi-encoder's order")
+    ] = False,
     require_rerank: Annotated[
-        bool, typer.Option("--require-rerank", help="refuse an answer not reranked in full")
+        bool, typer.Option("--rerank-required", help="refuse an answer not reranked in full")
     ] = False,
     adaptive_depth: Annotated[
         bool, typer.Option("--adaptive-depth", help="rerank only as deep as it is worth")
     ] = False,
     full_coverage: Annotated[
-        bool, typer.Option("--full-coverage", help="refuse an answer that lacks some shard's items")
+        bool,
+        typer.Option(
+            "--full-coverage-required", help="refuse an answer that lacks some shard's items"
+        ),
     ] = False,
     fusion: Annotated[
         FusionMethod | None, typer.Option(help="how both models' scores make the order")
@@ -93,7 +100,8 @@ def search(
         float | None, typer.Option(help="of items at least this similar show only the best")
     ] = None,
     truncation: Annotated[
-        TruncationPolicy | None, typer.Option(help="for a text over the model's limit")
+        TruncationPolicy | None,
+        typer.Option("--truncation-policy", help="for a text over the model's limit"),
     ] = None,
     explain: Annotated[
         bool,
@@ -137,7 +145,7 @@ def search(
         retrieve_k=retrieve_k,
         rerank_k=rerank_k,
         return_n=return_n,
-        rerank_disabled=not rerank,
+        rerank_disabled=rerank_disabled,
         rerank_required=require_rerank,
         adaptive_depth=adaptive_depth,
         full_coverage_required=full_coverage,

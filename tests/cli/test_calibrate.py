@@ -42,7 +42,7 @@ def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_pat
     """Another precision's stays as it is, and the page says on what and how well."""
     other = Calibration("of another precision", ProbabilityCalibration(scale=0.5), None)
     write_calibrations(checkpoint / CALIBRATION_NAME, [other])
-    few = ("--gallery-count", "24", "--k", "8", "--first-count", "2", "--further-count", "2")
+    few = ("--count", "24", "--rerank-k", "8", "--first-count", "2", "--further-count", "2")
     page = tmp_path / "page.md"
 
     status, printed, error = run(
@@ -68,10 +68,10 @@ def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_pat
     [
         (["--first-count", "20"], "leaves nothing to stop; ask for 19 or fewer"),
         (
-            ["--gallery-count", "16"],
+            ["--count", "16"],
             "gives 16 pictures, and a pool has 20 candidates: ask for 20 or more",
         ),
-        (["--gallery-count", "4", "--k", "5", "--first-count", "2"], "ask for 8 or more"),
+        (["--count", "4", "--rerank-k", "5", "--first-count", "2"], "ask for 8 or more"),
         (["--report", "nowhere/page.md"], "make its folder first"),
         (["--dev-split", "none"], "no split 'none' of scenes"),
     ],
@@ -95,7 +95,7 @@ def test_the_shipped_calibration_is_written_when_told(
 ) -> None:
     """It is a file of the sources, and a small gallery would spoil it; the page is printed."""
     monkeypatch.setattr("tandem.cli.calibrate.default_checkpoint", lambda: checkpoint)
-    few = ("--gallery-count", "24", "--k", "8", "--query-count", "12", "--precision", "fp32")
+    few = ("--count", "24", "--rerank-k", "8", "--query-count", "12", "--precision", "fp32")
     few += ("--first-count", "2", "--further-count", "2")
 
     status, printed, error = run(*few, *options)

@@ -46,13 +46,13 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str) -> tuple[int, str]:
     """Returns the exit status and what was printed, both streams."""
-    result = CliRunner().invoke(app, ["evaluate", "--gallery-count", "8", *arguments])
+    result = CliRunner().invoke(app, ["evaluate", "--count", "8", *arguments])
     return result.exit_code, result.output or str(result.exception)
 
 
 def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     """Both directions: retrieval alone, then every k asked for, the smallest first."""
-    status, output = run("--checkpoint", str(checkpoint), "--k", "8", "--k", "2")
+    status, output = run("--checkpoint", str(checkpoint), "--rerank-k", "8", "--rerank-k", "2")
 
     assert status == 0, output
     shown, _, _ = output.partition("best expected R@1")
@@ -62,8 +62,8 @@ def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
 
 def test_a_pool_size_gives_the_same_row_beside_a_smaller_one(checkpoint: Path) -> None:
     """The largest decides how much is scored."""
-    _, alone = run("--checkpoint", str(checkpoint), "--k", "8")
-    _, beside = run("--checkpoint", str(checkpoint), "--k", "2", "--k", "8")
+    _, alone = run("--checkpoint", str(checkpoint), "--rerank-k", "8")
+    _, beside = run("--checkpoint", str(checkpoint), "--rerank-k", "2", "--rerank-k", "8")
 
     assert rows(alone, "BE + CE 8") == rows(beside, "BE + CE 8")
     assert rows(beside, "BE + CE 8") != rows(beside, "BE + CE 2")
@@ -93,7 +93,7 @@ def test_distractors_are_never_what_asks(checkpoint: Path, tmp_path: Path) -> No
         Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
         (tmp_path / f"{letter}.txt").write_text(f"two dogs {letter}")
     corpus = f"folder:{tmp_path}"
-    arguments = [corpus, "--split", "all", "--gallery-count", "2", "--checkpoint", str(checkpoint)]
+    arguments = [corpus, "--split", "all", "--count", "2", "--checkpoint", str(checkpoint)]
 
     result = CliRunner().invoke(app, ["evaluate", *arguments, "--distractors", f"{corpus}:all:9"])
 
@@ -109,7 +109,7 @@ def test_what_asks_is_found_by_any_spelling_of_its_path(checkpoint: Path, tmp_pa
     for letter in "abcd":
         Image.new("RGB", (40, 40), "red").save(pets / f"{letter}.png")
         (pets / f"{letter}.txt").write_text(f"two dogs {letter}")
-    asked = [f"folder:{pets}", "--split", "all", "--gallery-count", "2"]
+    asked = [f"folder:{pets}", "--split", "all", "--count", "2"]
     among = ["--distractors", f"folder:{pets}/../pets:all:9", "--checkpoint", str(checkpoint)]
 
     status, output = run(*asked, *among)
@@ -124,7 +124,7 @@ def test_a_gallery_that_ends_inside_a_family_says_so(
 ) -> None:
     """What is left of it is easier than it claims; these are two families of four."""
     corpus = write_karpathy(list(scene_records("test", 1, 8)), tmp_path / "corpus")
-    arguments = ["--gallery-count", str(count), "--checkpoint", str(checkpoint)]
+    arguments = ["--count", str(count), "--checkpoint", str(checkpoint)]
 
     status, output = run(str(corpus), *arguments, "--report", str(tmp_path))
 
@@ -144,7 +144,7 @@ def test_a_damaged_record_behind_the_gallery_is_none_of_it(
     written["images"][4]["sentids"] = "damaged"
     corpus.write_text(json.dumps(written))
 
-    status, output = run(str(corpus), "--gallery-count", "4", "--checkpoint", str(checkpoint))
+    status, output = run(str(corpus), "--count", "4", "--checkpoint", str(checkpoint))
 
     assert status == 0, output
     assert "ends inside" not in output
@@ -206,7 +206,7 @@ def test_a_distractor_needs_no_caption(checkpoint: Path, tmp_path: Path) -> None
         Image.new("RGB", (40, 40), "red").save(tmp_path / f"{letter}.png")
     (tmp_path / "a.txt").write_text("two dogs")
     corpus = f"folder:{tmp_path}"
-    arguments = [corpus, "--split", "all", "--gallery-count", "1", "--checkpoint", str(checkpoint)]
+    arguments = [corpus, "--split", "all", "--count", "1", "--checkpoint", str(checkpoint)]
 
     result = CliRunner().invoke(app, ["evaluate", *arguments, "--distractors", f"{corpus}:all:9"])
 
@@ -265,14 +265,16 @@ def test_one_combined_of_two_does_as_the_two_do(tmp_path: Path) -> None:
         ["models", "combine", str(bi_encoder), str(cross_encoder), "--folder", str(folder)],
     )
 
-    _, of_two = run("--checkpoint", str(cross_encoder), "--retriever", str(bi_encoder), "--k", "4")
-    status, of_one = run("--checkpoint", str(folder), "--k", "4")
+    _, of_two = run(
+        "--checkpoint", str(cross_encoder), "--retriever", str(bi_encoder), "--rerank-k", "4"
+    )
+    status, of_one = run("--checkpoint", str(folder), "--rerank-k", "4")
 
     assert made.exit_code == 0, made.output
     assert status == 0, of_one
     for order_by in ("BE  ", "BE + CE 4"):
         assert rows(of_one, order_by) == rows(of_two, order_by)
-    _, of_the_ce = run("--checkpoint", str(cross_encoder), "--k", "4")
+    _, of_the_ce = run("--checkpoint", str(cross_encoder), "--rerank-k", "4")
     assert rows(of_the_ce, "BE  ") != rows(of_one, "BE  ")  # positive control
 
 
@@ -285,12 +287,12 @@ def rows(output: str, order_by: str) -> list[str]:
     ("arguments", "says"),
     [
         (["--precision", "bf16"], "need --checkpoint"),
-        (["--fusion", "20"], "need --checkpoint"),
+        (["--fusion-k", "20"], "need --checkpoint"),
         (["--retriever", "folder"], "need --checkpoint"),
         (["--regions", "file"], "need --checkpoint"),
         (["--distractors", "scenes"], "not CORPUS:SPLIT:COUNT"),
         (["--checkpoint", "folder", "--query-count", "5"], "whole gallery"),
-        (["--checkpoint", "folder", "--k", "0"], "--k is 1 or more"),
+        (["--checkpoint", "folder", "--rerank-k", "0"], "--rerank-k is 1 or more"),
         (["--concurrency", "0"], "greater than or equal to 1"),
     ],
 )
@@ -304,7 +306,16 @@ def test_options_that_do_not_go_together_are_refused(arguments: list[str], says:
 
 def test_a_report_is_a_file_a_page_and_a_plot(checkpoint: Path, tmp_path: Path) -> None:
     """With every order that was asked for, and what made it."""
-    arguments = ["--checkpoint", str(checkpoint), "--k", "4", "--fusion", "4", "--captions", "2"]
+    arguments = [
+        "--checkpoint",
+        str(checkpoint),
+        "--rerank-k",
+        "4",
+        "--fusion-k",
+        "4",
+        "--captions",
+        "2",
+    ]
 
     status, output = run(*arguments, "--report", str(tmp_path))
 
@@ -508,9 +519,7 @@ def test_two_systems_side_by_side(checkpoint: Path, other: Path, tmp_path: Path)
 
 def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     """With what it lacks."""
-    result = CliRunner().invoke(
-        app, ["evaluate", "--gallery-count", "8", "--checkpoint", str(tmp_path)]
-    )
+    result = CliRunner().invoke(app, ["evaluate", "--count", "8", "--checkpoint", str(tmp_path)])
 
     assert isinstance(result.exception, ValueError)
     assert "is no checkpoint: it lacks model.safetensors" in str(result.exception)

@@ -77,7 +77,7 @@ CASES = [
     ["search", "x", "--image", "{}", "--address", NOWHERE],
     ["search", "--encoding", "{}", "--address", NOWHERE],
     ["search", "--queries", "{}", "--address", NOWHERE],
-    ["search", "x", "--target", "{}", "--address", NOWHERE],
+    ["search", "x", "--target-modality", "{}", "--address", NOWHERE],
     ["ingest", "{}", "--address", NOWHERE],
     ["ingest", "folder:{}", "--address", NOWHERE],
     ["ingest", "scenes", "--split", "{}", "--address", NOWHERE],

@@ -28,7 +28,7 @@ async def address(tmp_path: Path) -> AsyncIterator[str]:
 
 
 async def run(address: str, *arguments: str) -> Result:
-    command = ["index", *arguments, "--address", address]
+    command = ["index", *arguments, "--shard-address", address]
     return await asyncio.to_thread(CliRunner().invoke, app, command)
 
 

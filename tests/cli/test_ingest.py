@@ -156,7 +156,7 @@ async def test_captions_that_were_cut_are_counted(
 ) -> None:
     """The server is told what to do with them, and the user how many there were."""
     async with search_server(ingest=captions_cut) as (address, _):
-        options = ["--split", "all", "--address", address, "--long-texts", long_texts]
+        options = ["--split", "all", "--address", address, "--truncation-policy", long_texts]
         result = await asyncio.to_thread(CliRunner().invoke, app, ["ingest", complete, *options])
 
     assert result.exit_code == 0, result.output

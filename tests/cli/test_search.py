@@ -74,7 +74,7 @@ def test_a_partial_answer_is_warned_of(coverage: pb.Coverage, is_warned: bool) -
 @pytest.mark.parametrize("option", [True, False])
 def test_full_coverage_is_asked_for(option: bool) -> None:
     """Only where the option stands."""
-    options = ["--full-coverage"] if option else []
+    options = ["--full-coverage-required"] if option else []
     with serving(FULL) as (address, service):
         CliRunner().invoke(app, ["search", "two dogs", "--address", address, *options])
 

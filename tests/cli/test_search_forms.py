@@ -82,12 +82,12 @@ def sent(*arguments: str) -> pb.SearchItemsRequest:
 def test_every_option_is_sent() -> None:
     """In the field of its name."""
     request = sent(
-        *("a cup", "--index", "pets", "--target", "text", "--all-modalities"),
+        *("a cup", "--index", "pets", "--target-modality", "text", "--all-modalities-included"),
         *("--retrieve-k", "30", "--rerank-k", "20", "--return-n", "10"),
-        *("--require-rerank", "--adaptive-depth", "--full-coverage"),
+        *("--rerank-required", "--adaptive-depth", "--full-coverage-required"),
         *("--fusion", "add", "--cross-encoder-weight", "0.25", "--min-probability", "0.5"),
         *("--relevance-weight", "0.75", "--duplicate-similarity", "0.875"),
-        *("--truncation", "truncate", "--explain", "--consistency-token", "token"),
+        *("--truncation-policy", "truncate", "--explain", "--consistency-token", "token"),
     )
 
     assert request == pb.SearchItemsRequest(
@@ -135,7 +135,7 @@ def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
 
     request = sent(
         *("at night", "--image", str(picture), "--item", "a", "--item", "b"),
-        *("--encoding", str(encoding), "--target", "image"),
+        *("--encoding", str(encoding), "--target-modality", "image"),
         *("--weight", "1", "--weight", "0.5", "--weight", "-0.25", "--weight", "2"),
         *("--weight", "3"),
     )

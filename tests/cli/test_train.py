@@ -218,7 +218,16 @@ def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -
     assert (config.encoder, config.image_source) == ("post_norm", "regions")
     assert trained.training["recipe"]["corpus"] == str(corpus)
     assert trained.training["skipped_records"] == {"no regions": 1}
-    question = ["evaluate", str(corpus), "--split", "val", "--k", "5", "--regions", str(regions)]
+    question = [
+        "evaluate",
+        str(corpus),
+        "--split",
+        "val",
+        "--rerank-k",
+        "5",
+        "--regions",
+        str(regions),
+    ]
     trained_folder = str(tmp_path / "out" / "tiny")
     measured = CliRunner().invoke(app, [*question, "--checkpoint", trained_folder])
     assert measured.exit_code == 0, measured.output

@@ -82,9 +82,7 @@ def test_ingest_prints_rate_and_errors(stack: LocalStack, tmp_path: Path) -> Non
 
 def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     """Both directions, retrieval alone and reranked."""
-    output = _run(
-        "evaluate", "--gallery-count", "40", "--query-count", "10", "--address", stack.address
-    )
+    output = _run("evaluate", "--count", "40", "--query-count", "10", "--address", stack.address)
 
     assert "text→image" in output
     assert "image→text" in output

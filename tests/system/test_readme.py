@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 # So that a test need not take minutes: the last value of an option is the one that counts.
 SMALLER = {
     "ingest": ["--count", "8", "--index", "readme"],
-    "evaluate": ["--gallery-count", "8", "--query-count", "4"],
-    "evaluate --checkpoint": ["--gallery-count", "8"],
+    "evaluate": ["--count", "8", "--query-count", "4"],
+    "evaluate --checkpoint": ["--count", "8"],
 }
 
 

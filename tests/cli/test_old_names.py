@@ -1,0 +1,80 @@
+"""One name for one thing; those of the release before are understood, with a warning."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tandem.cli.app import app
+from tandem.cli.old_names import OLD_NAMES, with_new_names
+from tandem.v1 import content_pb2
+from tandem.v1 import search_service_pb2 as pb
+from tests.cli.test_search import FULL, serving_search
+
+
+@pytest.mark.parametrize("command", OLD_NAMES)
+def test_each_new_name_is_an_option_and_no_old_one_is(command: str) -> None:
+    """Or a warning would name what cannot be typed."""
+    found = typer.main.get_command(app)
+    for name in command.split():
+        found = found.commands[name]  # type: ignore[attr-defined]
+    options = {name for each in found.params for name in each.opts}
+
+    assert set(OLD_NAMES[command].values()) <= options
+    assert not set(OLD_NAMES[command]) & options
+
+
+def test_old_names_are_understood_with_a_warning() -> None:
+    """On stderr, once each; what stands behind -- is nobody's option."""
+
+    async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse(items=[pb.RankedItem(item_id="a")], coverage=FULL)
+
+    old = ["--target=text", "--no-rerank", "--truncation", "truncate", "--full-coverage"]
+    with serving_search(found) as (address, service):
+        command = ["search", *old, "--address", address, "--", "--target"]
+        result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 0, result.stderr
+    [request] = service.requests
+    assert isinstance(request, pb.SearchItemsRequest)
+    assert request.query.text == "--target"
+    assert request.rerank_disabled
+    assert request.full_coverage_required
+    assert request.target_modality == content_pb2.MODALITY_TEXT
+    assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
+    assert result.stderr.count("warning: ") == 4
+    assert "warning: --target is --target-modality now" in result.stderr
+    assert "warning: -" not in result.stdout
+
+
+def test_a_name_is_old_in_its_command_alone() -> None:
+    """`--address` of a search is the orchestrator's still."""
+    assert with_new_names(["search"], ["--address", "a"]) == ["--address", "a"]
+    assert with_new_names(["index", "tune"], ["--address", "a"]) == ["--shard-address", "a"]
+
+
+NAMES = {
+    "--count": {"demo", "evaluate", "ingest", "models calibrate", "train"},
+    "--model-repository": {
+        *("demo", "up", "models add", "models list", "models remove", "models swap"),
+        "models verify",
+    },
+    "--truncation-policy": {"ingest", "search"},
+    "--rerank-k": {"evaluate", "models calibrate", "search"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_thing_has_one_name(name: str) -> None:
+    """In every command that has the thing."""
+    root = typer.main.get_command(app)
+    having = set()
+    for group, command in root.commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", {"": command})
+        for each, one in below.items():
+            if any(name in parameter.opts for parameter in one.params):
+                having.add(f"{group} {each}".strip())
+
+    assert having == NAMES[name]
