@@ -40,7 +40,7 @@ def leads_out(path: Path, root: Path) -> str:
     A corpus from elsewhere must not choose which other files of this machine are read. The root
     itself may be a link: whoever gave it chose it.
     """
-    real, real_root = os.path.realpath(path), _walls(root)
+    real, real_root = os.path.realpath(path), _walls(root.absolute())
     if real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep):
         return ""
     return (
