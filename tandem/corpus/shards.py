@@ -70,7 +70,7 @@ def shards_by_split(
                 left_out.pass_over(file, FileFault.LEADS_OUT)
             else:
                 name = str(below.with_suffix(""))
-                splits[_split(below)].append(ShardFile(file, name, path))
+                splits[split_of(below)].append(ShardFile(file, name, path))
     if not splits:
         there = "; ".join(line.strip() for line in left_out.lines())
         raise CorpusFileMissing(
@@ -80,7 +80,7 @@ def shards_by_split(
     return dict(splits)
 
 
-def _split(below: Path) -> str:
+def split_of(below: Path) -> str:
     """Returns the split of a file by its path from the corpus's folder."""
     folders = [each for each in below.parent.parts if each not in _AROUND]
     for folder in reversed(folders):

@@ -37,5 +37,6 @@ def split_named(
                 left_out.pass_over(f"{place}: {other}", FileFault.OTHER_SPLIT)
         return asked
     if len(meant) != 1:
-        raise SplitUnknown(place=place, split=asked, known=known)
+        told = "" if left_out is None else next(left_out.lines(), "")
+        raise SplitUnknown(place=place, split=asked, known=known, left_out=told)
     return meant[0]

@@ -10,7 +10,9 @@ Which archive is of which split is told in `shards`.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -29,13 +31,14 @@ from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
+    SplitUnknown,
 )
 from tandem.corpus.image_sources import PICTURE_SUFFIXES, NoImage, check_size
 from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.plain_file import files_below, open_plain_file
 from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, ImageSource, Record
-from tandem.corpus.shards import ShardFile, shards_by_split
+from tandem.corpus.shards import ShardFile, shards_by_split, split_of
 from tandem.corpus.splits import split_named
 from tandem.corpus.tar_members import TarMember, tar_members
 from tandem.corpus.tar_samples import JSON, PICTURE, TEXT, Sample, tar_samples
@@ -82,22 +85,25 @@ def read_webdataset(
     texts are their record's `captions_fault`. Pictures are read when asked for.
     """
     left_out = LeftOut() if left_out is None else left_out
-    _check_uncompressed(path, left_out)
+    _check_uncompressed(path, split, left_out)
     shards = shards_by_split(path, _SUFFIX, left_out)
     chosen = shards[split_named(split, shards, path, left_out)]
     records = (each for shard in chosen for each in _records(shard, split, language, left_out))
     return RecordStream(records, path, left_out)
 
 
-def _check_uncompressed(path: Path, left_out: LeftOut) -> None:
-    if path.is_file():
-        files = [path]
-    elif path.is_dir():
-        files = list(files_below(path, path, LeftOut()))
-    else:
-        return
-    for file in files:
-        if file.name.lower().endswith(_COMPRESSED):
+def _check_uncompressed(path: Path, split: str, left_out: LeftOut) -> None:
+    """Refuses the split's archives that are compressed: they are a part of it."""
+    splits: dict[str, list[Path]] = defaultdict(list)
+    root = path.parent if path.is_file() else path
+    files = [path] if path.is_file() else files_below(path, path, LeftOut())
+    for file in files if path.exists() else ():
+        suffix = next((each for each in _COMPRESSED if file.name.lower().endswith(each)), None)
+        if suffix:
+            below = file.relative_to(root)
+            splits[split_of(below.with_name(below.name[: -len(suffix)] + _SUFFIX))].append(file)
+    with suppress(SplitUnknown):
+        for file in splits[split_named(split, splits, path)]:
             told = CorpusMalformed(
                 f"{file} is compressed; unpack it to {_SUFFIX} (gunzip, unxz …): pictures are read "
                 "from their place in it"

@@ -432,11 +432,27 @@ def test_of_an_archive_that_is_cut_short_the_whole_records_are_given(tmp_path: P
 
 @pytest.mark.parametrize("name", ["train-000.tar.gz", "train-000.tgz", "train/000.tar.XZ"])
 def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    """Beside others too: they are part of the corpus."""
+    """Beside others of their split too, which they are a part of; of other splits they are told."""
     pack(tmp_path / "train-001.tar", CAT)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"packed")
 
     with pytest.raises(CorpusMalformed, match=rf"{name} is compressed; unpack it"):
         read(tmp_path, "train")
+    with pytest.raises(SplitUnknown, match=r"its splits are: train; say .*passed over: 1 \(\."):
+        read(tmp_path, "test")
     assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1
+
+
+def test_a_compressed_archive_alone_is_refused_by_name(tmp_path: Path) -> None:
+    """Given by its path, or by its folder's; it is nothing to a split that is whole."""
+    path = tmp_path / "val-000.tar.gz"
+    path.write_bytes(b"packed")
+    for place in (path, tmp_path):
+        with pytest.raises(CorpusMalformed, match=r"val-000\.tar\.gz is compressed; unpack it"):
+            read(place, "dev")
+
+    pack(tmp_path / "test-0.tar", CAT)
+    left_out = LeftOut()
+    assert len(list(read_webdataset(tmp_path, "test", left_out=left_out))) == 1
+    assert left_out.file_counts == {".gz": 1}
