@@ -42,6 +42,13 @@ class Scope(enum.Enum):
     ADMIN = "admin"
 
 
+_DEEDS: Mapping[Scope, str] = {
+    Scope.SEARCH: "search",
+    Scope.WRITE: "store or remove items",
+    Scope.ADMIN: "administer indexes",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What the file says of one token."""
@@ -65,7 +72,8 @@ class Caller:
     def check_scope(self, scope: Scope) -> None:
         """Raises PermissionDenied."""
         if scope not in self.grant.scopes:
-            raise PermissionDenied(caller=self.grant.name, what=f"{scope.value} anything")
+            what = f"{_DEEDS[scope]}: its token lacks the right '{scope.value}'"
+            raise PermissionDenied(caller=self.grant.name, what=what)
 
     def check_index(self, index_id: str) -> None:
         """Raises PermissionDenied."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +21,7 @@ from tandem import __version__
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import CORPUS_HELP, corpus_place, open_corpus
+from tandem.cli.progress import LongWork
 from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.records import Caption, Record
@@ -42,6 +43,7 @@ from tandem.model_io.readable_records import (
 if TYPE_CHECKING:
     from tandem.cli.offline_measure import OfflineMeasure
 
+_READING = "read the gallery"
 _BEST = "best expected R@1"
 _ANY_MATCH = "all that shares the caption word by word"
 
@@ -159,12 +161,15 @@ def evaluate(
     ]
     spoken = [_in_language(each, language) for each in (records, others)]
     left_out_count = len(records) + len(others) - sum(map(len, spoken))
-    galleries = _readable(
-        _galleries(spoken[0], language, captions, fold_count, spoken[1], any_match=any_match),
-        measure.check,
-        on_error,
-        skipped,
-    )
+    with LongWork() as work:
+        work.show(_READING, 0, unit="records")
+        galleries = _readable(
+            _galleries(spoken[0], language, captions, fold_count, spoken[1], any_match=any_match),
+            measure.check,
+            on_error,
+            skipped,
+            partial(work.show, _READING),
+        )
     about = {
         "title": _title(corpus, split, seed, galleries),
         "corpus": corpus,
@@ -188,9 +193,7 @@ def evaluate(
     if cut:
         errors.print(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
-            "--count has it whole",
-            markup=False,
-            highlight=False,
+            "--count has it whole"
         )
     if report is not None:
         report.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before it
@@ -248,7 +251,11 @@ def _galleries(
 
 
 def _readable(
-    galleries: Iterable[Gallery], check: RecordCheck, on_error: OnError, skipped: SkippedRecords
+    galleries: Iterable[Gallery],
+    check: RecordCheck,
+    on_error: OnError,
+    skipped: SkippedRecords,
+    show: Callable[[int], None],
 ) -> list[Gallery]:
     """Returns each gallery less the records that cannot be read, by the captions it takes.
 
@@ -263,6 +270,7 @@ def _readable(
             if key not in verdicts:
                 taken = [replace(record, captions=captions)]
                 whole_check = partial(_check_asking, check) if gallery.asks(number) else check
+                show(len(verdicts))
                 verdicts[key] = any(readable_records(taken, whole_check, on_error, skipped))
             if verdicts[key]:
                 kept.add(number)

@@ -18,6 +18,7 @@ from tandem.cli.refusals import told
 from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.records import Caption, Record
+from tandem.errors import TandemError
 from tandem.model_io.readable_records import (
     OnError,
     SkippedRecords,
@@ -102,11 +103,13 @@ def ingest_items(
     *,
     unit: str = "items",
     done_of: Callable[[int], int] = int,
+    is_kept: bool = True,
 ) -> list[str]:
     """Ingests with a progress bar; prints how many items were refused and returns their ids.
 
     The bar goes to `total`, of what `done_of` makes of a number of items. Prints too of how
-    many texts the model read only a part, where there are any.
+    many texts the model read only a part, where there are any; and, of an ingest that ends
+    early into what is kept, how much is stored.
     """
     start_time = time.monotonic()
     stored_count = 0
@@ -131,7 +134,13 @@ def ingest_items(
                         why = f"{outcome.error.reason}: {told(outcome.error)}"
                         errors.print(one_line(f"{name}: {why}"))
                 work.show(stage, done_of(stored_count + len(refused)))
+        except TandemError:
+            if is_kept and stored_count:
+                errors.print(f"{stored_count:,} items were stored before, and stay")
+            raise
         except KeyboardInterrupt:
+            if not is_kept:
+                raise
             errors.print(
                 f"interrupted: {stored_count:,} items are stored and stay; the same command again "
                 "stores the rest, and none twice"

@@ -31,8 +31,10 @@ class _Stage:
     def state(self, now_seconds: float) -> str:
         """Returns such as "1,200 of 4,000 items, 31.2/s, 1 min 30 s left"."""
         of_total = "" if self.total is None else f" of {self.total:,}"
-        parts = [f"{self.done:,}{of_total} {self.unit}".rstrip()]
         spent_seconds = now_seconds - self.start_seconds
+        parts = [f"{self.done:,}{of_total} {self.unit}".rstrip()]
+        if not self.done and self.total is None:
+            parts = [f"for {duration(spent_seconds)}"]
         rate = (self.done - self.first) / spent_seconds if spent_seconds > 0 else 0.0
         if rate > 0:
             parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2f}/s")
@@ -114,7 +116,7 @@ class LongWork:
             )
             self._bars.start()
         else:
-            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker = threading.Thread(target=self._tick, name="long-work", daemon=True)
             self._ticker.start()
         return self
 
@@ -147,8 +149,9 @@ class LongWork:
             return
         stage, self._stage = self._stage, None
         spent = duration(now_seconds - stage.start_seconds)
-        told = ", ".join(filter(None, [f"{stage.done:,} {stage.unit}".rstrip(), stage.note]))
-        self._terminal.print(f"{one_line(stage.name)}: ends after {spent}, {one_line(told)}")
+        done = f"{stage.done:,} {stage.unit}".rstrip() if stage.done or stage.unit else ""
+        told = ", ".join(filter(None, [f"ends after {spent}", done, stage.note]))
+        self._terminal.print(f"{one_line(stage.name)}: {one_line(told)}")
 
     def _tick(self) -> None:
         while not self._ended.wait(self._line_seconds):
@@ -181,7 +184,13 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def query_progress(totals: Mapping[str, int]) -> Iterator[Callable[[str, int], None]]:
-    """Gives a function that shows how many queries of a direction are done."""
+def query_progress(
+    totals: Mapping[str, int], before: str = "encode the gallery"
+) -> Iterator[Callable[[str, int], None]]:
+    """Gives a function that shows how many queries of a direction are done.
+
+    `before` is what is done before the first of them.
+    """
     with LongWork() as work:
+        work.show(before, 0)
         yield lambda name, done: work.show(name, done, totals[name], unit="queries")

@@ -11,7 +11,8 @@ from tandem.errors import ServiceUnavailable, TandemError
 
 _HEADER = "; send 'authorization: Bearer TOKEN'"
 _MENDS: Final[Mapping[str, str]] = {
-    "UNAUTHENTICATED": "set TANDEM_TOKEN to a token of this server",
+    "UNAUTHENTICATED": "set TANDEM_TOKEN to a token of this server (and TANDEM_CERTIFICATE_FILE "
+    "and TANDEM_KEY_FILE where it asks for certificates)",
     "PERMISSION_DENIED": "set TANDEM_TOKEN to another token; tandem token new makes one, --scope "
     "says what it may",
     "TEXT_TOO_LONG": "or give --truncation-policy truncate",

@@ -74,7 +74,7 @@ class ServedMeasure:
     ) -> Report:
         with Client(self._address, access=Access.from_environment()) as client:
             total = len(gallery.chosen) + len(gallery.pairs)
-            refused = ingest_items(client, index_id, gallery.items(), total)
+            refused = ingest_items(client, index_id, gallery.items(), total, is_kept=False)
         about = {**about, "concurrency": self._concurrency}
         if refused:
             whole = gallery.only(_without(gallery, set(refused)))
@@ -104,7 +104,7 @@ class ServedMeasure:
         done = dict.fromkeys(totals, 0)
         access = Access.from_environment()
         async with AsyncClient(self._address, timeout_seconds=60.0, access=access) as client:
-            with query_progress(totals) as show:
+            with query_progress(totals, before="connect") as show:
 
                 def count_answer(name: str) -> None:
                     done[name] += 1
