@@ -151,16 +151,20 @@ def advise(
         memory_bytes=memory_mb * 10**6,
         index_types=index_type or [],
     )
-    choices = []
-    with _admin(address) as stub, LongWork() as work:
-        work.show(f"advise on {index_id}", 0, unit="types")
-        for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
-            choices.append(choice)
-            work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
-    out.print(_choices_table(choices))
-    for choice in choices:
-        if choice.refusal:
-            out.print(f"{choice.index_type}: {choice.refusal}")
+    choices: list[pb.AdviseIndexTypeResponse] = []
+    try:
+        with _admin(address) as stub, LongWork() as work:
+            work.show(f"advise on {index_id}", 0, unit="types")
+            for choice in stub.AdviseIndexType(request, timeout=_ADVICE_TIMEOUT_SECONDS):
+                choices.append(choice)
+                work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
+    finally:
+        # What took minutes to measure is shown, also where the rest fails.
+        if choices:
+            out.print(_choices_table(choices))
+        for choice in choices:
+            if choice.refusal:
+                out.print(f"{choice.index_type}: {choice.refusal}")
     fitting = [choice for choice in choices if choice.fits]
     if not fitting:
         out.print("none reaches the recall within the memory: ask for less, or give more")

@@ -9,7 +9,7 @@ from rich.table import Table
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.command_line import Command
-from tandem.cli.console import out
+from tandem.cli.console import out, shown
 from tandem.cli.swap import swap
 from tandem.client import Access, Client
 from tandem.model_io.model_repository import (
@@ -137,7 +137,7 @@ def remove(
     manifest = our_manifest(repository)
     what = f"model {manifest.fingerprint[:12]}, {manifest.precision}"
     if not yes:
-        typer.confirm(f"Delete {what} from {repository}?", abort=True)
+        typer.confirm(shown(f"Delete {what} from {repository}?"), abort=True)
     deleted = remove_model(repository)
     out.print(f"{repository}: deleted {what}, {len(deleted)} files; tandem models add restores it")
 

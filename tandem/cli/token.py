@@ -8,7 +8,7 @@ import typer
 
 from tandem.chassis.tokens import Scope
 from tandem.cli.command_line import Command
-from tandem.cli.console import errors, out
+from tandem.cli.console import errors, one_line, out
 
 app = typer.Typer(help="Makes bearer tokens for callers.", no_args_is_help=True)
 
@@ -55,6 +55,6 @@ def _key(text: str, *, quoted: bool = False) -> str:
     if not quoted and text.isascii() and text.replace("-", "").replace("_", "").isalnum():
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    if any(ord(character) < 32 for character in escaped):
-        raise typer.BadParameter("a name has no control characters in it")
+    if one_line(text) != text:  # neither can be read back from the lines
+        raise typer.BadParameter("a name has no control characters in it, nor half of a character")
     return f'"{escaped}"'

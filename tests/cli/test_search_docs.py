@@ -95,7 +95,7 @@ def test_the_commands_run(
 def test_the_examples_were_found() -> None:
     """Or the tests above would pass by having nothing to run."""
     assert len(blocks("python")) == 5
-    assert len(COMMANDS) == 5
+    assert len(COMMANDS) == 7
 
 
 def test_the_errors_that_it_names_exist() -> None:
