@@ -182,14 +182,13 @@ def evaluate(
         **({"answers": _ANY_MATCH} if any_match else {}),
         **({"last family": f"{cut}, in part"} if cut else {}),
         _BEST: _best(galleries, query_count),
-        "skipped": "; ".join(skipped.lines()) or "none",
+        "skipped": "; ".join(skipped.record_lines()) or "none",
+        "passed over": "; ".join(skipped.file_lines()) or "none",
         "command": " ".join(["tandem", *sys.argv[1:]]),
         "tandem": __version__,
         "machine": f"{platform.machine()}, {platform.system()}",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
-    for line in skipped.report():
-        errors.print(line)
     if cut:
         errors.print(
             f"the gallery ends inside the family {cut}, whose last pictures are not in it; another "
@@ -201,6 +200,8 @@ def evaluate(
     # Written before it is shown: a terminal that left takes no figures with it.
     is_drawn = report is None or _write(whole, report)
     print_report(whole)
+    for line in skipped.report():
+        errors.print(line)
     if not is_drawn:
         raise typer.Exit(1)
 

@@ -102,7 +102,8 @@ class LeftOut:
 
     def lines(self) -> Iterator[str]:
         """Yields the report: how many of each, the first by name; nothing where all was given."""
-        yield from map(_printable, (*self._record_lines(), *self._file_lines()))
+        yield from self.record_lines()
+        yield from self.file_lines()
         if self.uncaptioned_count:
             yield f"pictures without captions: {self.uncaptioned_count:,}"
 
@@ -110,24 +111,27 @@ class LeftOut:
         """Yields the lines, or one that says that nothing was left out."""
         yield from list(self.lines()) or ["left out: nothing"]
 
-    def _record_lines(self) -> Iterator[str]:
+    def record_lines(self) -> Iterator[str]:
+        """Yields the report of records alone."""
         if not self.count:
             return
         faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
         yield f"skipped records: {self.count:,} ({faults})"
-        yield from (f"  {told}" for told in self.first)
+        yield from (f"  {_printable(told)}" for told in self.first)
         if self.count > len(self.first):
             yield f"  and {self.count - len(self.first):,} more"
 
-    def _file_lines(self) -> Iterator[str]:
+    def file_lines(self) -> Iterator[str]:
+        """Yields the report of files alone."""
         if not self.file_counts:
             return
-        reasons = ", ".join(f"{why} {count:,}" for why, count in self.file_counts.most_common())
+        counted = self.file_counts.most_common()
+        reasons = _printable(", ".join(f"{why} {count:,}" for why, count in counted))
         yield f"passed over: {self.file_counts.total():,} ({reasons})"
-        for why, count in self.file_counts.most_common():
-            more = f" and {count - len(self.first_files[why]):,} more"
-            named = ", ".join(self.first_files[why])
-            yield f"  {why}: {named}{more if count > len(self.first_files[why]) else ''}"
+        for why, count in counted:
+            named = self.first_files[why]
+            more = f" and {count - len(named):,} more" if count > len(named) else ""
+            yield _printable(f"  {why}: {', '.join(named)}{more}")
 
 
 def extension_of(path: str | PurePath) -> str:

@@ -68,7 +68,9 @@ def _known(member: TarMember, archive: Path, left_out: LeftOut) -> _Member | Non
     # "./cats/1.jpg" is how `tar -c .` calls it.
     path = PurePosixPath(unicodedata.normalize("NFC", member.name))
     place = f"{archive}: {member.name}"
-    if any(0xD800 <= ord(letter) < 0xE000 for letter in member.name):
+    try:
+        member.name.encode()
+    except UnicodeEncodeError:
         left_out.pass_over(f"{archive}: {member.name!a}", FileFault.NAME_NOT_UTF8)
         return None
     if path.name.startswith("."):
