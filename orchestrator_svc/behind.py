@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.clients import EncodedContents, EncodePurpose, FetchedItem, ShardHits
-from orchestrator_svc.content_room import Take
+from orchestrator_svc.content_room import Taking
 from orchestrator_svc.rerank_client import ShardScores
 from tandem.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.filters import Filter
@@ -57,9 +57,9 @@ class Shard(Protocol):
         ...
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
     ) -> Mapping[str, FetchedItem]:
-        """Returns items by their ids, whose bytes are taken by `take`."""
+        """Returns items by their ids, whose bytes are taken by `taking`."""
         ...
 
     async def get_encodings(

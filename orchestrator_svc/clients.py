@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.content_room import Take
+from orchestrator_svc.content_room import Taking
 from orchestrator_svc.dependency import FAILURES, Dependency
 from orchestrator_svc.hit import Hit, merge_windows
 from orchestrator_svc.rerank_client import RerankClient
@@ -60,6 +60,9 @@ MAX_EMBEDDING_COUNT = 64
 
 # What GetItems takes at once; a search may return more.
 _MAX_GET_COUNT = 256
+# Most answers' contents are small, and what is asked for is reserved before it is known.
+_FIRST_GET_BYTES = 2 * 2**20
+_FURTHER_GET_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,15 +292,14 @@ class ShardClient:
         self._dependency.note_late(waited_seconds)
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids; one that is no longer there is left out.
 
-        Their bytes are taken by `take`, whose error ends the reading.
+        Their bytes are taken by `taking`, whose errors end the reading.
         """
         fetched: dict[str, FetchedItem] = {}
-        async for response in self._get_each(index_id, item_ids, deadline_time):
-            take(response.ByteSize())
+        async for response in self._get_each(index_id, item_ids, deadline_time, taking):
             fetched |= {
                 item.item_id: FetchedItem(
                     content_from_proto(item.content),
@@ -315,7 +317,7 @@ class ShardClient:
         encodings: dict[str, Encoding] = {}
         fingerprint = ""
         async for response in self._get_each(
-            index_id, item_ids, deadline_time, are_encodings_included=True
+            index_id, item_ids, deadline_time, None, are_encodings_included=True
         ):
             if response.items:
                 raise InternalFault(
@@ -388,22 +390,29 @@ class ShardClient:
         index_id: str,
         item_ids: Sequence[str],
         deadline_time: float,
+        taking: Taking | None,
         *,
         are_encodings_included: bool = False,
     ) -> AsyncIterator[index_service_pb2.GetItemsResponse]:
         """Yields answers until they are about all items: the shard says what fits in each."""
         left = list(item_ids)
+        max_bytes = _FIRST_GET_BYTES
         while left:
             asked = left[:_MAX_GET_COUNT]
+            if taking is not None:
+                await taking.reserve(max_bytes)
             response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
                 self._index.GetItems,
                 index_service_pb2.GetItemsRequest(
                     index_id=index_id,
                     item_ids=asked,
                     encodings_included=are_encodings_included,
+                    max_bytes=max_bytes,
                 ),
                 deadline_time,
             )
+            if taking is not None:
+                taking.take(response.ByteSize(), max_bytes)
             # Shards of an earlier version answer all or fail.
             read_count = response.read_count if response.HasField("read_count") else len(asked)
             if not 1 <= read_count <= len(asked):
@@ -412,6 +421,7 @@ class ShardClient:
                 )
             yield response
             del left[:read_count]
+            max_bytes = _FURTHER_GET_BYTES
 
 
 def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:

@@ -19,7 +19,7 @@ from orchestrator_svc.clients import (
     ShardClient,
     ShardHits,
 )
-from orchestrator_svc.content_room import Take
+from orchestrator_svc.content_room import Taking
 from orchestrator_svc.gathering import Gathering, Parties
 from orchestrator_svc.rerank_client import (
     MAX_PAIR_COUNT,
@@ -192,10 +192,10 @@ class JointShard(Shard):
         self._shard.note_late(waited_seconds)
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
     ) -> Mapping[str, FetchedItem]:
-        """Returns items by their ids, whose bytes are taken by `take`."""
-        return await self._shard.get(index_id, item_ids, deadline_time, take)
+        """Returns items by their ids, whose bytes are taken by `taking`."""
+        return await self._shard.get(index_id, item_ids, deadline_time, taking)
 
     async def get_encodings(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float

@@ -9,7 +9,7 @@ from orchestrator_svc.adaptive_depth import DepthRules
 from orchestrator_svc.behind import CandidateScorer, ContentEncoder, Shard
 from orchestrator_svc.clients import EncoderClient, FetchedItem, ShardClient
 from orchestrator_svc.consistency_token import read_tokens
-from orchestrator_svc.content_room import ContentRoom, Take
+from orchestrator_svc.content_room import ContentRoom, Taking
 from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
 from orchestrator_svc.degradation import Degradation, degradations_of
 from orchestrator_svc.fan_out import fan_out
@@ -279,11 +279,11 @@ class Searcher:
         known = search.contents
         wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
         room = self._content_room or ContentRoom()
-        with room.taking() as take:
+        with room.taking() as taking:
             for item_id in wanted.keys() & known.keys():
-                take(known[item_id].size_bytes)
+                taking.take(known[item_id].size_bytes)
             unread = [item_id for item_id in wanted if item_id not in known]
-            known |= await self._get(search.query.index_id, unread, search.budget.end, take)
+            known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
@@ -294,15 +294,15 @@ class Searcher:
         Raises AnswerTooLarge where they are more than one answer carries.
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
-        with ContentRoom().taking() as take:
-            return await self._get(index_id, item_ids, deadline_time, take)
+        with ContentRoom().taking() as taking:
+            return await self._get(index_id, item_ids, deadline_time, taking)
 
     async def _get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, take: Take
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.shards[number].get(index_id, owned, deadline_time, take)
+                self.services.shards[number].get(index_id, owned, deadline_time, taking)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

@@ -10,6 +10,7 @@ import grpc
 from orchestrator_svc.batch_search import BatchSearcher
 from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.consistency_token import make_token
+from orchestrator_svc.content_room import ContentBudget
 from orchestrator_svc.cursor_wire import page_from_proto
 from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester, check_item_count
 from orchestrator_svc.metrics import StageLaps
@@ -58,11 +59,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
         self._ingest_pending_batch_count = ingest_pending_batch_count
+        self._content_budget = ContentBudget()
 
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
         """Answers one query, or gives another page of an answer."""
+        self._content_budget.hold_for(context)
         if request.cursor:
             return await self._turn_page(request, self._search_deadline_time(context))
         query = query_from_proto(request)
@@ -75,6 +78,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
         """Answers one query twice: as retrieved, then for good. Of a cursor there is one page."""
+        self._content_budget.hold_for(context)
         deadline_time = self._search_deadline_time(context)
         if request.search.cursor:
             page = await self._turn_page(request.search, deadline_time)
@@ -95,6 +99,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> search_service_pb2.BatchSearchItemsResponse:
         """Answers several queries, each by its answer or its own error."""
+        self._content_budget.hold_for(context)
         count = len(request.searches)
         if not 1 <= count <= MAX_SEARCH_COUNT:
             raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)

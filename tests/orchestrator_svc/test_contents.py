@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
 
-from orchestrator_svc import content_room
+from orchestrator_svc import clients, content_room, servicer
 from orchestrator_svc.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
-from orchestrator_svc.content_room import ContentRoom
+from orchestrator_svc.content_room import ContentBudget, ContentHold, ContentRoom
 from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
 from tandem.chassis.channels import MAX_MESSAGE_BYTES
@@ -175,6 +176,76 @@ async def test_a_cursor_that_names_one_item_many_times_reads_nothing(
     assert [len(shard.requests("GetItems")) for shard in behind.shards] == before
 
 
+@pytest.fixture(name="budget")
+def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
+    """What all answers share: 100 kB, of which each reserves 10 before it knows."""
+    budget = ContentBudget(100_000)
+    monkeypatch.setattr(servicer, "ContentBudget", lambda: budget)
+    monkeypatch.setattr(clients, "_FIRST_GET_BYTES", 10_000)
+    monkeypatch.setattr(clients, "_FURTHER_GET_BYTES", 10_000)
+    return budget
+
+
+async def test_contents_are_held_until_their_answer_is_sent(
+    behind: Stack, budget: ContentBudget
+) -> None:
+    """And then no more, whichever way it ends; what was reserved and not read goes at once."""
+    async with door(behind) as stub:
+        answer = await stub.SearchItems(asked(3), timeout=TIMEOUT_SECONDS)
+        assert len(answer.items) == 3
+        await until(lambda: budget.held_bytes == 0)
+
+        await refusal(stub.SearchItems(asked(8), timeout=TIMEOUT_SECONDS))
+        await until(lambda: budget.held_bytes == 0)
+
+        for shard in behind.shards:
+            shard.before["ScoreCandidates"] = never
+        streamed = asked(5, rerank_disabled=False)
+        stream = stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=streamed))
+        assert len((await stream.read()).answer.items) == 5
+        await until(lambda: 5 * PICTURE_BYTES <= budget.held_bytes < 6 * PICTURE_BYTES)
+        stream.cancel()
+        await until(lambda: budget.held_bytes == 0)
+
+        batch = await stub.BatchSearchItems(
+            pb.BatchSearchItemsRequest(searches=[asked(2), asked(2)]), timeout=TIMEOUT_SECONDS
+        )
+        assert [len(result.response.items) for result in batch.results] == [2, 2]
+        await until(lambda: budget.held_bytes == 0)
+
+
+async def test_answers_that_are_not_sent_yet_leave_others_less_room(
+    behind: Stack, budget: ContentBudget
+) -> None:
+    """What there is no room for is refused as more work than is admitted, to be tried again."""
+    other = ContentHold(budget)
+    await other.take(95_000)
+    async with door(behind) as stub:
+        error = await refusal(stub.SearchItems(asked(3), timeout=TIMEOUT_SECONDS))
+        assert type(error) is errors.Overloaded
+        bare = await stub.SearchItems(asked(3, content_included=False), timeout=TIMEOUT_SECONDS)
+        assert len(bare.items) == 3
+
+        waiting = asyncio.ensure_future(stub.SearchItems(asked(3), timeout=TIMEOUT_SECONDS))
+        other.release()
+        assert len((await waiting).items) == 3
+        await until(lambda: budget.held_bytes == 0)
+
+
+async def never(request: object) -> None:
+    """Has a call wait until it is cancelled."""
+    await asyncio.Event().wait()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Waits until it holds, which nothing tells."""
+    for _ in range(TIMEOUT_SECONDS * 200):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it never held")
+
+
 def test_an_answer_has_room_for_its_contents_and_its_cursor() -> None:
     """In a message, with 8 MiB for ids, scores and explanations."""
     assert MAX_ROOM_BYTES + MAX_CURSOR_BYTES + 8 * 2**20 <= MAX_MESSAGE_BYTES
@@ -185,9 +256,9 @@ def test_what_a_failed_answer_took_is_given_back() -> None:
     room = ContentRoom(10)
 
     def take(*byte_counts: int) -> None:
-        with room.taking() as take_one:
+        with room.taking() as taking:
             for byte_count in byte_counts:
-                take_one(byte_count)
+                taking.take(byte_count)
 
     with pytest.raises(errors.AnswerTooLarge):
         take(8, 3)
