@@ -44,6 +44,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
         64 * MIB, _ITEMS_FIELD_COUNT, {"items": 64}
     ),
     "/tandem.v1.SearchService/RemoveItems": _IDS,
+    "/tandem.v1.SearchService/RemoveIndex": _SMALL,
     "/tandem.v1.ModelService/DescribeModel": _SMALL,
     "/tandem.v1.IndexAdminService/DescribeIndexes": _SMALL,
     "/tandem.v1.IndexAdminService/TuneIndex": _SMALL,
@@ -56,6 +57,7 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
         64 * MIB, _ITEMS_FIELD_COUNT + 10_000, {"items": 256}
     ),
     "/tandem.v1.IndexService/DeleteItems": _IDS,
+    "/tandem.v1.IndexService/DeleteIndex": _SMALL,
     "/tandem.v1.IndexService/GetItems": _IDS,
     "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(4 * MIB, 5_000),
     "/tandem.v1.RerankService/ScoreBatch": RequestLimit(64 * MIB, 5_000, {"queries": 64}),

@@ -40,6 +40,8 @@ class AdmissionLimits:
     max_idle_seconds: float = 300.0
     """How long a stream of requests may send none while all that it sent is answered, or take none
     of the answers that are there for it."""
+    max_answer_bytes: int = 256 * _MIB
+    """Of answers that their callers have not taken yet; half of them one caller's."""
     max_awaited_count: int = 512
     """Calls whose one request has not come yet."""
     max_awaited_count_by_caller: int = 128

@@ -63,15 +63,21 @@ INFLIGHT_BYTES = Gauge(
     ["service"],
     registry=REGISTRY,
 )
+ANSWER_BYTES = Gauge(
+    "tandem_rpc_answer_bytes",
+    "Bytes of answers that their callers have not taken yet.",
+    ["service"],
+    registry=REGISTRY,
+)
 ADMISSION_REFUSED = Counter(
     "tandem_admission_refused_total",
-    "Calls refused for lack of room, by the limit that they met: count, bytes or streams.",
+    "Calls refused for lack of room, by the limit that they met: count, bytes, streams or answers.",
     ["service", "limit"],
     registry=REGISTRY,
 )
 ADMISSION_LIMIT = Gauge(
     "tandem_admission_limit",
-    "Most that is admitted at once: a count of calls, their bytes, and a count of streams.",
+    "Most that is admitted at once: calls, their bytes, streams, and bytes of answers not taken.",
     ["service", "limit"],
     registry=REGISTRY,
 )

@@ -65,7 +65,12 @@ async def address(
 def connection(to: str) -> grpc.aio.Channel:
     """Returns a channel with a connection of its own."""
     return grpc.aio.insecure_channel(
-        to, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+        to,
+        options=[
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_receive_message_length", -1),
+        ],
     )
 
 

@@ -83,6 +83,7 @@ def test_the_order_of_interceptors() -> None:
         "ErrorsInterceptor",
         "HeadersInterceptor",
         "AuthInterceptor",
+        "AnswersInterceptor",
         "ReadingInterceptor",
         "MessageAuthInterceptor",
         "AdmissionInterceptor",

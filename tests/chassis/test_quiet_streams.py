@@ -21,7 +21,7 @@ from tandem.chassis.tokens import TokenFile
 from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.open_door import INGEST, address, connection, raw, refusal
+from tests.chassis.open_door import INGEST, SEARCH, address, connection, raw, refusal
 from tests.chassis.scripted_service import sample, until
 
 IDLE_SECONDS = 0.4
@@ -210,3 +210,26 @@ async def test_a_service_that_is_slow_is_not_taken_for_dead() -> None:
     finally:
         server.kill()
         await server.wait()
+
+
+async def test_answers_that_nobody_takes_are_bounded() -> None:
+    """In all and by caller; a call whose answer is not taken for long is ended, and given back."""
+
+    async def large(
+        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SearchItemsResponse:
+        return pb.SearchItemsResponse(next_cursor=bytes(8_000_000))
+
+    def held_bytes() -> float:
+        return sample("tandem_rpc_answer_bytes", service="door")
+
+    limits = replace(DEFAULT_LIMITS, max_answer_bytes=20_000_000, max_idle_seconds=2.0)
+    async with address(limits=limits, search=large) as to, connection(to) as channel:
+        unread = raw(channel, SEARCH)()
+        await unread.write(b"")
+        await until(lambda: held_bytes() > 8_000_000)
+        assert await refusal(raw(channel, SEARCH)(iter([b""]))) == "OVERLOADED"
+        await until(lambda: held_bytes() == 0, timeout_seconds=20)
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=10)
+        await until(lambda: held_bytes() == 0)
+        unread.cancel()

@@ -11,6 +11,7 @@ from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.access_log import AccessLogInterceptor
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
+from tandem.chassis.interceptors.answers import AnswersInterceptor
 from tandem.chassis.interceptors.auth import AuthInterceptor, MessageAuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
 from tandem.chassis.interceptors.headers import HeadersInterceptor
@@ -35,6 +36,7 @@ def interceptors(
         ErrorsInterceptor(),
         HeadersInterceptor(),
         AuthInterceptor(guard),  # strangers are told before anything of theirs is read
+        AnswersInterceptor(service, limits),
         ReadingInterceptor(limits),  # within it requests are messages, around it bytes
         MessageAuthInterceptor(guard),
         AdmissionInterceptor(service, limits),  # next to the handler: refuses for it

@@ -72,6 +72,15 @@ def with_behavior(
     )
 
 
+def of_bytes(
+    handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
+) -> grpc.RpcMethodHandler:
+    """Returns a handler like `handler`, served by `replacement`, which answers with bytes."""
+    return _FACTORIES[_arity(handler)](
+        replacement, request_deserializer=handler.request_deserializer, response_serializer=bytes
+    )
+
+
 def of_raw_stream(
     handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
 ) -> grpc.RpcMethodHandler:
