@@ -15,6 +15,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from structlog.testing import capture_logs
 
 from tandem.access import ACCESS, Access
 from tandem.chassis.guard import Guard, current_caller
@@ -191,6 +192,24 @@ async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
             reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})
             assert reason == "PERMISSION_DENIED", path
         assert opened.entered == []
+
+
+async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:
+    """Who called what of which index, also where the index was not theirs; no other call does."""
+    admin = [path for path in BY_TOKEN if ACCESS[path] is Access.ADMIN]
+    assert 0 < len(admin) < len(BY_TOKEN)
+    async with door(Guard(TokenFile(token_path))) as opened:
+        for name, reason in (("everything", ""), ("elsewhere", "PERMISSION_DENIED")):
+            with capture_logs() as lines:
+                for path in BY_TOKEN:
+                    found = await opened.reason(path, {"authorization": f"Bearer {name}"})
+                    assert found == reason or not speaks_of_index(METHODS[path]), path
+            audited = [line for line in lines if line["event"] == "audit"]
+            assert [line["method"] for line in audited] == admin
+            assert {line["caller"] for line in audited} == {name}
+            for path, line in zip(admin, audited, strict=True):
+                expected = ["scenes"] if speaks_of_index(METHODS[path]) else []
+                assert line["index_ids"] == expected, path
 
 
 async def test_a_method_without_an_access_lets_nobody_in(token_path: Path) -> None:
