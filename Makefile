@@ -32,7 +32,7 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 		$(BIN)/tandem train small --folder .tandem/train --overwrite
 
 test: .venv/.ok ## Runs the tests; what takes long has the commands below
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadgroup -rs
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
