@@ -22,13 +22,13 @@ class EncoderProcess(Supervised):
     """`python -m encoder_svc`, or another module in its place, before a Triton."""
 
     def __init__(
-        self, repository: Path, triton: Serving, log_path: Path, module: str = "encoder_svc"
+        self, repository: Path, triton_address: str, log_path: Path, module: str = "encoder_svc"
     ) -> None:
         """Starts the process; ready() tells when it serves."""
         settings = {
             "ADDRESS": "127.0.0.1:0",
             "METRICS_PORT": "0",
-            "TRITON_ADDRESS": triton.address,
+            "TRITON_ADDRESS": triton_address,
             "MODEL_REPOSITORY": str(repository),
         }
         super().__init__(
@@ -42,7 +42,7 @@ class EncoderProcess(Supervised):
         end_time = time.monotonic() + START_SECONDS
         channel = None
         while self.ending() is None and time.monotonic() < end_time:
-            channel = channel or self._channel()
+            channel = channel or self.channel()
             if channel is not None and await is_serving(channel):
                 return channel
             await asyncio.sleep(0.02)
@@ -54,7 +54,8 @@ class EncoderProcess(Supervised):
         [line] = [line for line in lines if line.startswith("VmRSS")]
         return int(line.split()[1]) * 1024
 
-    def _channel(self) -> grpc.aio.Channel | None:
+    def channel(self) -> grpc.aio.Channel | None:
+        """Returns a channel to the process, or None as long as it does not listen."""
         for line in self.log().splitlines():
             if '"listening"' in line:
                 return open_channel(f"127.0.0.1:{json.loads(line)['port']}")
@@ -66,7 +67,7 @@ async def running_encoder(
     repository: Path, triton: Serving, log_path: Path, module: str = "encoder_svc"
 ) -> AsyncIterator[tuple[EncoderProcess, grpc.aio.Channel]]:
     """Starts the process, waits until it serves, and kills it in the end."""
-    process = EncoderProcess(repository, triton, log_path, module)
+    process = EncoderProcess(repository, triton.address, log_path, module)
     try:
         async with await process.ready() as channel:
             yield process, channel
