@@ -54,6 +54,8 @@ def read_picture_folder(
     is_whole = _is_whole(split, splits, has_own)
     if is_whole:
         files = list(files_below(folder, folder, left_out))
+        if split != WHOLE_SPLIT:
+            _check_undivided_below(folder, files, split)
     else:
         known = [*([WHOLE_SPLIT] if has_own else []), *splits]
         try:
@@ -92,6 +94,15 @@ def _is_whole(split: str, splits: Iterable[str], has_own: bool) -> bool:
     if is_divided or split in names:
         return False
     return is_well_known(split) or (split == WHOLE_SPLIT and not has_own)
+
+
+def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> None:
+    """Raises SplitUnknown where a folder further down is divided: its splits would be one."""
+    for path in filter(is_picture, files):
+        for parent in path.parents[: len(path.parents) - len(folder.parents) - 1]:
+            if is_well_known(parent.name):
+                told = f"{parent.parent} has {parent.name}/: give that folder, or say --split all"
+                raise SplitUnknown(place=folder, split=split, known=(), left_out=told)
 
 
 def _pictured(folders: Iterable[Path], root: Path) -> list[str]:

@@ -346,6 +346,19 @@ def test_a_folder_without_subfolders_is_the_split_that_is_asked_for(pets: Path, 
     assert passed_over(pets)[FileFault.SUBFOLDER] == [f"{pets}/holidays"]
 
 
+def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
+    """What lies in data/train and data/test is two splits of data, and none of its parent's."""
+    for split in ("train", "test"):
+        put(tmp_path / "data" / split / "more", DOG)
+
+    with pytest.raises(SplitUnknown, match=rf"{tmp_path}/data has \w+/: give that folder, or say"):
+        read_picture_folder(tmp_path, "test")
+    assert ids(tmp_path / "data", "test") == ["test/more/dog"]
+    assert ids(tmp_path, "all") == ["data/test/more/dog", "data/train/more/dog"]
+    put(tmp_path / "data", CAT)
+    assert ids(tmp_path / "data" / "test", "train") == ["more/dog"]
+
+
 @pytest.mark.parametrize("there", ["val", "validation", "valid", "dev", "Validation"])
 @pytest.mark.parametrize("asked", ["val", "validation", "valid", "dev"])
 def test_a_split_may_be_asked_for_by_another_word(pets: Path, there: str, asked: str) -> None:
