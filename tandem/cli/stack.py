@@ -109,7 +109,7 @@ class LocalStack:
             for name in self.service_names():
                 self.start_service(name)
             show(f"{len(self._processes)} services are started, and Triton loads the models")
-            self.start_triton()
+            self._start_first_triton()
             show("Triton serves the models; the services become ready")
             for name in self.service_names():
                 self.wait_until_serving(name, deadline_time)
@@ -137,12 +137,7 @@ class LocalStack:
             is_swappable=self._swaps,
             keeper=self.keeper,
         )
-        try:
-            self._triton.start(lambda: self._should_stop() or self.dead_service() is not None)
-        except TritonUnavailable:
-            if dead := self.dead_service():
-                raise StackFailed(dead) from None
-            raise
+        self._triton.start(self._should_stop)
 
     @property
     def triton(self) -> TritonServer | None:
@@ -309,6 +304,19 @@ class LocalStack:
             "TLSPROXY_TARGET_ADDRESS": _address(self.ports.triton),
         }
         return ["-m", "tandem.chassis.tls_proxy"], variables | dict(self._certificates["triton"])
+
+    def _start_first_triton(self) -> None:
+        """Starts Triton, but for a service that has ended meanwhile; raises StackFailed by it."""
+        asked = self._should_stop
+        self._should_stop = lambda: asked() or self.dead_service() is not None
+        try:
+            self.start_triton()
+        except TritonUnavailable:
+            if dead := self.dead_service():
+                raise StackFailed(dead) from None
+            raise
+        finally:
+            self._should_stop = asked
 
     def _is_serving(self, name: str) -> bool:
         """Asks the metrics port, which is plain HTTP whatever certificates calls need."""

@@ -1,5 +1,6 @@
 """Commands and addresses: refused where they are none, told apart where nobody is there."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from tandem.cli.app import app
 from tandem.cli.corpora import open_corpus
 from tandem.cli.free_ports import free_ports
 from tandem.corpus.left_out import LeftOut
+from tests.client.search_server import search_server
 
 COMMANDS = (
     ("search", "two dogs"),
@@ -39,6 +41,15 @@ def test_nobody_at_an_address_is_told_by_what_starts_somebody() -> None:
     assert "no machine is found by that name" in str(nobody_there("no.invalid:7400"))
     assert nobody_there("unix:/run/none") is None
     assert nobody_there("encoder") is None
+
+
+async def test_another_services_address_is_told_from_a_shards() -> None:
+    """The orchestrator's is the one at hand, and no fault inside Tandem."""
+    async with search_server() as (address, _):
+        command = ["index", "describe", "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    assert f"no index_svc answers at {address}" in str(result.exception)
 
 
 @pytest.mark.parametrize("kind", ["folder", "list", "webdataset", "multi30k"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
+from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.errors import TandemError
 from tandem.model_io.triton_server import TritonUnavailable, core_count
 
@@ -51,3 +51,20 @@ def test_a_repository_that_cannot_be_loaded_stops_the_start(tmp_path: Path) -> N
 
     assert stack.dead_service() is None
     shutil.rmtree(tmp_path / "data")
+
+
+@pytest.mark.xdist_group("system")
+def test_a_service_that_cannot_work_ends_the_start_by_its_own_words(
+    tiny_repository: Path, tmp_path: Path
+) -> None:
+    """While Triton still loads; what its log has of earlier runs is not told."""
+    setting = {"ORCHESTRATOR_MINIMUM_COVERAGE": "7"}
+    stack = LocalStack(tmp_path, tiny_repository, Ports.free(shard_count=1), settings=setting)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "orchestrator.log").write_text("of an earlier run\n")
+
+    with pytest.raises(StackFailed, match="MINIMUM_COVERAGE must be a share") as failed:
+        stack.start()
+
+    assert "earlier run" not in str(failed.value)
+    assert stack.triton is None
