@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,8 @@ from tandem.errors import TandemError
 LOCK_NAME = "up.lock"
 _TRY_BYTES = 64 << 10
 _SMALL_MAP_BYTES = 1 << 20
+# Services of a stack whose parent was killed just now are on their way out.
+_WRITER_WAIT_SECONDS = 3.0
 
 
 class DataFolder:
@@ -120,11 +123,16 @@ class DataFolder:
     def _check_writer(self, folder: Path) -> None:
         if not (folder / WRITER_LOCK_NAME).is_file():
             return
-        try:
-            WriterLock(folder).release()
-        except StoreRefused as error:
-            self.release()
-            raise StartRefused(str(error)) from None
+        deadline_time = time.monotonic() + _WRITER_WAIT_SECONDS
+        while True:
+            try:
+                WriterLock(folder).release()
+                return
+            except StoreRefused as error:
+                if time.monotonic() > deadline_time:
+                    self.release()
+                    raise StartRefused(str(error)) from None
+            time.sleep(0.1)
 
 
 def _told(path: Path, error: OSError) -> str:

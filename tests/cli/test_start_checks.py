@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,9 +63,18 @@ def test_a_folder_that_another_serves_is_named_with_its_process(held: tuple[Path
         pass
 
 
-def test_a_store_that_a_service_writes_is_named(tmp_path: Path) -> None:
-    """One that was started by itself."""
+def test_a_store_that_a_service_writes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was started by itself, and not one that is on its way out."""
     made_store(tmp_path, 1)
+    with (tmp_path / "shard-0" / "writer.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        leaving = threading.Timer(0.2, lock.close)
+        leaving.start()
+        with DataFolder(tmp_path):
+            leaving.join()
+    monkeypatch.setattr("tandem.cli.data_folder._WRITER_WAIT_SECONDS", 0.1)
     with (tmp_path / "shard-0" / "writer.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StartRefused, match="has a writer already"):
