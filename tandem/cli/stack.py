@@ -360,9 +360,11 @@ class LocalStack:
 
     def _log_tail(self, name: str) -> str:
         path = self._log_path(name)
-        with path.open("rb") as log:
-            log.seek(self._log_starts.get(name, 0))
-            lines = log.read().decode(errors="replace").splitlines()
+        lines: list[str] = []
+        if path.exists():
+            with path.open("rb") as log:
+                log.seek(self._log_starts.get(name, 0))
+                lines = log.read().decode(errors="replace").splitlines()
         return "\n".join([f"the end of {path}:", *lines[-8:]])
 
 

@@ -4,8 +4,6 @@ For a machine without containers. In production the official image serves the sa
 """
 
 import contextlib
-import importlib.metadata
-import importlib.util
 import os
 import re
 import secrets
@@ -13,8 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,8 +20,6 @@ from typing import BinaryIO
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.deployed_files import deployed_folder
-from tandem.local_processes.child_environment import child_environment
 from tandem.local_processes.keeper import ProcessKeeper, work_place
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
@@ -35,6 +29,15 @@ from tandem.model_io.model_version import (
     verify_serving_version,
     version_numbers,
 )
+from tandem.model_io.triton_install import TritonUnavailable as TritonUnavailable
+from tandem.model_io.triton_install import (
+    check_numpy,
+    make_backends,
+    stub_in,
+    triton_environment,
+    wheel_folder,
+)
+from tandem.model_io.triton_install import core_count as core_count
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -47,10 +50,6 @@ _BURIAL_SECONDS = 2.0
 # the date, tables, and an error that it prints on every machine without a GPU.
 _CHATTER = re.compile(r"[IW]\d{4} |[|+]|$|.*CudaDriverHelper")
 _SHARED_MEMORY = Path("/dev/shm")
-
-
-class TritonUnavailable(Exception):
-    """Triton cannot be started on this machine, or did not come up."""
 
 
 class _Aborted(TritonUnavailable):
@@ -99,8 +98,8 @@ class TritonServer:
     @staticmethod
     def check_installed() -> None:
         """Raises TritonUnavailable where no server can run on this machine, with what to do."""
-        _check_numpy()
-        _check_stub(_wheel_folder())
+        check_numpy()
+        stub_in(wheel_folder())
 
     @property
     def pid(self) -> int:
@@ -120,8 +119,8 @@ class TritonServer:
         Triton cannot take, no models, a version that serves and is damaged, a port that is taken,
         or the end of the server's log.
         """
-        _check_numpy()
-        wheel = _wheel_folder()
+        check_numpy()
+        wheel = wheel_folder()
         model_names = _model_names(self._model_repository)
         _check_serving_version(self._model_repository)
         # Or we would take another server's models on that port for ours.
@@ -189,7 +188,7 @@ class TritonServer:
         prefix = self._keeper.work_folder_prefix
         self._work_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=work_place()))
         try:
-            backends = _make_backends(wheel, self._work_folder)
+            backends = make_backends(wheel, self._work_folder)
             repository = _make_repository(
                 self._model_repository, self._work_folder, is_swappable=self._is_swappable
             )
@@ -207,7 +206,7 @@ class TritonServer:
             self._log_start = log.tell()  # what is before is of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends, repository),
-                env=_environment(wheel, self._thread_count) | self._keeper.mark(),
+                env=triton_environment(wheel, self._thread_count) | self._keeper.mark(),
                 # The stubs' Python looks for modules where it is started, before all else.
                 cwd=work_folder,
                 umask=0o077,
@@ -278,16 +277,6 @@ class TritonServer:
         return "\n".join([f"from {self._log_path}:", *(errors or lines)[-15:]])
 
 
-def core_count() -> int:
-    """Returns how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def backend_folder() -> Path:
-    """Returns the folder of our Python-based `pytorch` backend."""
-    return deployed_folder("triton/backends") / "pytorch"
-
-
 def _private_log(path: Path) -> BinaryIO:
     """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -353,46 +342,6 @@ def _running_count(group: int) -> int:
     return count
 
 
-def _check_numpy() -> None:
-    version = importlib.metadata.version("numpy")
-    if int(version.partition(".")[0]) >= 2:
-        raise TritonUnavailable(
-            f"numpy is {version}, and Triton 2.51's Python backend answers with empty tensors "
-            "under numpy 2 or newer; install the versions of requirements/cpu.txt"
-        )
-
-
-def _wheel_folder() -> Path:
-    # Found, not imported: importing pytriton starts threads and takes a second.
-    spec = importlib.util.find_spec("pytriton")
-    if spec is None or spec.origin is None:
-        raise TritonUnavailable(
-            "no Triton server here: pip install 'tandem-search[triton]' (Linux x86_64)"
-        )
-    return Path(spec.origin).parent / "tritonserver"
-
-
-def _check_stub(wheel: Path) -> Path:
-    """Returns what runs models in this Python; raises TritonUnavailable where there is none."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
-    if not stub.is_file():
-        raise TritonUnavailable(f"the Triton wheel has no stub for Python {version}")
-    return stub
-
-
-def _make_backends(wheel: Path, work_folder: Path) -> Path:
-    """Lays out a backend directory: `python` with the stub for this Python, and our `pytorch`."""
-    backends = work_folder / "backends"
-    python = backends / "python"
-    shutil.copytree(wheel / "backends" / "python", python)
-    stub = _check_stub(wheel)
-    # Beside the library is where the backend looks for it.
-    shutil.copy2(stub, python / stub.name)
-    shutil.copytree(backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))
-    return backends
-
-
 def _make_repository(model_repository: Path, work_folder: Path, *, is_swappable: bool) -> Path:
     """Lays out the repository as our backend serves it: the same files, the configs timed.
 
@@ -414,33 +363,3 @@ def _make_repository(model_repository: Path, work_folder: Path, *, is_swappable:
             config_text += "version_policy: { all { } }\n"
         (folder / config_path.name).write_text(config_text, encoding="utf-8")
     return repository
-
-
-def _environment(wheel: Path, thread_count: int) -> dict[str, str]:
-    site_packages = wheel.parents[1]
-    library_folders = [
-        str(site_packages / "nvidia_pytriton.libs"),
-        # Where this Python's libpython is, unless the linker knows it already.
-        str(sysconfig.get_config_var("LIBDIR")),
-        # What was there: GPU images find the driver by it.
-        *filter(None, [os.environ.get("LD_LIBRARY_PATH")]),
-    ]
-    return child_environment() | {
-        "LD_LIBRARY_PATH": ":".join(library_folders),
-        # The stub is a Python of its own and must see this environment's packages.
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(site_packages),
-        # A locale that this machine lacks ends what is written in C++; the stub reads UTF-8.
-        "LC_ALL": "C",
-        "PYTHONUTF8": "1",
-        "OMP_NUM_THREADS": str(thread_count),
-        # Threads that spin for their next work would take the cores from the other instance's,
-        # which more than halved the searches a second.
-        "OMP_WAIT_POLICY": "passive",
-        "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
-        # Or torch's activations go back to the kernel and are faulted in again at every call.
-        "MALLOC_TRIM_THRESHOLD_": "2000000000",
-        "MALLOC_MMAP_THRESHOLD_": "2000000000",
-        # Or each of its hundred threads fills a heap of its own, a little more with every hour.
-        "MALLOC_ARENA_MAX": "2",
-    }

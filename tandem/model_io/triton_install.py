@@ -1,0 +1,99 @@
+"""The Triton that an installed nvidia-pytriton wheel carries: whether it can run, and with what."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from tandem.deployed_files import deployed_folder
+from tandem.local_processes.child_environment import child_environment
+
+
+class TritonUnavailable(Exception):
+    """Triton cannot be started on this machine, or did not come up."""
+
+
+def core_count() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def check_numpy() -> None:
+    """Raises TritonUnavailable where NumPy is one under which answers would be empty."""
+    version = importlib.metadata.version("numpy")
+    if int(version.partition(".")[0]) >= 2:
+        raise TritonUnavailable(
+            f"numpy is {version}, and Triton 2.51's Python backend answers with empty tensors "
+            "under numpy 2 or newer; install the versions of requirements/cpu.txt"
+        )
+
+
+def wheel_folder() -> Path:
+    """Returns the folder of the server in the wheel; raises TritonUnavailable without one."""
+    # Found, not imported: importing pytriton starts threads and takes a second.
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or spec.origin is None:
+        raise TritonUnavailable(
+            "no Triton server here: pip install 'tandem-search[triton]' (Linux x86_64)"
+        )
+    return Path(spec.origin).parent / "tritonserver"
+
+
+def stub_in(wheel: Path) -> Path:
+    """Returns what runs models in this Python; raises TritonUnavailable where there is none."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.is_file():
+        raise TritonUnavailable(f"the Triton wheel has no stub for Python {version}")
+    return stub
+
+
+def make_backends(wheel: Path, work_folder: Path) -> Path:
+    """Lays out a backend directory: `python` with the stub for this Python, and our `pytorch`."""
+    backends = work_folder / "backends"
+    python = backends / "python"
+    shutil.copytree(wheel / "backends" / "python", python)
+    stub = stub_in(wheel)
+    # Beside the library is where the backend looks for it.
+    shutil.copy2(stub, python / stub.name)
+    shutil.copytree(_backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))
+    return backends
+
+
+def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
+    """Returns what the server is started with, its stubs too, whatever our own environment is."""
+    site_packages = wheel.parents[1]
+    library_folders = [
+        str(site_packages / "nvidia_pytriton.libs"),
+        # Where this Python's libpython is, unless the linker knows it already.
+        str(sysconfig.get_config_var("LIBDIR")),
+        # What was there: GPU images find the driver by it.
+        *filter(None, [os.environ.get("LD_LIBRARY_PATH")]),
+    ]
+    return child_environment() | {
+        "LD_LIBRARY_PATH": ":".join(library_folders),
+        # The stub is a Python of its own and must see this environment's packages.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "PYTHONPATH": str(site_packages),
+        # A locale that this machine lacks ends what is written in C++; the stub reads UTF-8.
+        "LC_ALL": "C",
+        "PYTHONUTF8": "1",
+        "OMP_NUM_THREADS": str(thread_count),
+        # Threads that spin for their next work would take the cores from the other instance's,
+        # which more than halved the searches a second.
+        "OMP_WAIT_POLICY": "passive",
+        "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
+        # Or torch's activations go back to the kernel and are faulted in again at every call.
+        "MALLOC_TRIM_THRESHOLD_": "2000000000",
+        "MALLOC_MMAP_THRESHOLD_": "2000000000",
+        # Or each of its hundred threads fills a heap of its own, a little more with every hour.
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+def _backend_folder() -> Path:
+    """Returns the folder of our Python-based `pytorch` backend."""
+    return deployed_folder("triton/backends") / "pytorch"
