@@ -21,7 +21,7 @@ LOCK_NAME = "up.lock"
 _TRY_BYTES = 64 << 10
 _SMALL_MAP_BYTES = 1 << 20
 # Services of a stack whose parent was killed just now are on their way out.
-_WRITER_WAIT_SECONDS = 3.0
+_WRITER_WAIT_SECONDS = 2.0
 
 
 class DataFolder:

@@ -166,6 +166,14 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
             check_machine(tmp_path / name)
 
 
+def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a folder is made or a model exported."""
+    monkeypatch.setitem(sys.modules, "pytriton", None)
+
+    with pytest.raises(StartRefused, match=r"pip install 'tandem-search\[triton\]'"):
+        check_machine(default_checkpoint())
+
+
 def test_a_repository_that_takes_no_model_is_told_with_its_option(tmp_path: Path) -> None:
     """A file, or a disk that is read alone."""
     (tmp_path / "file").touch()
