@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
-from tandem.cli.console import errors, out
+from tandem.cli.console import Terminal, errors, out
 from tandem.cli.data_folder import DataFolder
 from tandem.cli.free_ports import free_ports
 from tandem.cli.prometheus import (
@@ -191,10 +191,10 @@ def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> Local
     return LocalPrometheus(data / "prometheus", port, targets, speed=speed, keeper=stack.keeper)
 
 
-def _say(line: str) -> None:
+def _say(line: str, console: Terminal = out) -> None:
     # Whoever started it may have closed the terminal since, and searches go on.
     with suppress(OSError):
-        errors.print(line)
+        console.print(line)
 
 
 def _watch(
@@ -213,12 +213,12 @@ def _watch(
                 authority.issue_all()
                 renewal_time = time.monotonic() + _RENEWAL_SECONDS
             if prometheus is not None and prometheus.has_ended():
-                _say("Prometheus has ended; searches go on without it")
+                _say("Prometheus has ended; searches go on without it", errors)
                 prometheus = None
             if dead := stack.dead_service():
                 raise StackFailed(dead)
             if why := watch.look():
-                _say(f"Triton was restarted: {why}")
+                _say(f"Triton was restarted: {why}", errors)
             if swaps and (line := swaps.look()):
                 _say(line)
 

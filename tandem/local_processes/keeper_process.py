@@ -18,6 +18,7 @@ MARK = "TANDEM_KEEPER"
 
 # Services answer the calls they have for up to five seconds; by then they are asked no more.
 _GRACE_SECONDS = 6.0
+_GIVE_UP_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
 # A process that is being made as its parent ends has the mark a moment later.
 _EMPTY_LOOK_COUNT = 3
@@ -42,7 +43,7 @@ def main(token: str, work_place: str) -> None:
         pass
     end_all(token)
     for path in glob.glob(f"/dev/shm/{region_prefix(token)}*"):
-        os.unlink(path)
+        _remove(path)
     place = glob.escape(work_place)
     for path in glob.glob(f"{place}/{work_folder_prefix(token)}*"):
         shutil.rmtree(path, ignore_errors=True)
@@ -54,6 +55,8 @@ def end_all(token: str, grace_seconds: float = _GRACE_SECONDS) -> None:
     deadline_time = time.monotonic() + grace_seconds
     empty_look_count = 0
     while empty_look_count < _EMPTY_LOOK_COUNT:
+        if time.monotonic() > deadline_time + _GIVE_UP_SECONDS:
+            return  # the kernel itself holds what is left, as on a disk that hangs
         marked = marked_processes(token)
         empty_look_count = 0 if marked else empty_look_count + 1
         for pid in marked:
@@ -83,7 +86,14 @@ def marked_processes(token: str) -> list[int]:
 def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
+    except OSError:  # it ended just now, or became another user's
+        return
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
         return
 
 
