@@ -178,7 +178,9 @@ def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
-        out.print(f"--address {stack.address} is what other commands find it by")
+        # Lines with 127.0.0.1 in them are processes: scripts read the ids at their ends.
+        port = stack.ports.orchestrator
+        out.print(f"give other commands --address localhost:{port} to find it")
     out.print("Ctrl-C stops everything.")
 
 
