@@ -68,6 +68,12 @@ class Terminal(Console):
                     each.title = None
         if not any(isinstance(each, Table) for each in objects):
             options.setdefault("soft_wrap", True)
+        elif not self.is_live:
+            with self.capture() as captured:
+                super().print(*objects, **options)
+            # Without the spaces that would make all rows as long as the longest.
+            self.file.write("\n".join(map(str.rstrip, captured.get().split("\n"))))
+            return
         super().print(*objects, **options)
 
     def rule(self, title: Any = "", **_: Any) -> None:  # noqa: ANN401

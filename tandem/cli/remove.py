@@ -28,7 +28,7 @@ def remove(
     """
     item_ids = list(dict.fromkeys(items))
     rest, removed_count = iter(item_ids), 0
-    with Client(address, _TIMEOUT_SECONDS, Access.from_environment()) as client:
+    with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
         while batch := list(islice(rest, _MAX_REMOVE_COUNT)):
             removed_count += client.remove(batch, index_id=index).removed_count
     out.print(f"{index}: {removed_count:,} items removed")
@@ -47,7 +47,7 @@ def drop(
     check_index_id(index_id)
     if not yes:
         typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
-    with Client(address, _TIMEOUT_SECONDS, Access.from_environment()) as client:
+    with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
         removed_count = drop_index(client, index_id)
     out.print(f"{index_id}: gone, with {removed_count:,} items")
 

@@ -37,7 +37,7 @@ def print_result(
         "total": seconds.total,
     }
     times = ", ".join(f"{name} {spent * 1e3:.1f} ms" for name, spent in stages.items())
-    out.print(f"{times}; model {result.model_fingerprint[:12]}")
+    out.print(f"{times}; model {result.model_fingerprint}")
     out.print(
         f"reranked {result.rerank.reranked_depth} ({result.rerank.stop.lower()}); "
         f"{_spent(result.cost)}",

@@ -86,6 +86,7 @@ def test_nothing_is_cut_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPat
 
     assert text.getvalue().count(item_id) == 3
     assert "─" * 100 not in text.getvalue()
+    assert not any(line.endswith(" ") for line in text.getvalue().splitlines())
 
 
 @pytest.mark.parametrize("width", [200, 80, 40, 24])
