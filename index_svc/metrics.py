@@ -95,7 +95,7 @@ for _cause in ("recall", "recall_pinned", "operator"):
     REBUILD_REQUESTS.labels(_cause)
 for _work in ("rebuild", "fold", "snapshot", "recall"):
     MAINTENANCE_DURATION.labels(_work)
-for _strategy in set(Strategy) - {Strategy.UNKNOWN}:
+for _strategy in (each for each in Strategy if each is not Strategy.UNKNOWN):
     SEARCHES.labels(_strategy.name.lower())
 for _method in ("UpsertItems", "DeleteItems"):
     REFUSALS.labels("index", _method, StoreFull.reason)
