@@ -19,11 +19,11 @@ from tandem.attributes import Attributes, check_attributes
 from tandem.corpus.errors import (
     CorpusError,
     CorpusExists,
-    CorpusFileMissing,
     CorpusMalformed,
 )
 from tandem.corpus.image_sources import ImageFile, image_file
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.plain_file import open_plain_file
 from tandem.corpus.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.splits import split_named
@@ -126,10 +126,13 @@ class _Pictures:
 
 def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
     """Returns each image with the words that point at it in the file."""
+    with open_plain_file(json_path) as file:
+        try:
+            json_bytes = file.read()
+        except OSError as error:
+            raise CorpusMalformed(f"{json_path} cannot be read: {error.strerror}") from error
     try:
-        document = json.loads(json_path.read_bytes(), parse_int=_whole_number)
-    except FileNotFoundError:
-        raise CorpusFileMissing(f"no file {json_path}; give the path of the split file") from None
+        document = json.loads(json_bytes, parse_int=_whole_number)
     except UnicodeDecodeError as error:
         raise CorpusMalformed(
             f"{json_path} is not UTF-8 ({error.reason}); save it as UTF-8, for example with: "

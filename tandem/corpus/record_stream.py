@@ -30,7 +30,7 @@ class RecordStream(Iterator[Record]):
         """
         self._records = iter(records)
         self._place = place
-        self._owners: dict[str, str] = {}
+        self._ids = _ItemIds()
         self._given_count = 0
         self._limit: int | None = None
         self.left_out = LeftOut() if left_out is None else left_out
@@ -77,27 +77,67 @@ class RecordStream(Iterator[Record]):
             raise NothingRead(f"{self._place}: nothing was read; {why or 'there is no record'}")
 
     def _is_taken(self, record: Record) -> bool:
-        ids = [record.record_id, *(caption.caption_id for caption in record.captions)]
         named = f"{record.record_id!a} ({record.image})"
-        keys: dict[str, str] = {}
-        for item_id in ids:
-            try:
-                item_id.encode()
-            except UnicodeEncodeError:
-                error = CorpusMalformed(
-                    f"{named}: the id {item_id!a} has half a character; mend it"
-                )
-                self.left_out.refuse(error, ReaderFault.ID_UNREADABLE)
-                return False
+        try:
+            same, owner = self._ids.add(record)
+        except UnicodeEncodeError as error:
+            told = f"{named}: half a character in the id {error.object!a}; mend it"
+            self.left_out.refuse(CorpusMalformed(told), ReaderFault.ID_UNREADABLE)
+            return False
+        if same:
+            told = (
+                f"{named}: the record or a caption of it would be called {same!r}, as is record "
+                f"{owner!r} or one of its captions; give each a name of its own"
+            )
+            self.left_out.refuse(CorpusMalformed(told), ReaderFault.SAME_ID)
+        return not same
+
+
+class _ItemIds:
+    """The ids of all items so far, in NFC.
+
+    A caption's is mostly its record's with "#en-0" behind it: of these the ends alone are kept, and
+    those of all records that have the same ones once. Six million captions would fill a gigabyte.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[str, ...]] = {}
+        """Of the captions' ids, by record."""
+        self._others: dict[str, str] = {}
+        """The record of each caption whose id is made otherwise."""
+        self._known_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def add(self, record: Record) -> tuple[str, str]:
+        """Adds a record's ids and returns nothing twice; or the first that is taken, and by whom.
+
+        Then it adds none. Raises UnicodeEncodeError for an id with half a character.
+        """
+        record_id = unicodedata.normalize("NFC", record.record_id)
+        own: set[str] = set()
+        for item_id in (record.record_id, *(each.caption_id for each in record.captions)):
+            item_id.encode()
             key = unicodedata.normalize("NFC", item_id)
-            owner = self._owners.get(key, record.record_id if key in keys else None)
+            owner = record_id if key in own else self._owner(key)
             if owner is not None:
-                error = CorpusMalformed(
-                    f"{named}: the record or a caption of it would be called {item_id!r}, as is "
-                    f"record {owner!r} or one of its captions; give each a name of its own"
-                )
-                self.left_out.refuse(error, ReaderFault.SAME_ID)
-                return False
-            keys[key] = record.record_id
-        self._owners |= keys
-        return True
+                return item_id, owner
+            own.add(key)
+        start = f"{record_id}#"
+        ends = tuple(each.removeprefix(start) for each in sorted(own) if each.startswith(start))
+        self._ends[record_id] = self._known_ends.setdefault(ends, ends)
+        for key in own:
+            if key != record_id and not key.startswith(start):
+                self._others[key] = record_id
+        return "", ""
+
+    def _owner(self, key: str) -> str | None:
+        """Returns the record that has the id, or has a caption that has."""
+        if key in self._ends:
+            return key
+        if key in self._others:
+            return self._others[key]
+        position = key.find("#")
+        while position >= 0:
+            if key[position + 1 :] in self._ends.get(key[:position], ()):
+                return key[:position]
+            position = key.find("#", position + 1)
+        return None

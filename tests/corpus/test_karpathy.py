@@ -1,6 +1,7 @@
 """Karpathy's layout: read as published, refused by name when broken, written to read back."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -429,3 +430,11 @@ def test_a_file_that_is_not_utf8_says_how_to_save_it(tmp_path: Path) -> None:
 
     with pytest.raises(CorpusMalformed, match=r"dataset\.json is not UTF-8 .* iconv -f latin1"):
         read_karpathy(path, tmp_path, "test")
+
+
+def test_a_split_file_that_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+    """A named pipe would be waited on for ever."""
+    os.mkfifo(tmp_path / "dataset.json")
+
+    with pytest.raises(CorpusFileMissing, match=r"no file .*dataset\.json"):
+        read_karpathy(tmp_path / "dataset.json", tmp_path, "test")
