@@ -93,7 +93,8 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
 def log_stray_faults() -> None:
     """Writes faults that nothing catches as lines too, where Python would print them with values.
 
-    For a whole process: those of threads, and those that came up where none can be raised.
+    For a whole process: those of threads, those that came up where none can be raised, and
+    warnings.
     """
 
     def of_thread(fault: threading.ExceptHookArgs) -> None:
@@ -103,6 +104,7 @@ def log_stray_faults() -> None:
         log.error("a fault that could not be raised", exc_info=fault.exc_value)
 
     log = get_logger()
+    logging.captureWarnings(True)
     threading.excepthook = of_thread
     sys.unraisablehook = unraisable
 

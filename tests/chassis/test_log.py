@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -134,3 +136,33 @@ def test_our_own_lines_say_all_that_they_say() -> None:
     line = json.loads(lines_of("tandem.corpus.group_commit", "the store is %s", "full"))
 
     assert line["event"] == "the store is full"
+
+
+STRAY_FAULTS = f"""
+import threading, warnings
+from tandem.chassis import log
+log.configure("stray")
+log.log_stray_faults()
+class Unraisable:
+    def __del__(self):
+        raise ValueError("{SECRET}")
+def fail():
+    raise ValueError("{SECRET}")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+Unraisable()
+warnings.warn("{SECRET}")
+"""
+
+
+def test_faults_that_nothing_catches_are_lines_too() -> None:
+    """Of a thread, of a place that can raise none, and warnings: Python prints them by itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", STRAY_FAULTS], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    faults = ["a thread has ended by a fault", "a fault that could not be raised"]
+    assert events == [*faults, WITHHELD]
+    assert SECRET not in done.stderr
