@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from tandem.client.access import Access
 from tandem.client.query import Query, Search, SearchOptions, page_request, search_request
-from tandem.client.refusal import checked_answer, error_of
+from tandem.client.refusal import check_answered, checked_answer, error_of
 from tandem.client.requests import (
     IngestRequests,
     NewItem,
@@ -88,8 +88,12 @@ class AsyncClient:
             metadata=self._metadata(),
         )
         try:
+            is_answered = False
             async for response in call:
-                yield streamed_result(checked_answer(response, self._address))
+                result = streamed_result(checked_answer(response, self._address))
+                is_answered |= result.is_final
+                yield result
+            check_answered(is_answered, self._address)
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
         finally:

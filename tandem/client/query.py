@@ -11,10 +11,13 @@ from typing import TypedDict, Unpack
 from tandem.attribute_wire import filter_to_proto
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.content import Modality, TruncationPolicy
+from tandem.errors import KOutOfRange
 from tandem.filters import Filter
 from tandem.fusion_method import FusionMethod
 from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import content_pb2, search_service_pb2
+
+_MOST = {"retrieve_k": 1_000, "rerank_k": 200, "return_n": 1_000}
 
 _MODALITIES = {
     None: content_pb2.MODALITY_UNSPECIFIED,
@@ -116,8 +119,8 @@ def search_request(
     """Returns the message; what is not given, or None, is left to the server's default.
 
     Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
-    contents, IndexIdInvalid and ItemIdInvalid for ids, FilterInvalid for a filter that the server
-    would not take.
+    contents, IndexIdInvalid and ItemIdInvalid for ids, KOutOfRange, and FilterInvalid for a filter
+    that the server would not take.
     """
     tokens = options.get("consistency_tokens", ())
     tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
@@ -127,9 +130,9 @@ def search_request(
         index_id=check_index_id(index_id),
         target_modality=_MODALITIES[options.get("target_modality")],
         all_modalities_included=options.get("all_modalities_included", False),
-        retrieve_k=options.get("retrieve_k"),
-        rerank_k=options.get("rerank_k"),
-        return_n=options.get("return_n"),
+        retrieve_k=_count("retrieve_k", options.get("retrieve_k")),
+        rerank_k=_count("rerank_k", options.get("rerank_k")),
+        return_n=_count("return_n", options.get("return_n")),
         rerank_disabled=options.get("rerank_disabled", False),
         rerank_required=options.get("rerank_required", False),
         adaptive_depth=options.get("adaptive_depth", False),
@@ -158,9 +161,19 @@ def page_request(
     return search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
         cursor=cursor,
-        return_n=return_n,
+        return_n=_count("return_n", return_n),
         content_included=content_included,
     )
+
+
+def _count(name: str, value: int | None) -> int | None:
+    """Returns the number as it is; raises KOutOfRange for one that no message can carry.
+
+    The others are the server's to judge: it may come to take more.
+    """
+    if value is not None and not -(2**31) <= value < 2**31:
+        raise KOutOfRange(name=name, got=value, low=1, high=_MOST[name])
+    return value
 
 
 def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:

@@ -64,6 +64,12 @@ def checked_answer(answer: _Answer | None, target: str) -> _Answer:
     return answer
 
 
+def check_answered(is_answered: bool, target: str) -> None:
+    """Raises ServerUnknown if a stream that ended well had no final answer."""
+    if not is_answered:
+        raise ServerUnknown(target=target, why="it ended a stream without an answer")
+
+
 def _text_metadata(metadata: object) -> Mapping[str, str]:
     pairs = metadata if metadata is not None else ()
     return {key: value for key, value in pairs if isinstance(value, str)}  # type: ignore[attr-defined]

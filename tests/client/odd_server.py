@@ -83,6 +83,9 @@ ODD: dict[str, Answer] = {
         b"\x88" + header("content-type", "application/grpc") + header("grpc-status", "2")
     ),
     "grpc no status": http2(b"\x88" + header("content-type", "application/grpc")),
+    "grpc no message": http2(
+        b"\x88" + header("content-type", "application/grpc") + header("grpc-status", "0")
+    ),
     "grpc other message": http2(
         b"\x88" + header("content-type", "application/grpc"),
         b"\x00\x00\x00\x00\x02\x0a\xff",

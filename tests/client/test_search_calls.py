@@ -10,6 +10,7 @@ import pytest
 from tandem import errors
 from tandem.client import AsyncClient, Client, ModelDescription, Search, SearchResult
 from tandem.v1 import search_service_pb2 as pb
+from tests.client.odd_server import ODD, odd_server
 from tests.client.search_server import MODEL, search_server
 
 Batch = list[SearchResult | errors.TandemError]
@@ -175,3 +176,19 @@ async def test_the_model_describes_itself(connect: Connect) -> None:
     """With its limits and measured rules."""
     async with search_server() as (address, _):
         assert await connect(address).model() == MODEL
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_a_stream_of_what_is_no_tandem_is_told_by_name(connect: Connect, name: str) -> None:
+    """And one without an answer is no answer."""
+    with odd_server(ODD[name]) as address, pytest.raises(ODD_ERRORS) as caught:
+        await connect(address).stream("two dogs", take=1)
+    assert "a fault inside Tandem" not in caught.value.message
+
+
+ODD_ERRORS = (
+    errors.ServerUnknown,
+    errors.ServiceUnavailable,
+    errors.Unauthenticated,
+    errors.PermissionDenied,
+)
