@@ -322,7 +322,7 @@ def test_a_file_at_fault_is_named(tmp_path: Path, good: str) -> None:
 def test_checking_a_token_costs_little(token_path: Path) -> None:
     """Each call is checked; 1 ms would be seen."""
     tokens = TokenFile(token_path)
-    start_time = time.perf_counter()
+    start_time = time.process_time()
     for _ in range(1_000):
         tokens.caller_of("everything")
-    assert time.perf_counter() - start_time < 1.0
+    assert time.process_time() - start_time < 1.0

@@ -298,10 +298,10 @@ async def test_the_time_left_is_the_callers() -> None:
         return pb.SearchItemsResponse()
 
     async with scripted_service(search) as channel:
-        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=3)
+        await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest(), timeout=30)
         await SearchServiceStub(channel).SearchItems(pb.SearchItemsRequest())
 
-    assert 2 < lefts[0] < 3.1  # gRPC rounds timeouts up
+    assert 15 < lefts[0] < 30.1  # gRPC rounds timeouts up
     assert lefts[1] == 7.0
 
 

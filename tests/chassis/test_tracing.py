@@ -227,4 +227,4 @@ async def test_a_collector_that_is_down_holds_no_request() -> None:
     finally:
         use(Tracing())
         await asyncio.to_thread(traced.close)
-    assert sorted(seconds)[100] < 0.05
+    assert sorted(seconds)[100] < 0.5  # of the seconds that an export takes to give up

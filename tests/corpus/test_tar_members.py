@@ -120,14 +120,14 @@ def test_what_no_corpus_needs_is_refused(tmp_path: Path, name: str) -> None:
     parts, says = UNSAFE[name]
     hostile = b"".join(parts)
     hostile = resealed(hostile[:BLOCK]) + hostile[BLOCK:]
-    start_time = time.monotonic()
+    start_time = time.process_time()
 
     with pytest.raises(ArchiveUnsafe, match=rf"000\.tar.*{says}"):
         list(tar_members(an_archive(tmp_path, hostile)))
     with pytest.raises(ArchiveUnsafe, match=rf"000\.tar.*{says}"):
         list(tar_members(an_archive(tmp_path, a_header("good.jpg", 3), in_blocks(b"abc"), hostile)))
 
-    assert time.monotonic() - start_time < 5
+    assert time.process_time() - start_time < 5
 
 
 def test_the_makers_of_hostile_archives_make_good_ones_too(tmp_path: Path) -> None:

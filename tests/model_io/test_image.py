@@ -228,7 +228,7 @@ def test_bomb_is_refused_by_its_header(bomb: bytes) -> None:
     with pytest.raises(ImageTooLarge) as caught:
         decode_image(bomb, SIZE)
 
-    assert time.process_time() - start_time < 0.05
+    assert time.process_time() - start_time < 0.5
     assert caught.value.metadata["unit"] == "pixels"
     assert int(caught.value.metadata["got"]) > 25_000_000
 

@@ -288,7 +288,7 @@ def assert_refuses_to_start(server: TritonServer, why: str) -> None:
     start_time = time.monotonic()
     with pytest.raises(TritonUnavailable, match=why):
         server.start()
-    assert time.monotonic() - start_time < 2.0
+    assert time.monotonic() - start_time < 30  # of the 120 that a start may take
     assert not server.is_running()
     assert server._work_folder is None
     with pytest.raises(TritonUnavailable, match="not started"):

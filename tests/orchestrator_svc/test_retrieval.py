@@ -198,9 +198,9 @@ async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
     start_time = time.monotonic()
 
     with pytest.raises(errors.ShardsMissing, match="0 of 4"):
-        await search(filled)
+        await search(filled, seconds=30.0)
 
-    assert time.monotonic() - start_time < 1.0
+    assert time.monotonic() - start_time < 15
 
 
 async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
@@ -219,9 +219,9 @@ async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: S
     filled.shards[3].before["SearchEmbeddings"] = stalling()
     start_time = time.monotonic()
 
-    answer = await search(filled, seconds=2.0, is_content_included=True)
+    answer = await search(filled, seconds=4.0, is_content_included=True)
 
-    assert 0.9 < time.monotonic() - start_time < 1.9
+    assert 1.7 < time.monotonic() - start_time < 3.9
     assert ids(answer) == nearest_without(filled, 3)
     assert all(entry.match for entry in answer.ranked)
     [(missing, error)] = answer.coverage.missing.items()
@@ -240,9 +240,9 @@ async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> Non
 
 async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) -> None:
     """Past its share: an answer that takes long is better than a refusal that takes as long."""
-    filled.shards[3].before["SearchEmbeddings"] = stalling(1.2)
+    filled.shards[3].before["SearchEmbeddings"] = stalling(1.7)
 
-    answer = await search(filled, seconds=2.0, is_full=True, is_reranked=False)
+    answer = await search(filled, seconds=3.0, is_full=True, is_reranked=False)
 
     assert ids(answer) == nearest_without(filled)
 
@@ -256,9 +256,9 @@ async def test_a_refusal_is_not_put_off_by_a_late_shard(filled: Stack) -> None:
     start_time = time.monotonic()
 
     with pytest.raises(errors.ShardsMissing) as caught:
-        await search(filled, seconds=2.0, is_full=True)
+        await search(filled, seconds=4.0, is_full=True)
 
-    assert time.monotonic() - start_time < 1.9
+    assert time.monotonic() - start_time < 3.9
     assert "shard 0: ITEM_CORRUPT" in caught.value.message
     assert "shard 3: DEADLINE_EXCEEDED" in caught.value.message
 

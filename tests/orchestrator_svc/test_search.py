@@ -295,7 +295,7 @@ async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) 
     with pytest.raises(errors.DeadlineExceeded):
         await search(filled, seconds=0.5)
 
-    assert time.monotonic() - start_time < 5
+    assert time.monotonic() - start_time < 15  # of the 30 that the stage would take
 
 
 async def test_a_deadline_that_passed_starts_nothing(filled: Stack) -> None:

@@ -105,7 +105,7 @@ async def test_the_callers_deadline_is_the_searchs() -> None:
             await refused(stub.SearchItems(query(), timeout=0.3)), errors.DeadlineExceeded
         )
         assert isinstance(await refused(stub.SearchItems(query())), errors.DeadlineExceeded)
-        assert time.monotonic() - start_time < 5
+        assert time.monotonic() - start_time < 15  # of the 30 that the stage would take
 
 
 async def test_removed_items_are_gone_and_counted_once() -> None:

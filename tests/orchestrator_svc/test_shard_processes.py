@@ -141,8 +141,8 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
         running.processes[2].kill()
         start_time = time.monotonic()
         with pytest.raises(errors.ShardsMissing, match="0 of 4"):
-            await running.search()
-        assert time.monotonic() - start_time < 1.0
+            await running.search(seconds=30.0)
+        assert time.monotonic() - start_time < 15
 
 
 async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
@@ -156,9 +156,10 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
 
         start_time = time.monotonic()
         first = await running.search(seconds=40.0)
-        assert time.monotonic() - start_time < 12
+        assert time.monotonic() - start_time < 20  # pings end it: a shard's share is 20
+        start_time = time.monotonic()
         second = await running.search(seconds=40.0)
-        assert time.monotonic() - start_time < 16
+        assert time.monotonic() - start_time < 10
         for answer in (first, second):
             assert [why.reason for why in answer.coverage.missing.values()] == [
                 "SERVICE_UNAVAILABLE"

@@ -41,7 +41,7 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalS
         assert [item.item_id for item in again.items] == ["a"]
         assert again.items == known.items
         assert again.degradations == ("EMBEDDING_CACHED",)
-        assert time.monotonic() - start_time < 5
+        assert time.monotonic() - start_time < 10  # which one call may take
 
         own_stack.start_triton()
         own_stack.wait_until_serving("encoder", time.monotonic() + 30)
