@@ -205,7 +205,10 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         done: asyncio.Event,
     ) -> _AnsweredBatch:
         check_item_count(len(request.items))
-        items = [_incoming(item) for item in request.items]
+        items = []
+        for item in request.items:
+            items.append(_incoming(item))
+            await asyncio.sleep(0)  # an item may have 64 lists of 64 words, and others wait
         ingested = await self._ingester.ingest(
             request.index_id,
             items,

@@ -47,6 +47,8 @@ class AdmissionLimits:
     max_awaited_count_by_caller: int = 128
     max_message_wait_seconds: float = 20.0
     """How long that is waited for, from its first byte to its last."""
+    max_probe_wait_seconds: float = 5.0
+    """The same for one of health or reflection, which is small and comes with its headers."""
     max_probe_count: int = 1024
     """Health and reflection calls: those whose request has not come, and streams."""
     max_probe_count_by_connection: int = 32

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from tandem.chassis.admission import DEFAULT_LIMITS
 from tandem.chassis.channels import SERVER_OPTIONS
@@ -22,9 +24,8 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.tokens import TokenFile
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
-from tandem.v1.search_service_pb2_grpc import (
-    SearchServiceStub,
-)
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.chassis.contract import contract_methods
 from tests.chassis.open_door import (
     BATCH,
     CHECK,
@@ -37,9 +38,9 @@ from tests.chassis.open_door import (
     raw,
     refusal,
 )
-from tests.chassis.scripted_service import (
-    until,
-)
+from tests.chassis.scripted_service import until
+from tests.chassis.test_auth import door
+from tests.fuzz.wire_maker import WireMaker
 
 TOKEN = (("authorization", "Bearer token"),)
 TOKENS = f"""
@@ -157,7 +158,7 @@ async def test_a_message_that_never_comes_is_not_waited_for() -> None:
         await asyncio.sleep(0.5)
         return pb.SearchItemsResponse()
 
-    limits = replace(DEFAULT_LIMITS, max_message_wait_seconds=0.3)
+    limits = replace(DEFAULT_LIMITS, max_message_wait_seconds=0.3, max_probe_wait_seconds=0.3)
     async with address(limits=limits, search=slow) as to, connection(to) as channel:
         for path in (SEARCH, CHECK, WATCH, REFLECTION):
             assert await refusal(raw(channel, path)()) == "DEADLINE_EXCEEDED", path
@@ -228,3 +229,37 @@ async def test_a_batch_takes_as_many_of_a_quota_as_it_has_searches(guard: Guard)
         assert "ask for at most 10 of them at once" in await told(11)
         assert await told(6) == ""
         assert "retry in" in await told(6)
+
+
+async def test_no_bytes_are_a_fault_of_ours() -> None:
+    """Made ones, to every method of the contract, health and reflection: served, or refused by
+    name."""
+    maker = WireMaker(7, [])
+    named = {"OK", "REQUEST_MALFORMED", "MESSAGE_TOO_LARGE", "BATCH_SIZE_OUT_OF_RANGE"}
+    probes = [health_pb2, reflection_pb2]
+    methods = contract_methods() | {
+        f"/{service.full_name}/{method.name}": method
+        for file in probes
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if method.name != "Watch"
+    }
+    told: Counter[str] = Counter()
+    async with door(Guard()) as opened, connection(f"localhost:{opened.port}") as channel:
+        for path, method in methods.items():
+            for number in range(20):
+                body = (
+                    maker.message(method.input_type)
+                    if number % 2
+                    else maker.chance.randbytes(maker.chance.choice([0, 1, 2, 8, 100, 5_000]))
+                )
+                call = raw(channel, path)(iter([body]))
+                with suppress(grpc.aio.AioRpcError):
+                    async for _ in call:
+                        pass
+                reason = await refusal(call)
+                told[reason] += 1
+                # A name that no health is told of has gRPC's own status.
+                assert reason in named | {"NOT_FOUND"}, (path, reason, body[:100])
+    assert told["OK"] > 100
+    assert told["REQUEST_MALFORMED"] > 100

@@ -38,7 +38,8 @@ class ReadingInterceptor(HandlerInterceptor):
 
     def __init__(self, limits: AdmissionLimits) -> None:
         super().__init__()
-        self._limits = limits
+        self._max_wait_seconds = limits.max_message_wait_seconds
+        self._max_probe_wait_seconds = limits.max_probe_wait_seconds
         self._awaited = Places(limits.max_awaited_count, limits.max_awaited_count_by_caller)
         # By connection: a platform's probes must not be shut out by others' that say nothing.
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
@@ -51,23 +52,27 @@ class ReadingInterceptor(HandlerInterceptor):
         serve = behavior(handler)
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            request = await self._one(context, parse, self._awaited, caller_key(context))
+            request = await self._one(
+                context, parse, self._awaited, caller_key(context), self._max_wait_seconds
+            )
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
-            request = await self._one(context, parse, self._awaited, caller_key(context))
+            request = await self._one(
+                context, parse, self._awaited, caller_key(context), self._max_wait_seconds
+            )
             async with aclosing(serve(request, context)) as responses:
                 del request
                 async for response in responses:
                     yield response
 
         async def answer_stream(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            return await serve(_messages(context, parse), context)
+            return await serve(self._messages(context, parse), context)
 
         async def answers_stream(
             _: object, context: grpc.aio.ServicerContext
         ) -> AsyncIterator[Any]:
-            async with aclosing(serve(_messages(context, parse), context)) as responses:
+            async with aclosing(serve(self._messages(context, parse), context)) as responses:
                 async for response in responses:
                     yield response
 
@@ -89,7 +94,7 @@ class ReadingInterceptor(HandlerInterceptor):
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
             peer = str(context.peer())
-            request = await self._one(context, parse, self._awaited_probes, peer)
+            request = await self._probe(context, parse, peer)
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
@@ -100,7 +105,7 @@ class ReadingInterceptor(HandlerInterceptor):
                 if handler.request_streaming:
                     request: Any = self._prompt_messages(context, parse)
                 else:
-                    request = await self._one(context, parse, self._awaited_probes, peer)
+                    request = await self._probe(context, parse, peer)
                 async with aclosing(serve(request, context)) as responses:
                     async for response in responses:
                         yield response
@@ -128,12 +133,13 @@ class ReadingInterceptor(HandlerInterceptor):
         parse: Callable[[bytes], Any],
         places: Places,
         caller: str,
+        max_wait_seconds: float,
     ) -> Any:  # noqa: ANN401
         """Returns the call's only request; raises where none comes in time, or too many wait."""
         if lack := places.lack(caller):
             raise Overloaded(what=f"too many calls have not sent their request yet: {lack}")
         with places.taken(caller):
-            data = await self._read(context)
+            data = await _read(context, max_wait_seconds)
         if data is grpc.aio.EOF:
             raise RequestMalformed(why="there is no message in the call")
         if len(data) >= _LARGE_BYTES:
@@ -144,17 +150,32 @@ class ReadingInterceptor(HandlerInterceptor):
         self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
     ) -> AsyncIterator[Any]:
         """Yields the requests of a stream that has to send each of them in time."""
-        while (data := await self._read(context)) is not grpc.aio.EOF:
+        while (data := await _read(context, self._max_wait_seconds)) is not grpc.aio.EOF:
             yield parse(data)
 
-    async def _read(self, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401 (bytes, or EOF)
-        try:
-            async with asyncio.timeout(self._limits.max_message_wait_seconds):
-                return await context.read()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                what=f"a wait of {self._limits.max_message_wait_seconds:g} s: no request came"
-            ) from None
+    async def _probe(
+        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any], peer: str
+    ) -> Any:  # noqa: ANN401
+        seconds = self._max_probe_wait_seconds
+        return await self._one(context, parse, self._awaited_probes, peer, seconds)
+
+    async def _messages(
+        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
+    ) -> AsyncIterator[Any]:
+        """Yields the requests of a stream; how long each takes to come is for admission to say."""
+        while (data := await context.read()) is not grpc.aio.EOF:
+            if len(data) >= _LARGE_BYTES:
+                await self._turn.come()
+            yield parse(data)
+
+
+async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> Any:  # noqa: ANN401
+    """Returns the next message's bytes, or EOF."""
+    try:
+        async with asyncio.timeout(max_wait_seconds):
+            return await context.read()
+    except TimeoutError:
+        raise DeadlineExceeded(what=f"a wait of {max_wait_seconds:g} s: no request came") from None
 
 
 class _Turn:
@@ -181,10 +202,3 @@ def _request_descriptor(path: str) -> Descriptor | None:
     except KeyError:
         return None
     return descriptor
-
-
-async def _messages(
-    context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
-) -> AsyncIterator[Any]:
-    while (data := await context.read()) is not grpc.aio.EOF:
-        yield parse(data)
