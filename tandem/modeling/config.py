@@ -147,7 +147,6 @@ _RANGES: Final = {
     "norm_epsilon": (0.0, 1.0),
     "grid_width": (1, 65_536),
     "region_count": (1, 65_536),
-    "apart_layer_count": (0, 1_000),
 }
 _FRACTIONS: Final = {"dropout", "norm_epsilon"}
 

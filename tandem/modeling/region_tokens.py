@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tandem.corpus.records import Record
+from tandem.model_io.json_object import FileInvalid, check_file
 from tandem.model_io.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
@@ -84,14 +85,21 @@ class RegionFile:
         """Raises RegionsInvalid for what is no such file, naming it."""
         self._path = path
         try:
+            check_file(path)
             self._file = safe_open(path, framework="pt")
             ids = json.loads((self._file.metadata() or {})[_IDS])
             self._counts = self._file.get_tensor(_COUNTS)
             self._tokens = self._file.get_slice(_TOKENS)
             shape = self._tokens.get_shape()
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            dtype = self._tokens.get_dtype()
+        except FileInvalid as error:
+            raise RegionsInvalid(f"{error}; it is no file of regions") from error
+        except (OSError, SafetensorError, KeyError, RecursionError, ValueError) as error:
             raise RegionsInvalid(f"{path} is no file of regions: {error!r}") from error
-        if not isinstance(ids, list) or len(shape) != 3 or self._counts.dim() != 1:
+        is_listed = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
+        if not is_listed or len(shape) != 3 or self._counts.dim() != 1:
+            raise RegionsInvalid(f"{path} has other contents than write_regions writes")
+        if dtype != "F16" or self._counts.dtype is not torch.int64:
             raise RegionsInvalid(f"{path} has other contents than write_regions writes")
         if shape[0] != len(ids) or len(self._counts) != len(ids) or shape[2] != REGION_WIDTH:
             raise RegionsInvalid(

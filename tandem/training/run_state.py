@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.training.recipes import Recipe
 
@@ -53,7 +54,12 @@ class RunStateFile:
         beside = self._path.with_suffix(".new")
         fields = {name: getattr(state, name) for name in RunState.__slots__}
         with beside.open("wb") as file:
-            torch.save({"recipe": self._recipe.to_dict(), "state": fields}, file)
+            content = {
+                "recipe": self._recipe.to_dict(),
+                "state": fields,
+                "text_version": VISIBLE_TEXT_VERSION,
+            }
+            torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
@@ -73,6 +79,11 @@ class RunStateFile:
                 error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
             )
             raise RunStateInvalid(f"{why}; delete it to start anew") from error
+        if content.get("text_version") != VISIBLE_TEXT_VERSION:
+            raise RunStateInvalid(
+                f"{self._path} was kept by a release that reads texts in another way, and its "
+                "tokens would be mixed with this one's; delete it to start anew"
+            )
         if differing := self._recipe.differing(recipe):
             raise RunStateInvalid(
                 f"{self._path} is of another recipe: {', '.join(differing)} differ; "

@@ -42,7 +42,7 @@ SHAPES: dict[ImageSource, tuple[int, int]] = {
 def model_of(source: ImageSource, encoder: Encoder = "post_norm") -> JointModel:
     """Returns a tiny untrained model that reads tokens of the source."""
     config = JointConfig(
-        vocabulary_size=60,
+        vocabulary_size=100,
         width=16,
         layer_count=2,
         head_count=2,

@@ -57,7 +57,7 @@ def test_a_half_precision_norm_reads_numbers_of_its_weights_type(
 ) -> None:
     """Else CUDA refuses to run it; a CPU takes the mixture, and so its answers do not tell."""
     config = JointConfig(
-        vocabulary_size=60,
+        vocabulary_size=100,
         width=16,
         layer_count=2,
         head_count=2,

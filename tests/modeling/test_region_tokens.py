@@ -54,7 +54,7 @@ def _file(tmp_path: Path) -> RegionFile:
 def model_of(encoder: Encoder) -> JointModel:
     """Returns a tiny untrained model that reads regions."""
     config = JointConfig(
-        vocabulary_size=60,
+        vocabulary_size=100,
         width=16,
         layer_count=2,
         head_count=2,
@@ -136,7 +136,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
     for name, message in [
         ("without-ids", "is no file of regions: KeyError"),
         ("cut", "is no file of regions: SafetensorError"),
-        ("nothing", "is no file of regions: FileNotFoundError"),
+        ("nothing", "is missing; it is no file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
     ]:
         with pytest.raises(RegionsInvalid, match=f"{name}.safetensors.*{message}"):
