@@ -21,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
         "bench_attention.py --rounds 2",
         "bench_batching.py --seconds 0.5",
         "bench_caches.py --queries 4",
+        "bench_calibration.py --scenes 40 --queries 8",
         "bench_cold_start.py --starts 1 --scenes 40",
         "bench_decode.py",
         "bench_exporter.py --calls 50 --rounds 1",

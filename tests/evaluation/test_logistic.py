@@ -62,3 +62,17 @@ def test_examples_that_are_all_alike_are_refused(answer: bool) -> None:
 def test_large_values_do_not_overflow() -> None:
     """numpy's warnings are errors here."""
     assert_allclose(sigmoid_of(np.array([-1e4, 0.0, 1e4])), [0.0, 0.5, 1.0])
+
+
+def test_an_example_that_counts_thrice_is_three_examples() -> None:
+    """As if it were said three times."""
+    rng = np.random.default_rng(2)
+    features = rng.normal(size=(300, 2))
+    is_true = rng.uniform(size=300) < sigmoid_of(features @ [1.0, -1.0])
+    counts = np.where(np.arange(300) < 100, 3.0, 1.0)
+
+    found = fit_logistic(features, is_true, counts_N=counts)
+
+    said = np.repeat(np.arange(300), counts.astype(int))
+    assert_allclose(found, fit_logistic(features[said], is_true[said]), atol=1e-4)
+    assert not np.allclose(found, fit_logistic(features, is_true), atol=1e-2)

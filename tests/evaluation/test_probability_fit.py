@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tandem.evaluation.held_out_pools import HeldOutPools
+from tandem.evaluation.logistic import fit_logistic
 from tandem.evaluation.probability_fit import (
     ProbabilityQuality,
     expected_calibration_error,
@@ -29,6 +31,34 @@ def test_the_chances_that_made_the_answers_are_found() -> None:
     assert bare.pool_error > 2 * calibrated.pool_error
     assert bare.first_error > 2 * calibrated.first_error
     assert bare.brier > calibrated.brier
+
+
+def test_first_hits_are_said_as_well_as_all_pairs() -> None:
+    """Of pools with one match each, as searches have them, whose other candidates are near.
+
+    That a candidate is its pool's best is more than its logit says. Fitted on all pairs alone, as
+    here for comparison, the first hit is right more often than is said.
+    """
+    dev, test = pools_of_one_match(seed=1), pools_of_one_match(seed=2)
+    logits_N = dev.match_logits.ravel()
+    scale, bias = fit_logistic(logits_N[:, None], dev.is_match.ravel())
+
+    found = ProbabilityQuality.of(fit_probability(dev), test)
+
+    of_all_alone = ProbabilityQuality.of(ProbabilityCalibration(scale, bias), test)
+    assert of_all_alone.first_error > 0.04
+    assert found.first_error < 0.03
+    assert found.pool_error < 0.03
+
+
+def pools_of_one_match(seed: int, query_count: int = 4_000, pool_size: int = 20) -> HeldOutPools:
+    """Returns pools whose first candidate alone is a match; some others come near it."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(-12.0, 4.0, (query_count, pool_size))
+    logits[:, 0] = rng.normal(6.0, 4.0, query_count)
+    is_match = np.zeros(logits.shape, bool)
+    is_match[:, 0] = True
+    return HeldOutPools(np.zeros(logits.shape), logits, is_match, is_match)
 
 
 def test_logits_that_mean_the_opposite_are_refused() -> None:
