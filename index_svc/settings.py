@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.settings import setting
+from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
 from tandem.corpus.item_store import DEFAULT_MAP_BYTES
 
 
@@ -13,7 +13,7 @@ class IndexSettings:
     address: str = setting("host:port to listen on", default="127.0.0.1:7420")
     metrics_port: int = setting("port of the Prometheus endpoint", default=7520)
     store_path: str = setting("folder of this shard's item store, on a local disk")
-    shard_number: int = setting("which shard this is, from 0")
+    shard_number: int = setting("which shard this is, from 0", within=AT_LEAST_0)
     shard_count: int = setting("how many shards there are")
     shard_map_version: int = setting(
         "of the shard map that callers must go by; the orchestrator's", default=1
@@ -45,20 +45,24 @@ class IndexSettings:
         default="auto",
     )
     recall_target: float = setting(
-        "share of the truly nearest that an approximate index must find", default=0.98
+        "share of the truly nearest that an approximate index must find", default=0.98, within=SHARE
     )
     faiss_memory_bytes: int = setting(
         "most bytes of FAISS's codes for each index and modality, for auto; 0 is no limit",
         default=0,
     )
     snapshot_change_count: int = setting(
-        "changed items before a snapshot, and a fifth of all if that is more", default=5_000
+        "changed items before a snapshot, and a fifth of all if that is more",
+        default=5_000,
+        within=AT_LEAST_0,
     )
     recall_sample_share: float = setting(
         "share of searches done again, exactly, to measure live recall", default=0.01
     )
     recall_window_seconds: float = setting("how far back live recall looks", default=300.0)
-    recall_floor: float = setting("live recall below it asks for a rebuild", default=0.95)
+    recall_floor: float = setting(
+        "live recall below it asks for a rebuild", default=0.95, within=SHARE
+    )
     gpu_number: int = setting("GPU for FAISS indexes; -1 is none", default=-1)
     drain_notice_seconds: float = setting(
         "from NOT_SERVING to refusing calls, so that callers notice", default=0.0

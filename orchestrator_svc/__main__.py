@@ -136,41 +136,4 @@ if __name__ == "__main__":
             f"number of shards, at least one; they name {len(loaded.index_addresses)} and "
             f"{len(loaded.rerank_addresses)}"
         )
-    if loaded.ingest_pending_batch_count < 1:
-        sys.exit(
-            "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1, or no batch is ever read; "
-            f"it is {loaded.ingest_pending_batch_count}"
-        )
-    if loaded.ingest_encode_batch_count < 1:
-        sys.exit(
-            "ORCHESTRATOR_INGEST_ENCODE_BATCH_COUNT must be at least 1, or no batch is ever "
-            f"encoded; it is {loaded.ingest_encode_batch_count}"
-        )
-    if loaded.shard_map_version < 1:
-        sys.exit(
-            "ORCHESTRATOR_SHARD_MAP_VERSION must be at least 1, for shards do not check 0; it is "
-            f"{loaded.shard_map_version}"
-        )
-    if not 0 <= loaded.minimum_coverage <= 1:
-        sys.exit(
-            "ORCHESTRATOR_MINIMUM_COVERAGE must be a share, 0 to 1; it is "
-            f"{loaded.minimum_coverage}"
-        )
-    for name in ("encode_time_share", "retrieval_time_share", "breaker_failure_share"):
-        if not 0 < getattr(loaded, name) <= 1:
-            sys.exit(
-                f"ORCHESTRATOR_{name.upper()} must be a share over 0, at most 1; it is "
-                f"{getattr(loaded, name)}"
-            )
-    for name in ("reserve_time_share", "retry_share"):
-        if not 0 <= getattr(loaded, name) < 1:
-            sys.exit(
-                f"ORCHESTRATOR_{name.upper()} must be a share, 0 to under 1; it is "
-                f"{getattr(loaded, name)}"
-            )
-    for name in ("rerank_chunk_pair_count", "breaker_consecutive_count"):
-        if getattr(loaded, name) < 1:
-            sys.exit(
-                f"ORCHESTRATOR_{name.upper()} must be at least 1; it is {getattr(loaded, name)}"
-            )
     asyncio.run(main(loaded))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.settings import setting
+from tandem.chassis.settings import AT_LEAST_1, SHARE, SHARE_OVER_0, SHARE_UNDER_1, setting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,23 +19,28 @@ class OrchestratorSettings:
         "host:port of rerank_svc for each shard, in the shards' order"
     )
     shard_map_version: int = setting(
-        "of the addresses above; shards that were told another refuse", default=1
+        "of the addresses above; shards that were told another refuse", default=1, within=AT_LEAST_1
     )
     minimum_coverage: float = setting(
-        "share of an index's items, 0 to 1, that a search must see to be answered", default=0.5
+        "share of an index's items, 0 to 1, that a search must see to be answered",
+        default=0.5,
+        within=SHARE,
     )
     encode_time_share: float = setting(
         "share of a search's time, over 0 to 1, by which its query is encoded, or it fails",
         default=0.7,
+        within=SHARE_OVER_0,
     )
     retrieval_time_share: float = setting(
         "share of a search's time left, over 0 to 1, that a shard is waited for where the others "
         "are enough; the rest is for what comes after",
         default=0.5,
+        within=SHARE_OVER_0,
     )
     reserve_time_share: float = setting(
         "share of a search's time, 0 to under 1, that the rerank leaves to what comes after it",
         default=0.1,
+        within=SHARE_UNDER_1,
     )
     rerank_chunk_seconds: float = setting(
         "what the cross-encoder is given at once takes about this long, where time is short",
@@ -50,6 +55,7 @@ class OrchestratorSettings:
     breaker_failure_share: float = setting(
         "share of failures, over 0 to 1, among the last 20 calls, from which it is spared",
         default=0.5,
+        within=SHARE_OVER_0,
     )
     breaker_probe_seconds: float = setting(
         "between two tries of a service that is spared", default=1.0
@@ -57,6 +63,7 @@ class OrchestratorSettings:
     retry_share: float = setting(
         "share of calls, 0 to 1, that may be made a second time where nobody was there",
         default=0.1,
+        within=SHARE_UNDER_1,
     )
     start_wait_seconds: float = setting(
         "at start, for every service behind to serve; from then on those that searches need are "

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.settings import setting
+from tandem.chassis.settings import AT_LEAST_0, setting
 from tandem.corpus.item_store import DEFAULT_MAP_BYTES
 
 
@@ -19,7 +19,7 @@ class RerankSettings:
     )
     model_repository: str = setting("folder with the exported model's manifest")
     store_path: str = setting("folder of the shard's item store, the one index_svc writes")
-    shard_number: int = setting("which shard this is, from 0")
+    shard_number: int = setting("which shard this is, from 0", within=AT_LEAST_0)
     shard_count: int = setting("how many shards there are")
     store_map_bytes: int = setting(
         "bytes of the store that are mapped at first; where it is larger, more are",

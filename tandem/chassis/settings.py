@@ -32,9 +32,52 @@ class SettingsError(Exception):
     """The environment does not give the settings; the message has one line for each fault."""
 
 
-def setting(doc: str, default: Any = _MISSING, *, secret: bool = False) -> Any:  # noqa: ANN401
-    """Declares one setting. Without a `default` it must be set; a `secret` is never shown."""
-    metadata = {"doc": doc, "secret": secret}
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which numbers a setting can have."""
+
+    words: str
+    """As in "it must be …"."""
+    least: float = -math.inf
+    most: float = math.inf
+    is_least_out: bool = False
+    is_most_out: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        is_over = value > self.least if self.is_least_out else value >= self.least
+        return is_over and (value < self.most if self.is_most_out else value <= self.most)
+
+
+ANY_NUMBER = Range(words="a number")
+AT_LEAST_0 = Range(words="at least 0", least=0)
+AT_LEAST_1 = Range(words="at least 1", least=1)
+SHARE = Range(words="a share, 0 to 1", least=0, most=1)
+SHARE_OVER_0 = Range(words="a share over 0, at most 1", least=0, most=1, is_least_out=True)
+SHARE_UNDER_1 = Range(words="a share, 0 to under 1", least=0, most=1, is_most_out=True)
+_PORT = Range(words="a port, 0 to 65535", least=0, most=65_535)
+# By what its name ends in, which tells its unit.
+_RANGES: Mapping[str, Range] = {
+    "bytes": AT_LEAST_0,
+    "count": AT_LEAST_1,
+    "port": _PORT,
+    "seconds": AT_LEAST_0,
+    "share": SHARE,
+}
+
+
+def setting(
+    doc: str,
+    default: Any = _MISSING,  # noqa: ANN401
+    *,
+    secret: bool = False,
+    within: Range | None = None,
+) -> Any:  # noqa: ANN401
+    """Declares one setting. Without a `default` it must be set; a `secret` is never shown.
+
+    A number is one of `within`; unless given, of what its unit allows, which its name ends in: a
+    count is at least 1, seconds and bytes at least 0, a share 0 to 1.
+    """
+    metadata = {"doc": doc, "secret": secret, "within": within}
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
 
 
@@ -45,7 +88,8 @@ def load(
 
     A field `name` is the variable `<prefix>NAME`: a str, int, float, bool, or a comma-separated
     tuple[str, ...]. Raises `SettingsError`, naming every fault at once: a variable that is missing,
-    of another type, or unknown under the prefix (a misspelt setting would be ignored without it).
+    of another type or out of its range, or unknown under the prefix (a misspelt setting would be
+    ignored without it).
     """
     types = typing.get_type_hints(settings_class)
     values: dict[str, Any] = {}
@@ -62,6 +106,8 @@ def load(
         except ValueError:
             shown = "its value" if field.metadata["secret"] else f"'{text}'"
             faults.append(f"{variable}: {shown} is not of type {_type_name(types[field.name])}")
+            continue
+        faults += _range_faults(field, variable, values[field.name])
     faults += _unknown_variables(settings_class, prefix, environ)
     if faults:
         raise SettingsError("\n".join(faults))
@@ -109,6 +155,13 @@ def table(settings_class: type[Any], prefix: str) -> str:
             f"| {field.metadata['doc']} |"
         )
     return "\n".join(rows)
+
+
+def _range_faults(field: dataclasses.Field[Any], variable: str, value: object) -> list[str]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return []
+    within = field.metadata["within"] or _RANGES.get(field.name.rpartition("_")[2], ANY_NUMBER)
+    return [] if value in within else [f"{variable} must be {within.words}; it is {value}"]
 
 
 def _fields(settings_class: type[Any]) -> tuple[dataclasses.Field[Any], ...]:

@@ -110,8 +110,8 @@ def given_settings(environ: Mapping[str, str]) -> GivenSettings:
 
 
 def _faults(group: SettingsGroup, variable: str, text: str) -> list[str]:
-    # What must be set is of types that "0" is of, all of them.
-    environ = {f"{group.prefix}{name}": "0" for name in group.names if name in WIRED}
+    # What must be set is of types that "1" is of, all of them, and within their ranges.
+    environ = {f"{group.prefix}{name}": "1" for name in group.names if name in WIRED}
     try:
         load(group.settings_class, group.prefix, environ | {variable: text})
     except SettingsError as error:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from tandem.chassis.settings import SettingsError, load, load_or_exit, setting, table
+from tandem.chassis.settings import (
+    SHARE_OVER_0,
+    SettingsError,
+    load,
+    load_or_exit,
+    setting,
+    table,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +143,40 @@ def test_a_type_that_no_variable_can_hold_is_a_programming_error() -> None:
 
     with pytest.raises(TypeError, match="cannot be of type"):
         load(OddSettings, "ODD_", {"ODD_SIZES": "1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """One number of each unit, and two of a range of their own."""
+
+    seat_count: int = setting("at least 1", default=1)
+    wait_seconds: float = setting("at least 0", default=0.0)
+    room_bytes: int = setting("at least 0", default=0)
+    door_port: int = setting("0 to 65535", default=0)
+    fill_share: float = setting("0 to 1", default=0.0)
+    half_share: float = setting("over 0, to under 1", default=0.5, within=SHARE_OVER_0)
+    gpu_number: int = setting("any", default=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "within", "out"),
+    [
+        ("seat_count", ("1", "9"), ("0", "-1")),
+        ("wait_seconds", ("0", "1e9"), ("-0.1",)),
+        ("room_bytes", ("0",), ("-1",)),
+        ("door_port", ("0", "65535"), ("-1", "65536")),
+        ("fill_share", ("0", "1"), ("-0.01", "1.01")),
+        ("half_share", ("0.01", "1"), ("0", "1.5")),
+        ("gpu_number", ("-1", "7"), ()),
+    ],
+)
+def test_a_number_is_held_to_what_its_unit_allows(
+    name: str, within: tuple[str, ...], out: tuple[str, ...]
+) -> None:
+    """Which its name ends in; a range of its own goes before."""
+    variable = f"N_{name.upper()}"
+    for text in within:
+        load(Numbers, "N_", {variable: text})
+    for text in out:
+        with pytest.raises(SettingsError, match=f"^{variable} must be .*; it is"):
+            load(Numbers, "N_", {variable: text})

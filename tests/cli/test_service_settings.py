@@ -39,6 +39,10 @@ def test_settings_are_handed_on_each_to_its_service(
     ("variable", "text", "why"),
     [
         ("INDEX_RECALL_TARGET", "nonsense", "INDEX_RECALL_TARGET: 'nonsense' is not of type float"),
+        ("ORCHESTRATOR_MINIMUM_COVERAGE", "7", "ORCHESTRATOR_MINIMUM_COVERAGE must be a share"),
+        ("INDEX_RECALL_TARGET", "1.01", "INDEX_RECALL_TARGET must be a share, 0 to 1; it is 1.01"),
+        ("ENCODER_THREAD_COUNT", "0", "ENCODER_THREAD_COUNT must be at least 1; it is 0"),
+        ("RERANK_GRACE_SECONDS", "-1", "RERANK_GRACE_SECONDS must be at least 0; it is -1.0"),
         ("INDEX_RECALL_TARGT", "0.9", "did you mean INDEX_RECALL_TARGET?"),
         ("ORCHESTRATOR_MINIMUM_COVRAGE", "1", "did you mean ORCHESTRATOR_MINIMUM_COVERAGE?"),
         ("ENCODER_ADDRESS", "0.0.0.0:1", "ENCODER_ADDRESS is set by tandem up itself"),
