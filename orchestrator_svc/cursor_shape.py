@@ -28,7 +28,8 @@ _MAX_BYTES: Mapping[int, int] = {
         "rerank": 64,
         "degradations": 64,
         "item_ids": 256,
-        "explanations": 2**10,
+        # Three summands and four places are under 256 bytes.
+        "explanations": 2**9,
         "similarities": 4 * MAX_ITEM_COUNT,
         "match_logits": 4 * MAX_ITEM_COUNT,
         "match_probabilities": 4 * MAX_ITEM_COUNT,
@@ -38,6 +39,9 @@ _MAX_BYTES: Mapping[int, int] = {
     }.items()
 }
 """By number, of one occurrence of each field that has a length."""
+_EXPLANATIONS = _NUMBERS["explanations"]
+# Three summands of a score and four stages, of this version.
+_MAX_EXPLANATION_PARTS = 16
 _NUMERIC = {_NUMBERS[name] for name in ("return_n", "given_count", "model_version")}
 _BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations")}
 """The fields that occur once an item; all others once."""
@@ -58,9 +62,23 @@ def check_cursor_shape(held: bytes) -> None:
             continue
         if kind != _LENGTH_DELIMITED or value > _MAX_BYTES.get(number, -1):
             raise CursorInvalid(why="it holds what no answer leaves")
+        if number == _EXPLANATIONS:
+            _check_explanation(held, place, min(place + value, len(held)))
         place += value
     if place != len(held):
         raise CursorInvalid(why="what it holds is cut short")
+
+
+def _check_explanation(held: bytes, place: int, end: int) -> None:
+    """Raises CursorInvalid where it has more parts than there are summands and stages."""
+    for _ in range(_MAX_EXPLANATION_PARTS):
+        if place >= end:
+            return
+        _, place = _varint(held, place)
+        length, place = _varint(held, place)
+        place += length
+    if place < end:
+        raise CursorInvalid(why="it explains more than an answer does")
 
 
 def _varint(held: bytes, place: int) -> tuple[int, int]:

@@ -204,6 +204,8 @@ def forged(**fields: object) -> bytes:
         {"retrieve_ranks": [2**31 - 1]},
         {"model_version": -1},
         {name: value * 2 for name, value in columns.items()},
+        {"explanations": [pb.Explanation(terms=[pb.ScoreTerm()] * 17)]},
+        {"explanations": [pb.Explanation(ranks=[pb.StageRank()] * 200)]},
         {"index_id": "pets"},
         {"explanations": [pb.Explanation(), pb.Explanation()]},
         {name: [value] * 2001 for name, value in {"item_ids": "a", "similarities": 0.5}.items()},
