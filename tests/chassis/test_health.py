@@ -82,7 +82,7 @@ async def test_what_is_said_follows_the_canary() -> None:
             raise ModelUnavailable(model="joint_encoder", why="it does not answer")
 
     watching = asyncio.create_task(health.watch(warm, ready))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(said) <= len(sick):  # noqa: ASYNC110 (the watch has no event to wait for)
             await asyncio.sleep(0.05)
     watching.cancel()

@@ -55,7 +55,7 @@ async def by_what_is_asked(
             return pb.SearchItemsResponse()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_random_callers_add_no_series(quiet: None) -> None:
     """10,000 calls of random indexes, texts, tokens, request ids, traces and methods."""
     chance = random.Random(SEED)

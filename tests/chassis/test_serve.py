@@ -186,7 +186,7 @@ async def test_a_call_longer_than_the_grace_is_cancelled(tmp_path: Path) -> None
         await began(endless, tmp_path)
 
         service.process.terminate()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             code = await service.end()
 
         assert await endless.code() is not grpc.StatusCode.OK
@@ -204,7 +204,7 @@ async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: 
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         heard = []
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             async for answer in watch:
                 if not heard:
                     service.process.terminate()

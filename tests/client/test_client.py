@@ -435,7 +435,7 @@ async def test_stopping_early_ends_the_call(connect: Callable[[str], AnyClient])
 
     async with search_server() as (address, service):
         outcomes = await connect(address).ingest(endless(), batch_item_count=1, take=2)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await service.stream_ended.wait()
         await asyncio.sleep(0.2)
         count = len(drawn)
@@ -454,7 +454,7 @@ async def test_a_cancelled_ingest_is_cancelled() -> None:
 
     async with search_server(ingest=ingest) as (address, service):
         task = asyncio.create_task(Awaited(address).ingest(texts(1)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not service.requests:  # noqa: ASYNC110 (the request has no event to wait for)
                 await asyncio.sleep(0.01)
             task.cancel()

@@ -15,7 +15,7 @@ from tests.faults.supervisor import Supervised
 from tests.index_svc.shard_process import is_serving
 from tests.model_io.tiny_triton import Serving
 
-START_SECONDS = 30
+START_SECONDS = 120
 
 
 class EncoderProcess(Supervised):

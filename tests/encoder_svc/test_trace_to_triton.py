@@ -16,7 +16,7 @@ from tests.encoder_svc.encoder_process import EncoderProcess
 
 TRACE_ID, UNSAMPLED_ID = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "b7ad6b7169203331"
-START_SECONDS = 60
+START_SECONDS = 120
 
 # Beside the others that take the small model, which is exported once.
 pytestmark = pytest.mark.xdist_group("triton-model-io")

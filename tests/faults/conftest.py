@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.run_counts import RUNS_VARIABLE, SEED_VARIABLE, run_count
 
-_START_SECONDS = 60
+_START_SECONDS = 120
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -79,7 +79,7 @@ async def test_a_full_disk_stops_writes_alone(
     traffic.check_floor(FLOOR_WRITES_PER_SECOND)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_control_acknowledging_early_is_seen(tmp_path: Path, rng: random.Random) -> None:
     """Positive control: a service that commits after it answered is found out by a full disk."""
     traffic = Traffic(History(), rng, padding_bytes=GROWN_BYTES)

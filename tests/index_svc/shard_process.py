@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tandem.chassis.channels import open_channel
 from tests.faults.supervisor import Supervised
 
-START_SECONDS = 30
+START_SECONDS = 120
 # Settings with which a small shard writes snapshots too.
 SNAPSHOT_OFTEN: Mapping[str, object] = {"SNAPSHOT_CHANGE_COUNT": 20}
 

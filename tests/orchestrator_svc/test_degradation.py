@@ -128,7 +128,7 @@ async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled
 
         for shard in filled.shards:
             shard.before.clear()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await answer(stub)).degradations:  # noqa: ASYNC110 (nobody tells of it)
                 await asyncio.sleep(0.1)
 

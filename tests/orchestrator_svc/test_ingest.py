@@ -147,7 +147,7 @@ async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
     async with stack() as behind:
         may_store = asyncio.Event()
         batch = asyncio.create_task(behind.ingester.ingest("scenes", [text("a")], may_store))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not behind.encoder.calls:  # noqa: ASYNC110 (the call has no event to wait for)
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)

@@ -30,7 +30,7 @@ def stage_seconds(stage: str) -> float:
 
 async def until(condition: Callable[[], object]) -> None:
     """Waits for what other tasks bring about."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 (the fakes have no events to wait for)
             await asyncio.sleep(0.01)
 

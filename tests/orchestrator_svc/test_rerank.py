@@ -393,7 +393,7 @@ async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> No
     for shard in filled.shards:
         shard.pair_seconds = 0.02
     searching = asyncio.create_task(search(filled))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not asked(filled):  # noqa: ASYNC110 (the fakes have no events to wait for)
             await asyncio.sleep(0.005)
     count = len(asked(filled))

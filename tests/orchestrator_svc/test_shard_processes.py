@@ -166,7 +166,7 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
             ]
 
         running.processes[1].resume()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await running.search()).coverage.missing:  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.05)
 
