@@ -129,7 +129,7 @@ def calibrate(
     if report is None:
         out.print(page)
     else:
-        report.write_text(page, encoding="utf-8")
+        report.write_text(page, encoding="utf-8", errors="backslashreplace")
         out.print(f"written: {report}")
     if not writes:
         out.print(f"{path} stays as it is: --write puts this calibration in {chosen} into it")

@@ -198,11 +198,11 @@ def evaluate(
         report.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before it
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
     # Written before it is shown: a terminal that left takes no figures with it.
-    is_drawn = report is None or _write(whole, report)
+    is_written = report is None or _is_written(whole, report)
     print_report(whole)
     for line in skipped.report():
         errors.print(line)
-    if not is_drawn:
+    if not is_written:
         raise typer.Exit(1)
 
 
@@ -348,6 +348,15 @@ def print_report(report: Report) -> None:
     out.print(table)
     # Below 100 where queries are true of several items, of which one is the answer.
     out.print(f"{_BEST}: {report.about[_BEST]}")
+
+
+def _is_written(report: Report, folder: Path) -> bool:
+    """Writes it; returns whether all of it is there, and says what is not."""
+    try:
+        return _write(report, folder)
+    except OSError as error:
+        errors.print(f"the report could not be written: {folder}: {error.strerror}")
+        return False
 
 
 def _write(report: Report, folder: Path) -> bool:

@@ -32,10 +32,7 @@ class FoundFiles:
         """Items that have none."""
 
     def save(self, items: Iterable[FoundItem]) -> None:
-        """Writes a file an item; tells of each that has no content, or stands in another's place.
-
-        Raises OSError where nothing more can be written, as on a full disk.
-        """
+        """Writes a file an item; tells of each that has none, and why."""
         for item in items:
             match item.content:
                 case TextContent(text):
@@ -46,10 +43,13 @@ class FoundFiles:
                     self._refuse(f"{item.item_id} has no content any more")
                     continue
             path = self._folder / file_name(item.item_id, suffix)
-            if _written(path, content):
-                self.paths[item.item_id] = path
-            else:
-                self._refuse(f"{path} is there with other contents, and is left as it is")
+            try:
+                if _written(path, content):
+                    self.paths[item.item_id] = path
+                else:
+                    self._refuse(f"{path} is there with other contents, and is left as it is")
+            except OSError as error:  # as of a full disk; what was found is shown all the same
+                self._refuse(f"{path}: {error.strerror}")
 
     def tell(self) -> None:
         """Says how many files there are."""

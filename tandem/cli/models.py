@@ -10,6 +10,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.command_line import Command
 from tandem.cli.console import out, shown
+from tandem.cli.progress import LongWork
 from tandem.cli.swap import swap
 from tandem.client import Access, Client
 from tandem.model_io.model_repository import (
@@ -48,7 +49,9 @@ def add(
     from tandem.modeling.export import export_model
 
     chosen = precision or native_precision()
-    manifest = export_model(checkpoint or default_checkpoint(), repository, chosen)
+    with LongWork(often_short=True) as work:
+        work.show(f"export in {chosen.value}", 0)
+        manifest = export_model(checkpoint or default_checkpoint(), repository, chosen)
     out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
 
 
@@ -123,7 +126,9 @@ def verify(
     """Checks the files against the manifest, loads them and tries them; exit 1 with the cause."""
     from tandem.modeling.verification import verify_repository
 
-    manifest = verify_repository(repository, checkpoint)
+    with LongWork(often_short=True) as work:
+        work.show("load and try the model", 0)
+        manifest = verify_repository(repository, checkpoint)
     against = "" if checkpoint is None else f", gives what {checkpoint} gives"
     out.print(f"{repository}: model {manifest.fingerprint[:12]} is whole and answers{against}")
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -523,3 +524,28 @@ def test_a_folder_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
 
     assert isinstance(result.exception, ValueError)
     assert "is no checkpoint: it lacks model.safetensors" in str(result.exception)
+
+
+def test_figures_are_kept_though_nothing_can_be_drawn_or_printed(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And shown though they cannot be written; either way the status tells."""
+    arguments = ["--checkpoint", str(checkpoint)]
+    (tmp_path / "drawn" / "recall_against_time.png").mkdir(parents=True)
+    status, output = run(*arguments, "--report", str(tmp_path / "drawn"))
+    assert status == 1
+    assert "not drawn" in output
+    assert "best expected R@1" in output
+    assert Report.read(tmp_path / "drawn").rankings
+    assert (tmp_path / "drawn" / "report.md").stat().st_size
+
+    (tmp_path / "full" / "report.json").mkdir(parents=True)
+    status, output = run(*arguments, "--report", str(tmp_path / "full"))
+    assert status == 1
+    assert "could not be written" in output
+    assert "best expected R@1" in output
+
+    monkeypatch.setattr("tandem.cli.evaluate.print_report", lambda _: os.close(-1))
+    status, output = run(*arguments, "--report", str(tmp_path / "unseen"))
+    assert status == 1
+    assert Report.read(tmp_path / "unseen").rankings

@@ -2,6 +2,9 @@
 
 import asyncio
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -117,3 +120,35 @@ def test_a_picture_that_is_not_there_is_no_servers_to_judge() -> None:
     record: Record = next(iter(scene_records("test", 1, 4)))
 
     check(record)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_its_index_is_removed_where_it_is_stopped(number: signal.Signals) -> None:
+    """By Ctrl-C or SIGTERM, in the middle of a search."""
+    is_asked = asyncio.Event()
+
+    async def never(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        is_asked.set()
+        await asyncio.sleep(600)
+        raise AssertionError
+
+    command = ["evaluate", "scenes", "--count", "8", "--concurrency", "1"]
+    async with search_server(search=never) as (address, told):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tandem.cli", *command, "--address", address),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            await asyncio.wait_for(is_asked.wait(), 120)
+            process.send_signal(number)
+            status = await asyncio.wait_for(process.wait(), 120)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    assert status == 128 + number
+    removals = [each for each in told.requests if isinstance(each, pb.RemoveIndexRequest)]
+    ingests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
+    assert {each.index_id for each in removals} == {each.index_id for each in ingests}
