@@ -86,23 +86,43 @@ def files_below(folder: Path, root: Path, left_out: LeftOut) -> Iterator[Path]:
     What `list_folder` passes over is passed over, and so is a folder below that cannot be listed.
     Raises CorpusFileMissing where `folder` itself cannot be.
     """
-    yield from _files_below(folder, root, left_out, set())
-
-
-def _files_below(folder: Path, root: Path, left_out: LeftOut, seen: set[str]) -> Iterator[Path]:
-    seen.add(os.path.realpath(folder))
     files, folders = list_folder(folder, root, left_out)
     yield from files
-    # Links last: a folder is read by its own name where it has one here.
-    for child in sorted(folders, key=lambda each: (each.is_symlink(), each.name)):
-        # A link may lead back up, and the walk would never end.
-        if os.path.realpath(child) in seen:
-            left_out.pass_over(child, FileFault.AGAIN)
-            continue
+    seen = {_identity(folder)}
+    # A list and no recursion: folders may lie thousands deep. Links last: a folder is read by its
+    # own name where it has one here.
+    to_visit, links = _links_apart(folders)
+    while to_visit or links:
+        child = to_visit.pop() if to_visit else links.pop()
         try:
-            yield from _files_below(child, root, left_out, seen)
-        except CorpusFileMissing:
+            identity = _identity(child)
+            # A link may lead back up, and the walk would never end.
+            if identity in seen:
+                left_out.pass_over(child, FileFault.AGAIN)
+                continue
+            seen.add(identity)
+            files, folders = list_folder(child, root, left_out)
+        except (CorpusFileMissing, OSError):
             left_out.pass_over(child, FileFault.UNLISTED)
+            continue
+        yield from files
+        deeper, more_links = _links_apart(folders)
+        to_visit += deeper
+        links += more_links
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    stat = folder.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _links_apart(folders: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Returns the folders and the links to folders, the first at the end, where pop() takes it."""
+    backwards = folders[::-1]
+    return (
+        [each for each in backwards if not each.is_symlink()],
+        [each for each in backwards if each.is_symlink()],
+    )
 
 
 _NO_FAULT_OF_ANYBODY: Final = "left by others"

@@ -1,12 +1,15 @@
 """A corpus's own files: opened, or refused by name."""
 
+import inspect
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tandem.corpus.errors import CorpusFileMissing
-from tandem.corpus.plain_file import open_plain_file
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.plain_file import files_below, list_folder, open_plain_file
 
 
 def test_a_file_is_opened(tmp_path: Path) -> None:
@@ -25,3 +28,54 @@ def test_what_cannot_be_opened_is_refused(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(CorpusFileMissing, match=name):
         open_plain_file(tmp_path / name)
+
+
+def test_folders_may_lie_deep(tmp_path: Path) -> None:
+    """Deeper than Python's functions may call one another, which pathlib and shutil do."""
+    deep = str(tmp_path)
+    made = [deep := f"{deep}/d" for _ in range(300)]
+    for folder in made:
+        os.mkdir(folder)  # noqa: PTH102
+    Path(deep, "a.jpg").touch()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        found = list(map(str, files_below(tmp_path, tmp_path, LeftOut())))
+    finally:
+        sys.setrecursionlimit(limit)
+        Path(deep, "a.jpg").unlink()
+        for folder in reversed(made):
+            os.rmdir(folder)  # noqa: PTH106
+
+    assert found == [f"{deep}/a.jpg"]
+
+
+def test_a_folder_is_read_once_by_its_own_name(tmp_path: Path) -> None:
+    """However many links lead to it, from wherever, and whatever their names."""
+    (tmp_path / "z").mkdir()
+    (tmp_path / "z" / "a.jpg").touch()
+    for name in ("a", "z/again", "z/up"):
+        (tmp_path / name).symlink_to(tmp_path / "z" if name != "z/up" else tmp_path)
+    left_out = LeftOut()
+
+    assert list(files_below(tmp_path, tmp_path, left_out)) == [tmp_path / "z" / "a.jpg"]
+    assert left_out.file_counts == {FileFault.AGAIN: 3}
+
+
+def test_what_is_no_plain_file_is_passed_over(tmp_path: Path) -> None:
+    """By why; what file managers and disks leave is nobody's."""
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for name in (".hidden", "._a.jpg", ".DS_Store", ".a.parquet.crc", "a.jpg"):
+        (tmp_path / name).touch()
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    left_out = LeftOut()
+
+    files, folders = list_folder(tmp_path, tmp_path, left_out)
+
+    assert (files, folders) == ([tmp_path / "a.jpg"], [])
+    assert left_out.file_counts == {
+        FileFault.NOT_PLAIN: 1,
+        FileFault.HIDDEN: 1,
+        FileFault.UNLISTED: 1,
+    }
