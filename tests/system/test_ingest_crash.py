@@ -64,7 +64,7 @@ def test_acknowledged_items_survive_kills_of_a_shard(
         acknowledged |= stored
         refused_count += refused
         own_stack.start_service(victim)
-        own_stack.wait_until_serving(victim, time.monotonic() + 30)
+        own_stack.wait_until_serving(victim, time.monotonic() + 120)
         _wait_until_reached(own_stack)
 
     print(f"{len(acknowledged):,} items acknowledged, {refused_count} refused")

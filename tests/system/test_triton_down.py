@@ -44,5 +44,5 @@ def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalS
         assert time.monotonic() - start_time < 10  # which one call may take
 
         own_stack.start_triton()
-        own_stack.wait_until_serving("encoder", time.monotonic() + 30)
+        own_stack.wait_until_serving("encoder", time.monotonic() + 120)
         assert client.remove(["a", "b"], index_id="down").removed_count == 1
