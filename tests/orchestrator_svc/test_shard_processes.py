@@ -197,6 +197,28 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
             await running.search(tokens=[ahead], seconds=1.0)
 
 
+async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_path: Path) -> None:
+    """Through real stores; a second removal finds none, and a killed shard is told."""
+    items = {f"item-{n:02}": "0" for n in range(ITEM_COUNT)}
+    async with shards(tmp_path) as running:
+        await running.ingest(items)
+
+        removal = await running.remover.remove_index("scenes", time.monotonic() + 10)
+
+        assert (removal.removed_count, removal.is_complete) == (ITEM_COUNT, True)
+        assert set(removal.sequences) == set(range(SHARD_COUNT))
+        with pytest.raises(errors.IndexNotFound):
+            await running.search()
+        with pytest.raises(errors.IndexNotFound):
+            await running.remover.remove_index("scenes", time.monotonic() + 10)
+
+        await running.ingest(items)
+        assert len(ids(await running.search())) == ITEM_COUNT
+        running.processes[3].kill()
+        with pytest.raises(errors.ServiceUnavailable, match="1 of 4 shards failed"):
+            await running.remover.remove_index("scenes", time.monotonic() + 10)
+
+
 async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: Path) -> None:
     """Over real shards: an item's encoding as it is stored, and the hits' embeddings."""
     items = {f"item-{n:02}": str(n) for n in range(ITEM_COUNT)}
