@@ -11,6 +11,7 @@ from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.faults.condition import wait_until
 from tests.faults.history import Finding, FindingKind, History
 from tests.faults.observation import observe
+from tests.faults.run_counts import is_full
 from tests.faults.sabotaged_index import sabotaged
 from tests.faults.small_disk import SmallDisk
 from tests.faults.summary import median, report
@@ -28,7 +29,8 @@ MAP_BYTES = 256 << 20
 # What may be left when the disk is said to be full: a commit then fails half-way.
 MAX_LEFT_BYTES = 2 << 20
 GROWN_BYTES = 48 << 10
-RESUME_SECONDS = 5.0
+# In short it runs beside other tests, which may take most of the machine.
+RESUME_SECONDS = 5.0 if is_full() else 60.0
 FULL = "RESOURCE_EXHAUSTED STORE_FULL"
 FLOOR_WRITES_PER_SECOND = 10.0
 

@@ -13,6 +13,7 @@ from tests.faults.condition import wait_until
 from tests.faults.history import FindingKind, History
 from tests.faults.observation import observe
 from tests.faults.power_cut_disk import PowerCutDisk
+from tests.faults.run_counts import is_full
 from tests.faults.sabotaged_index import sabotaged
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
@@ -25,7 +26,8 @@ pytestmark = [
 ]
 
 ERROR_RATE = 0.01
-RESUME_SECONDS = 5.0
+# In short it runs beside other tests, which may take most of the machine.
+RESUME_SECONDS = 5.0 if is_full() else 60.0
 # Each round ends in a power cut, after so many failed syncs.
 ERRORS_PER_ROUND = 3
 

@@ -13,6 +13,7 @@ from tests.faults.condition import wait_until
 from tests.faults.history import Finding, History, Outcome
 from tests.faults.observation import observe
 from tests.faults.proxy import Direction, Proxy
+from tests.faults.run_counts import is_full
 from tests.faults.summary import median, report
 from tests.faults.traffic import Traffic
 from tests.index_svc.shard_process import running
@@ -20,9 +21,10 @@ from tests.index_svc.shard_process import running
 pytestmark = pytest.mark.xdist_group("faults")
 
 TIMEOUT_SECONDS = 1.0
-# For a loaded machine: the deadline's timer is the client's own.
-OVERRUN_SECONDS = 0.5
-RECOVERY_SECONDS = 5.0
+# For a loaded machine: the deadline's timer is the client's own. In short this runs beside other
+# tests, which may take most of it.
+OVERRUN_SECONDS = 0.5 if is_full() else 10.0
+RECOVERY_SECONDS = 5.0 if is_full() else 60.0
 FAULT_KINDS = ["cut", "refuse", "silence", "one-way", "slow"]
 
 

@@ -5,14 +5,19 @@ import random
 import pytest
 
 from tests.faults.history import History
+from tests.faults.run_counts import RUNS_VARIABLE
 from tests.faults.traffic import FLOOR_WRITES_PER_SECOND, Traffic
 
 
-def test_a_run_below_the_floor_is_invalid() -> None:
-    """So many answered writes a second are enough, and one fewer is not."""
+@pytest.mark.parametrize(("asked", "share"), [("full", 1.0), ("", 0.1)])
+def test_a_run_below_the_floor_is_invalid(
+    monkeypatch: pytest.MonkeyPatch, asked: str, share: float
+) -> None:
+    """So many answered writes a second are enough, and one fewer is not; in short a tenth of it."""
+    monkeypatch.setenv(RUNS_VARIABLE, asked)
     traffic = Traffic(History(), random.Random(1), seconds=2.0)
 
-    traffic.answered_count = int(2 * FLOOR_WRITES_PER_SECOND)
+    traffic.answered_count = int(share * 2 * FLOOR_WRITES_PER_SECOND)
     traffic.check_floor()
 
     traffic.answered_count -= 1
