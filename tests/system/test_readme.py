@@ -97,7 +97,10 @@ def test_a_command_runs(
     rankings = tuple(Ranking(name, BE, 0, (1, 2)) for name in DIRECTIONS)
     report = Report({}, {name: ["en", "en"] for name in DIRECTIONS}, rankings, {})
     report.write(tmp_path / "reports/default/report.json")
-    (tmp_path / "picture.png").write_bytes(records[0].image.read())
+    # As the search before it saved it.
+    for found in re.findall(r"--image (\S+)", command):
+        (tmp_path / found).parent.mkdir()
+        (tmp_path / found).write_bytes(records[0].image.read())
 
     ran = subprocess.run(
         [sys.executable, "-m", "tandem.cli", *arguments],
