@@ -97,6 +97,8 @@ def up(
 ) -> None:
     """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
     checkpoint = checkpoint or default_checkpoint()
+    if monitoring:
+        LocalPrometheus.check_installed()  # before a folder is made
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
         # All that can be known to be wrong, before anything is started.
         check_machine(checkpoint)
@@ -108,7 +110,6 @@ def up(
         ports = Ports.free(count) if free_ports_only else Ports.fixed(count)
         monitored = []
         if monitoring:
-            LocalPrometheus.check_installed()
             monitored = [] if free_ports_only else [("Prometheus", _PROMETHEUS_PORT)]
         if tls:
             monitored.append(("Triton's proxy", ports.triton_tls))

@@ -222,6 +222,8 @@ async def test_one_log_line_a_call_with_nothing_of_its_content(log_stream: io.St
                 pb.SearchItemsRequest(query={"text": "my secret"}), timeout=5
             )
 
+    # A line is written after its answer.
+    await until(lambda: bool(events(log_stream)))
     (event,) = events(log_stream)
     assert (
         event.items()
