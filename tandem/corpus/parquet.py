@@ -23,6 +23,7 @@ from tandem.corpus.caption_text import (
     CAPTION_FIELDS,
     LANGUAGE_FIELD,
     caption_field,
+    decoded,
     language_field,
     numbered_captions,
 )
@@ -305,6 +306,8 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
         told = int(told)
     if isinstance(told, UUID):
         told = str(told)
+    if isinstance(told, bytes):
+        told = decoded(told, f"{place}: the {_ID}")
     if not isinstance(told, (str, int)):
         raise CorpusMalformed(f"{place} has the {_ID} {told!r}; make it a text or a whole number")
     return str(told)

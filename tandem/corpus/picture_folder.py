@@ -62,7 +62,7 @@ def read_picture_folder(
             chosen = split_named(split, known, folder, left_out)
         except SplitUnknown as error:
             raise SplitUnknown(
-                place=folder, split=split, known=known, left_out=_told(folder)
+                place=folder, split=split, known=known, left_out=_told(folder, known)
             ) from error
         if has_own and chosen == WHOLE_SPLIT and WHOLE_SPLIT in splits:
             raise CorpusMalformed(
@@ -115,13 +115,14 @@ def _below(folder: Path, root: Path) -> Iterator[Path]:
         yield from files_below(folder, root, LeftOut())
 
 
-def _told(folder: Path) -> str:
+def _told(folder: Path, known: list[str]) -> str:
     """Returns how many files there are that are not read, for those who find no picture."""
     others = LeftOut()
     for path in files_below(folder, folder, others):
         if not is_picture(path) and not _is_text(path):
             others.pass_over(path)
-    return next(others.lines(), "")
+    read = "" if known else f"pictures are {', '.join(PICTURE_SUFFIXES)}"
+    return next(others.lines(), read)
 
 
 def _records(

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -29,6 +30,8 @@ class TarMember:
     offset_bytes: int
     """Of its first byte, from the archive's."""
     size_bytes: int
+    part: int = 0
+    """Of archives that lie behind one another in a file, which."""
 
 
 def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
@@ -41,7 +44,7 @@ def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
     """
     with open_plain_file(path, root) as file:
         start_bytes = 0
-        while True:
+        for part in count():
             end_bytes = start_bytes
             for info in _infos(file, path, start_bytes):
                 _check(info, path)
@@ -52,7 +55,7 @@ def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
                 end_bytes = info.offset_data
                 if info.isfile():
                     end_bytes += -(-info.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-                    yield TarMember(info.name, info.offset_data, info.size)
+                    yield TarMember(info.name, info.offset_data, info.size, part)
             # tarfile takes a damaged header for the end, and says nothing.
             file.seek(end_bytes)
             if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):

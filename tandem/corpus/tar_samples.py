@@ -23,6 +23,8 @@ _KINDS: Final = dict.fromkeys(PICTURE_SUFFIXES, PICTURE) | {".txt": TEXT, ".json
 
 Sample = Mapping[str, TarMember]
 """A record's files by their kind."""
+Name = tuple[int, str]
+"""A record's: of archives behind one another which, and in it what; 0 where one alone has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +41,44 @@ class _Member:
 
 def tar_samples(
     members: Iterator[TarMember], archive: Path, left_out: LeftOut
-) -> dict[str, Sample]:
+) -> dict[Name, Sample]:
     """Returns the files of each record, by its name, in the order of their first files.
 
-    Refuses what could be paired in more ways than one, and two files of one kind and name. Files
-    that are no record's `left_out` has.
+    Archives behind one another may have pictures here and captions there, or number their records
+    each from the same: where two have a file of one kind and name, it is another record. Refuses
+    what could be paired in more ways than one, and two files of one kind and name in one archive.
+    Files that are no record's `left_out` has.
     """
     groups: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
         known = _known(member, archive, left_out)
         if known:
             groups[known.key].append(known)
-    samples: dict[str, Sample] = {}
-    order: dict[str, int] = {}
-    for group in groups.values():
-        try:
-            paired = _paired(group, archive, left_out)
-        except CorpusMalformed as error:
-            left_out.refuse(error)
-            continue
-        for name, files in paired.items():
-            samples[name] = files
-            order[name] = min(each.offset_bytes for each in files.values())
+    samples: dict[Name, Sample] = {}
+    order: dict[Name, int] = {}
+    for whole_group in groups.values():
+        for part, group in _by_part(whole_group):
+            try:
+                paired = _paired(group, archive, left_out)
+            except CorpusMalformed as error:
+                left_out.refuse(error)
+                continue
+            for name, files in paired.items():
+                samples[part, name] = files
+                order[part, name] = min(each.offset_bytes for each in files.values())
     return {name: samples[name] for name in sorted(samples, key=order.__getitem__)}
+
+
+def _by_part(group: list[_Member]) -> list[tuple[int, list[_Member]]]:
+    """Returns the group as it is, or by archives where two of them have one file."""
+    parts: dict[int, list[_Member]] = defaultdict(list)
+    owners: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for each in group:
+        parts[each.member.part].append(each)
+        owners[each.stem, each.kind].add(each.member.part)
+    if all(len(numbers) == 1 for numbers in owners.values()):
+        return [(0, group)]
+    return list(parts.items())
 
 
 def _known(member: TarMember, archive: Path, left_out: LeftOut) -> _Member | None:

@@ -41,7 +41,7 @@ from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.corpus.shards import ShardFile, shards_by_split, split_of
 from tandem.corpus.splits import split_named
 from tandem.corpus.tar_members import TarMember, tar_members
-from tandem.corpus.tar_samples import JSON, PICTURE, TEXT, Sample, tar_samples
+from tandem.corpus.tar_samples import JSON, PICTURE, TEXT, Name, Sample, tar_samples
 
 _SUFFIX: Final = ".tar"
 _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
@@ -77,7 +77,8 @@ def read_webdataset(
     """Returns a split's records, archive by archive, in the order of their first files.
 
     Captions are in `language` where nothing says another. A record's id is its archive's name and
-    its own: "train-000/cats/0001", because archives may number their records each from the same.
+    its own: "train-000/cats/0001", because archives may number their records each from the same;
+    "train-000+1/cats/0001" in one that lies behind another which has that name too.
 
     Raises at the call CorpusFileMissing, SplitUnknown, and CorpusMalformed for an archive that is
     compressed. An archive is gone through when its first record is due, which refuses it as
@@ -114,8 +115,8 @@ def _check_uncompressed(path: Path, split: str, left_out: LeftOut) -> None:
 def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> Iterator[Record]:
     samples = _samples(shard, left_out)
     with open_plain_file(shard.path, shard.root) as file:
-        for key, members in samples.items():
-            record_id = f"{shard.name}/{key}"
+        for (part, key), members in samples.items():
+            record_id = f"{shard.name}+{part}/{key}" if part else f"{shard.name}/{key}"
             captions: tuple[Caption, ...] = ()
             fault = None
             try:
@@ -127,7 +128,7 @@ def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> 
             yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
 
 
-def _samples(shard: ShardFile, left_out: LeftOut) -> dict[str, Sample]:
+def _samples(shard: ShardFile, left_out: LeftOut) -> dict[Name, Sample]:
     """Returns the archive's records; of one that is cut short, those before the cut."""
     members: list[TarMember] = []
     try:

@@ -466,9 +466,14 @@ def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
 
 
 def test_ids_may_be_of_other_types_that_are_exact(tmp_path: Path) -> None:
-    """Decimals that are whole, and numbers of any size."""
+    """Decimals that are whole, numbers of any size, and bytes that are text."""
     path = pets(tmp_path / "train.parquet", id=pa.array([1, 2, 2**63], pa.uint64()))
     assert [each.record_id for each in read(path)] == ["1", "2", "9223372036854775808"]
+
+    records = read_parquet(pets(path, id=[b"a", "ä".encode(), b"\xff"]), "train")
+    assert [next(records).record_id, next(records).record_id] == ["a", "ä"]
+    with pytest.raises(CorpusMalformed, match=r"row 2: the id is not UTF-8"):
+        next(records)
 
     decimals = pa.array([Decimal("1.00"), Decimal("20.00"), Decimal("3.50")])
     records = read_parquet(pets(path, id=decimals), "train")

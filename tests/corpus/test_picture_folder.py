@@ -304,6 +304,14 @@ def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path
         read_picture_folder(tmp_path, "test")
 
 
+def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
+    """By its extensions."""
+    (tmp_path / "a.txt").write_text("a cat")
+
+    with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.webp\)"):
+        read_picture_folder(tmp_path, "test")
+
+
 def test_names_in_nfc_and_nfd_meet(tmp_path: Path) -> None:
     """A picture's and its captions'; two pictures that differ in that alone are one name."""
     nfc, nfd = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))

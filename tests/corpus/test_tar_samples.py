@@ -57,6 +57,7 @@ def test_every_file_is_a_records_or_is_told(names: list[str]) -> None:
     untold = set(names) - set(given_names) - set(left_out.files)
     assert len({up_to_the_first_dot(name) for name in untold}) <= len(left_out.refusals)
     assert all(samples.values())
+    assert {part for part, _ in samples} <= {0}
 
 
 def up_to_the_first_dot(name: str) -> str:

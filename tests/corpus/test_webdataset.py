@@ -415,6 +415,23 @@ def test_archives_behind_one_another_are_read_to_the_end(tmp_path: Path) -> None
         read(path)
 
 
+def test_archives_behind_one_another_may_number_alike(tmp_path: Path) -> None:
+    """Each record is its archive's; where one has the pictures and one the captions, they meet."""
+    parts = [packed(tmp_path, *names).read_bytes() for names in (("1.png", "1.txt"), ("2.png",))]
+    path = tmp_path / "000.tar"
+    path.write_bytes(parts[0] * 2 + parts[1])
+    records = read(path)
+    assert [each.record_id for each in records] == ["000/1", "000+1/1", "000/2"]
+    assert [len(each.captions) for each in records] == [1, 1, 0]
+
+    apart = [packed(tmp_path, *names).read_bytes() for names in (("1.png", "2.png"), ("1.txt",))]
+    path.write_bytes(b"".join(apart))
+    assert [(each.record_id, len(each.captions)) for each in read(path)] == [
+        ("000/1", 1),
+        ("000/2", 0),
+    ]
+
+
 def test_of_an_archive_that_is_cut_short_the_whole_records_are_given(tmp_path: Path) -> None:
     """Where work goes on; the archive is counted, and the next one comes."""
     pack(tmp_path / "1.tar", CAT)
