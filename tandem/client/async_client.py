@@ -102,10 +102,12 @@ class AsyncClient:
 
     async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
         """As Client.search_batch."""
+        asked = list(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
-            searches=[search.request for search in searches]
+            searches=[search.request for search in asked]
         )
-        return batch_results(await self._call(self._stub.BatchSearchItems, request))
+        response = await self._call(self._stub.BatchSearchItems, request)
+        return batch_results(response, [search.error for search in asked])
 
     async def describe_model(self) -> ModelDescription:
         """As Client.describe_model."""

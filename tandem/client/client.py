@@ -120,10 +120,12 @@ class Client:
 
         They are encoded and reranked in common batches. Raises where the call as a whole fails.
         """
+        asked = list(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
-            searches=[search.request for search in searches]
+            searches=[search.request for search in asked]
         )
-        return batch_results(self._call(self._stub.BatchSearchItems, request))
+        response = self._call(self._stub.BatchSearchItems, request)
+        return batch_results(response, [search.error for search in asked])
 
     def describe_model(self) -> ModelDescription:
         """Returns what the model behind the searches is, and what it takes."""

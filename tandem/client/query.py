@@ -11,7 +11,14 @@ from typing import TypedDict, Unpack
 from tandem.attribute_wire import filter_to_proto
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.content import Modality, TruncationPolicy
-from tandem.errors import KOutOfRange
+from tandem.errors import (
+    ContentMissing,
+    ImageTooLarge,
+    KOutOfRange,
+    RequestMalformed,
+    TandemError,
+    TextTooLong,
+)
 from tandem.filters import Filter
 from tandem.fusion_method import FusionMethod
 from tandem.identifiers import check_index_id, check_item_id
@@ -109,8 +116,14 @@ class Search:
     """One search of several: a query with its options."""
 
     def __init__(self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]) -> None:
-        """As Client.search."""
-        self.request = search_request(query, index_id=index_id, **options)
+        """As Client.search; a content that cannot be sent is this search's outcome alone."""
+        self.error: TandemError | None = None
+        try:
+            self.request = search_request(query, index_id=index_id, **options)
+        except (RequestMalformed, TextTooLong, ImageTooLarge, ContentMissing) as error:
+            # In its place goes a search without a query, which the server refuses alone.
+            self.error = error
+            self.request = search_service_pb2.SearchItemsRequest(index_id=index_id)
 
 
 def search_request(

@@ -1,6 +1,6 @@
 """What the SDK's calls give back: the contract's answers as plain Python."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from tandem.attribute_wire import value_from_proto
 from tandem.attributes import Attributes
 from tandem.content import Content, ImageContent, Modality, TextContent, TextUse
 from tandem.duration_wire import duration_from_proto
-from tandem.errors import TandemError, error_from_reason
+from tandem.errors import ServerUnknown, TandemError, error_from_reason
 from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.search_path import ShardRetrieval, path_from_proto
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
@@ -224,14 +224,27 @@ def streamed_result(response: search_service_pb2.StreamSearchItemsResponse) -> S
 
 def batch_results(
     response: search_service_pb2.BatchSearchItemsResponse,
+    errors: Sequence[TandemError | None],
 ) -> list[SearchResult | TandemError]:
-    """Returns what became of each search of a batch."""
+    """Returns what became of each search of a batch, where there was no error before it was sent.
+
+    Raises ServerUnknown for an answer that is not of as many searches.
+    """
+    if len(response.results) != len(errors):
+        raise ServerUnknown(
+            target="the address of this batch",
+            why=f"it answered {len(response.results)} results of {len(errors)} searches",
+        )
     return [
-        _error(result.error)
-        if result.WhichOneof("outcome") == "error"
-        else search_result(result.response)
-        for result in response.results
+        error or _batch_result(result)
+        for error, result in zip(errors, response.results, strict=True)
     ]
+
+
+def _batch_result(result: search_service_pb2.BatchSearchResult) -> SearchResult | TandemError:
+    if result.WhichOneof("outcome") == "error":
+        return _error(result.error)
+    return search_result(result.response)
 
 
 def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:

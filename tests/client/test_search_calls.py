@@ -161,6 +161,25 @@ async def test_a_stream_that_is_refused_raises_by_name(connect: Connect) -> None
             await connect(address).stream("bad")
 
 
+async def test_a_search_of_a_batch_that_cannot_be_sent_is_refused_alone(connect: Connect) -> None:
+    """By its own fault, in its place; the server answers the others."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if not request.query.text:
+            raise errors.QueryInvalid(why="there is none")
+        return pb.SearchItemsResponse(model_fingerprint=request.query.text)
+
+    async with search_server(search) as (address, _):
+        outcomes = await connect(address).batch(["a", "\ud800", "b", "x" * 131_073])
+
+    assert [type(outcome) for outcome in outcomes] == [
+        SearchResult,
+        errors.RequestMalformed,
+        SearchResult,
+        errors.TextTooLong,
+    ]
+
+
 async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> None:
     """In their order; one that is refused is refused alone."""
     async with search_server(echo) as (address, _):
