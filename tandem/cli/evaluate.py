@@ -52,7 +52,8 @@ def evaluate(
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes",
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
     gallery_count: Annotated[
-        int, typer.Option("--count", help="pictures in the gallery", min=1)
+        int,
+        typer.Option("--count", help="pictures in the gallery; of scenes a multiple of 4", min=1),
     ] = 1_000,
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
     language: Annotated[
