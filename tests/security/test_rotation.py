@@ -64,8 +64,9 @@ async def test_rotations_fail_no_call(secured: SecuredStack, tmp_path: Path) -> 
     print(json.dumps(told))
     assert tally.failures == []
     assert tally.degraded_count == 0
-    assert tally.sent["SearchItems"] >= 0.2 * CALLS_PER_SECOND * seconds
-    assert max(shown) <= 1.0
+    # In short it runs beside other tests, which may take most of the machine.
+    assert tally.sent["SearchItems"] >= (0.2 if is_full() else 0.02) * CALLS_PER_SECOND * seconds
+    assert max(shown) <= (1.0 if is_full() else 30.0)
     assert await caller.once() is grpc.StatusCode.OK
     caller.token = first_token
     assert await caller.once() is UNAUTHENTICATED
