@@ -107,7 +107,7 @@ class AsyncClient:
             searches=[search.request for search in asked]
         )
         response = await self._call(self._stub.BatchSearchItems, request)
-        return batch_results(response, [search.error for search in asked])
+        return batch_results(response, [search.error for search in asked], self._address)
 
     async def describe_model(self) -> ModelDescription:
         """As Client.describe_model."""

@@ -125,7 +125,7 @@ class Client:
             searches=[search.request for search in asked]
         )
         response = self._call(self._stub.BatchSearchItems, request)
-        return batch_results(response, [search.error for search in asked])
+        return batch_results(response, [search.error for search in asked], self._address)
 
     def describe_model(self) -> ModelDescription:
         """Returns what the model behind the searches is, and what it takes."""

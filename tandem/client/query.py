@@ -123,7 +123,7 @@ class Search:
         except (RequestMalformed, TextTooLong, ImageTooLarge, ContentMissing) as error:
             # In its place goes a search without a query, which the server refuses alone.
             self.error = error
-            self.request = search_service_pb2.SearchItemsRequest(index_id=index_id)
+            self.request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
 
 
 def search_request(

@@ -225,6 +225,7 @@ def streamed_result(response: search_service_pb2.StreamSearchItemsResponse) -> S
 def batch_results(
     response: search_service_pb2.BatchSearchItemsResponse,
     errors: Sequence[TandemError | None],
+    target: str,
 ) -> list[SearchResult | TandemError]:
     """Returns what became of each search of a batch, where there was no error before it was sent.
 
@@ -232,7 +233,7 @@ def batch_results(
     """
     if len(response.results) != len(errors):
         raise ServerUnknown(
-            target="the address of this batch",
+            target=target,
             why=f"it answered {len(response.results)} results of {len(errors)} searches",
         )
     return [
