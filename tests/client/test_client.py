@@ -55,6 +55,10 @@ class AnyClient(Protocol):
         """Removes from "scenes"."""
         ...
 
+    async def remove_index(self, index_id: str) -> Removal:
+        """Removes a part of the index, or the last of it."""
+        ...
+
 
 class Threaded:
     """Client, in threads."""
@@ -100,6 +104,15 @@ class Threaded:
 
         return await asyncio.to_thread(remove)
 
+    async def remove_index(self, index_id: str) -> Removal:
+        """As AnyClient."""
+
+        def remove() -> Removal:
+            with Client(self._address) as client:
+                return client.remove_index(index_id=index_id)
+
+        return await asyncio.to_thread(remove)
+
 
 class Awaited:
     """AsyncClient."""
@@ -132,6 +145,11 @@ class Awaited:
         """As AnyClient."""
         async with AsyncClient(self._address) as client:
             return await client.remove(item_ids, index_id="scenes")
+
+    async def remove_index(self, index_id: str) -> Removal:
+        """As AnyClient."""
+        async with AsyncClient(self._address) as client:
+            return await client.remove_index(index_id=index_id)
 
 
 @pytest.fixture(name="connect", params=[Threaded, Awaited])
@@ -238,6 +256,18 @@ async def test_a_removal_tells_how_many_were_there(connect: Callable[[str], AnyC
         assert await connect(address).remove(iter(["a", "b"])) == Removal(2, "")
 
     assert service.requests == [pb.RemoveItemsRequest(index_id="scenes", item_ids=["a", "b"])]
+
+
+async def test_an_index_is_removed_part_by_part(connect: Callable[[str], AnyClient]) -> None:
+    """The answer says whether to call again; a name that is none is not sent."""
+    async with search_server() as (address, service):
+        client = connect(address)
+        first, last = [await client.remove_index("pets") for _ in range(2)]
+        with pytest.raises(errors.IndexIdInvalid):
+            await client.remove_index("[/x]")
+
+    assert (first, last) == (Removal(3, "", is_complete=False), Removal(3, "", is_complete=True))
+    assert service.requests == [pb.RemoveIndexRequest(index_id="pets")] * 2
 
 
 async def test_outcomes_come_in_the_items_order(connect: Callable[[str], AnyClient]) -> None:
