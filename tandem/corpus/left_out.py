@@ -107,6 +107,10 @@ class LeftOut:
         if self.uncaptioned_count:
             yield f"pictures without captions: {self.uncaptioned_count:,}"
 
+    def told(self) -> str:
+        """Returns the report in one line, for an error's message."""
+        return "; ".join(line.strip() for line in self.lines())
+
     def report(self) -> Iterator[str]:
         """Yields the lines, or one that says that nothing was left out."""
         yield from list(self.lines()) or ["left out: nothing"]

@@ -51,7 +51,8 @@ def read_picture_folder(
     own, folders = list_folder(folder, folder)
     splits = _pictured(folders, folder)
     has_own = any(map(is_picture, own))
-    is_whole = _is_whole(split, splits, has_own)
+    # An empty folder of the name, or a link out of the corpus, is no leave to take another's.
+    is_whole = not _has_entry(folder, split) and _is_whole(split, splits, has_own)
     if is_whole:
         files = list(files_below(folder, folder, left_out))
         if split != WHOLE_SPLIT:
@@ -96,6 +97,11 @@ def _is_whole(split: str, splits: Iterable[str], has_own: bool) -> bool:
     return is_well_known(split) or (split == WHOLE_SPLIT and not has_own)
 
 
+def _has_entry(folder: Path, split: str) -> bool:
+    entry = folder / split
+    return entry.name == split and (entry.is_symlink() or entry.is_dir())
+
+
 def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> None:
     """Raises SplitUnknown where a folder further down is divided: its splits would be one."""
     for path in filter(is_picture, files):
@@ -122,7 +128,7 @@ def _told(folder: Path, known: list[str]) -> str:
         if not is_picture(path) and not _is_text(path):
             others.pass_over(path)
     read = "" if known else f"pictures are {', '.join(PICTURE_SUFFIXES)}"
-    return next(others.lines(), read)
+    return others.told() or read
 
 
 def _records(

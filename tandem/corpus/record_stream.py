@@ -73,8 +73,8 @@ class RecordStream(Iterator[Record]):
     def _check_some(self) -> None:
         if not self._given_count:
             self._given_count = -1  # told once
-            why = "; ".join(line.strip() for line in self.left_out.lines())
-            raise NothingRead(f"{self._place}: nothing was read; {why or 'there is no record'}")
+            why = self.left_out.told() or "there is no record"
+            raise NothingRead(f"{self._place}: nothing was read; {why}")
 
     def _is_taken(self, record: Record) -> bool:
         named = f"{record.record_id!a} ({record.image})"

@@ -72,7 +72,7 @@ def shards_by_split(
                 name = str(below.with_suffix(""))
                 splits[split_of(below)].append(ShardFile(file, name, path))
     if not splits:
-        there = "; ".join(line.strip() for line in left_out.lines())
+        there = left_out.told()
         raise CorpusFileMissing(
             f"no {suffix} file at {path}; give one, or the folder they lie in"
             + (f" ({there})" if there else "")

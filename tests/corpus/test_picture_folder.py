@@ -236,6 +236,9 @@ def test_links_that_lead_out_of_the_folder_are_refused(
             each.image.read()
     assert passed_over(pets)[FileFault.LEADS_OUT] == [f"{pets}/album"]
 
+    (pets / "train").symlink_to(outside)
+    with pytest.raises(SplitUnknown, match=rf"split 'train'.* link out .*{pets}/train"):
+        read_picture_folder(pets, "train")
     root = tmp_path_factory.mktemp("links") / "root"
     root.symlink_to(outside)
     assert [each.image.read() for each in read_picture_folder(root, "all")] == [b"pixels of cat"]
