@@ -6,8 +6,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import typer
@@ -74,6 +74,16 @@ class CommandLine(TyperGroup):
         except KeyboardInterrupt:
             errors.print("interrupted")
             raise typer.Exit(INTERRUPTED_STATUS) from None
+
+
+@contextmanager
+def told_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
+    """Within it Ctrl-C prints what is kept and how to go on, and ends with status 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"interrupted: {kept()}")
+        raise typer.Exit(INTERRUPTED_STATUS) from None
 
 
 def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tandem.cli.command_line import told_if_interrupted
 from tandem.cli.console import errors, out
 from tandem.cli.corpora import open_divided
 from tandem.cli.seeds import MAX_SEED
@@ -126,7 +127,11 @@ def train(
     elif not overwrite:
         check_free(target)
     if chosen.corpus == SCENES and recipe != FINETUNE:
-        with torchrun_processes(place) as processes, TrainingBar() as bar:
+        with (
+            told_if_interrupted(lambda: _kept(target)),
+            torchrun_processes(place) as processes,
+            TrainingBar() as bar,
+        ):
             if processes.is_first:
                 _tell_start(bar, chosen, target, str(place), resume)
             recall = train_on_scenes(
@@ -146,7 +151,11 @@ def train(
     reading = _Reading(on_error or OnError.STOP, drop_long_captions)
     reading.skipped.goes_on = on_error is OnError.SKIP
     records = open_divided(chosen.corpus, ("train", "val"), seed, (count, None), reading.skipped)
-    with torchrun_processes(place) as processes, TrainingBar() as bar:
+    with (
+        told_if_interrupted(lambda: _kept(target)),
+        torchrun_processes(place) as processes,
+        TrainingBar() as bar,
+    ):
         if processes.is_first:
             _tell_start(bar, chosen, target, str(place), resume)
         done = train_on_corpus(
@@ -193,6 +202,15 @@ class _Reading:
             yield from self.skipped.lines()
         else:
             yield from self.skipped.report()
+
+
+def _kept(folder: Path) -> str:
+    """Returns what a run that ended early leaves, and how to go on with it."""
+    from tandem.training.run_state import FILE_NAME
+
+    if (folder / FILE_NAME).exists():
+        return f"{folder} keeps the run up to its last state; --resume goes on from there"
+    return "it had no state to go on from yet; the same command begins anew"
 
 
 def _tell_start(

@@ -1,0 +1,29 @@
+"""What Ctrl-C says of work that takes long."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from tandem.cli.command_line import told_if_interrupted
+from tandem.cli.train import _kept
+
+
+def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line, and nothing where nobody interrupts."""
+    with told_if_interrupted(lambda: "all of it"):
+        pass
+    with pytest.raises(typer.Exit) as ended, told_if_interrupted(lambda: "all of it"):
+        raise KeyboardInterrupt
+
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "interrupted: all of it\n"
+
+
+def test_of_a_run_it_says_whether_there_is_a_state_to_go_on_from(tmp_path: Path) -> None:
+    """By the file that --resume looks for."""
+    assert "begins anew" in _kept(tmp_path)
+
+    (tmp_path / "run_state.pt").touch()
+
+    assert "--resume goes on from there" in _kept(tmp_path)
