@@ -225,6 +225,12 @@ def test_efficientnet_without_its_package_says_what_to_install(
         ({"_blocks.3._bn1.weight": None}, r"missing blocks\.3\.depthwise\.1\.weight$"),
         ({"_blocks.16._bn1.weight": torch.ones(1)}, r"unexpected blocks\.16\.depthwise\.1\.w"),
         ({"_se.weight": torch.ones(1)}, r"unexpected _se\.weight$"),
+        (
+            {"_bn0.bias": torch.ones(31)},
+            r"of another shape stem\.1\.bias \[31\] instead",
+        ),
+        ({"_bn0.bias": torch.ones(32, dtype=torch.int8)}, r"of another type stem\.1\.bias I8"),
+        ({"_bn0.bias": torch.full((32,), torch.nan)}, r"NaN or infinite stem\.1\.bias$"),
     ],
 )
 def test_another_networks_weights_are_refused_by_name(

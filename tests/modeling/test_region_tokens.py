@@ -28,6 +28,7 @@ from tandem.modeling.region_tokens import (
     region_tokens,
     write_regions,
 )
+from tests.modeling.test_published_fields import LFS_POINTER
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
 
 RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]
@@ -133,9 +134,19 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, file: RegionFile) -
     narrow = tensors | {"tokens": tensors["tokens"][:, :, :2048].contiguous()}
     save_file(narrow, tmp_path / "narrow.safetensors", {"record_ids": '["a", "b", "c"]'})
 
+    (tmp_path / "pointer.safetensors").write_bytes(LFS_POINTER)
+    save_file(tensors, tmp_path / "nested.safetensors", {"record_ids": "[" * 1_000_000})
+    save_file(tensors, tmp_path / "numbers.safetensors", {"record_ids": "[1, [], {}]"})
+    integers = tensors | {"tokens": tensors["tokens"].to(torch.int16)}
+    save_file(integers, tmp_path / "integers.safetensors", {"record_ids": '["a", "b", "c"]'})
+
     for name, message in [
         ("without-ids", "is no file of regions: KeyError"),
         ("cut", "is no file of regions: SafetensorError"),
+        ("pointer", "is a git-lfs pointer"),
+        ("nested", "is no file of regions"),
+        ("numbers", "has other contents than write_regions"),
+        ("integers", "has other contents than write_regions"),
         ("nothing", "is missing; it is no file of regions"),
         ("narrow", r"tokens \[3, 3, 2048\]; the last should be \[3, R, 2054\]"),
     ]:
