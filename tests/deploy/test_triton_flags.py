@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from tandem.model_io import triton_server
+from tandem.model_io.triton_install import triton_environment, wheel_folder
 from tests.deploy.rendered import OVERLAYS, ROOT, rendered
 from tests.deploy.workloads import workloads
 
@@ -28,10 +28,10 @@ def told() -> set[str]:
 @pytest.fixture(scope="module")
 def known() -> set[str]:
     """What the server of the pip wheel, older than any image, says of its flags."""
-    wheel = triton_server._wheel_folder()
+    wheel = wheel_folder()
     done = subprocess.run(
         [wheel / "bin" / "tritonserver", "--help"],
-        env=triton_server._environment(wheel, 1),
+        env=triton_environment(wheel, 1),
         capture_output=True,
         text=True,
         timeout=60,
