@@ -48,7 +48,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(*arguments: str) -> tuple[int, str]:
     """Returns the exit status and what was printed, both streams."""
     result = CliRunner().invoke(app, ["evaluate", "--count", "8", *arguments])
-    return result.exit_code, result.output or str(result.exception)
+    error = "" if isinstance(result.exception, SystemExit) else str(result.exception or "")
+    return result.exit_code, result.output + error
 
 
 def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
