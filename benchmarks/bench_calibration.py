@@ -78,9 +78,13 @@ def _probabilities(
             rerank_required=True,
         )
         wanted = {ids[match] for match in matches[number]}
-        reranked = [item for item in found.items if item.match_probability is not None]
-        said.append([item.match_probability for item in reranked])
-        so.append([item.item_id in wanted for item in reranked])
+        reranked = [
+            (item.match_probability, item.item_id in wanted)
+            for item in found.items
+            if item.match_probability is not None
+        ]
+        said.append([probability for probability, _ in reranked])
+        so.append([is_match for _, is_match in reranked])
     return said, so
 
 
