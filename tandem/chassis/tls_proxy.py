@@ -14,7 +14,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ log = get_logger()
 _PREFIX = "TLSPROXY_"
 _HANDSHAKE_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 _CHUNK_BYTES = 256 * 1024
 # Callers are our own services, a few connections each.
 _MAX_CONNECTION_COUNT = 256
@@ -78,6 +79,8 @@ class TlsProxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Transports close their sockets in the loop's next turn.
+        await asyncio.sleep(0)
         # Of tasks that were cancelled before they began, too.
         for accepted in self._shaking_hands:
             accepted.close()
@@ -116,7 +119,7 @@ class TlsProxy:
             # Of a probe that only connects, too.
             log.debug("handshake failed", cause=type(error).__name__)
             return
-        with contextlib.closing(caller.writer):
+        async with _closing(caller.writer):
             if not self._is_let_in(caller.writer):
                 log.warning("caller is not among TLS_PEER_NAMES")
                 return
@@ -126,7 +129,7 @@ class TlsProxy:
             except (OSError, TimeoutError) as error:
                 log.warning("the server behind does not answer", cause=type(error).__name__)
                 return
-            with contextlib.closing(writer):
+            async with _closing(writer):
                 await _pass_both_ways(caller, _End(reader, writer))
 
     async def _shake_hands(self, accepted: socket.socket) -> _End:
@@ -176,6 +179,20 @@ class _End:
 
 def _names(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(certificate.get("subjectAltName", ()))
+
+
+@contextlib.asynccontextmanager
+async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Closes a connection at the end; what is written goes out if the peer takes it soon."""
+    try:
+        yield
+        writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await writer.wait_closed()
+    finally:
+        # A peer that does not end TLS with us would keep the socket for half a minute.
+        writer.transport.abort()
 
 
 async def _pass_both_ways(one: _End, other: _End) -> None:

@@ -333,7 +333,24 @@ async def test_a_message_as_large_as_a_batch_of_pictures_passes() -> None:
         )
 
 
+class Ended:
+    """All that the name of a code is read from: a call's context, with what a handler has set."""
+
+    def __init__(self, code: grpc.StatusCode | int) -> None:
+        self._code = code
+
+    def code(self) -> grpc.StatusCode | int:
+        return self._code
+
+
 @pytest.mark.parametrize("fault", [GeneratorExit(), grpc.aio.InternalError()])
 def test_a_caller_that_can_be_told_nothing_has_gone(fault: BaseException) -> None:
     """No fault of ours, so no line of level warning and nothing for an alert to count."""
-    assert code_name(cast(grpc.aio.ServicerContext, None), fault) == "CANCELLED"
+    assert code_name(cast(grpc.aio.ServicerContext, Ended(0)), fault) == "CANCELLED"
+
+
+def test_a_call_that_was_aborted_has_its_code_though_nobody_can_be_told() -> None:
+    """As where gRPC has ended it already, for headers over its limit."""
+    context = cast(grpc.aio.ServicerContext, Ended(grpc.StatusCode.UNAUTHENTICATED))
+
+    assert code_name(context, grpc.aio.InternalError()) == "UNAUTHENTICATED"

@@ -19,14 +19,14 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
         remaining = context.time_remaining()
         out_of_time = remaining is not None and remaining <= _TRANSIT_SECONDS
         return "DEADLINE_EXCEEDED" if out_of_time else "CANCELLED"
-    if isinstance(fault, GeneratorExit | grpc.aio.InternalError):
-        # gRPC cannot send, an answer of a stream or the end of a call: whoever called has gone.
-        return "CANCELLED"
     code = context.code()
     # After an abort, also one that the caller could not be told of: gRPC had ended the call itself,
     # as it does where headers are over its limit.
     if isinstance(code, grpc.StatusCode):
         return str(code.name)
+    if isinstance(fault, GeneratorExit | grpc.aio.InternalError):
+        # gRPC cannot send, an answer of a stream or the end of a call: whoever called has gone.
+        return "CANCELLED"
     if fault is not None and not isinstance(fault, grpc.aio.AbortError):
         return "UNKNOWN"
     # The number of a code; nothing where nothing was set, which is OK.
