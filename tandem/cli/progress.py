@@ -141,7 +141,7 @@ class LongWork:
             return
         if not self._is_telling:
             return
-        what = "" if stage.total is None else f" of {stage.total:,} {stage.unit}".rstrip()
+        what = "" if stage.total is None else f", {stage.total:,} {stage.unit}".rstrip()
         self._terminal.print(f"{one_line(stage.name)}: begins{what}")
 
     def _finish(self, now_seconds: float) -> None:

@@ -182,7 +182,7 @@ async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path
 
     assert result.exit_code == 0, result.output
     assert sent == ["a", "b"]
-    assert "ingest into scenes: begins of 2 pictures" in result.stderr
+    assert "ingest into scenes: begins, 2 pictures" in result.stderr
     assert "passed over: 3 (.heic 2, .gif 1)" in result.stderr
     assert f".heic: {tmp_path}/c.heic, {tmp_path}/d.heic" in result.stderr
     assert "pictures without captions: 2" in result.stderr

@@ -35,7 +35,7 @@ def test_without_a_terminal_stages_are_lines() -> None:
         work.say("a word")
 
     assert text.getvalue().splitlines() == [
-        "read: begins of 4,000 pictures",
+        "read: begins, 4,000 pictures",
         "read: ends after 20 s, 2,000 pictures",
         "learn [/x]: begins",
         "a word",
