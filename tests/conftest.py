@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,10 @@ settings.load_profile("tandem")
 # Tests call loopback by bare channels and urllib too, on machines behind a proxy as elsewhere.
 for _variable in ("no_proxy", "NO_PROXY"):
     os.environ[_variable] = loopback_spared(os.environ.get(_variable, ""))
+
+# A shell's background job ignores Ctrl-C, and so would every child that a test sends it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.model_io.tiny_triton"]
 
