@@ -270,9 +270,9 @@ async def test_a_rerank_that_is_required_is_refused_by_its_cause(filled: Stack) 
 
     for shard in filled.shards:
         shard.before.clear()
-        shard.pair_seconds = 0.1
+        shard.pair_seconds = 1.0
     with pytest.raises(errors.DeadlineExceeded, match="rerank"):
-        await search(filled, is_rerank_required=True, seconds=0.3)
+        await search(filled, is_rerank_required=True, seconds=1.5)
 
 
 @pytest.mark.parametrize(("best", "depth"), [(3.0, ITEM_COUNT), (9.0, 4)])
