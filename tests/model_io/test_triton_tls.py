@@ -29,6 +29,18 @@ async def infer(client: TritonClient, timeout_seconds: float = 20.0) -> None:
     assert answer.arrays[0].shape == (2, 3)
 
 
+async def until_answered(client: TritonClient) -> None:
+    """Returns once the client has connected again; raises its last error where it does not."""
+    for _ in range(20):
+        try:
+            await infer(client)
+        except ModelUnavailable:
+            await asyncio.sleep(0.2)
+        else:
+            return
+    await infer(client)
+
+
 async def test_no_inference_fails_while_every_certificate_changes(
     odd_serving: Serving, tmp_path: Path
 ) -> None:
@@ -53,6 +65,13 @@ async def test_no_inference_fails_while_every_certificate_changes(
                 for _ in range(15):
                     await infer(client)
                     await asyncio.sleep(0.1)
+
+        # Connections that are open shake hands no more; a new one needs the new certificate.
+        port = proxy.port
+        await proxy.close()
+        proxy = TlsProxy(proxy_files.identity(), "127.0.0.1", port, target)
+        await proxy.start()
+        await until_answered(client)
 
         # The control: who shows the authority before is refused now.
         late_files = Files(tmp_path / "late")
