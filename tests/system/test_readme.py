@@ -1,4 +1,4 @@
-"""Every command that the README shows is run, or is a target that the demo or the tests are."""
+"""Runs every command of the README and of docs/models.md; targets of make are parsed."""
 
 import os
 import re
@@ -17,6 +17,7 @@ from tandem.evaluation.report import BE, Ranking, Report
 from tandem.modeling.default_checkpoint import default_checkpoint
 
 ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/models.md"]
 # So that a test need not take minutes: the last value of an option is the one that counts.
 SMALLER = {
     "ingest": ["--count", "8", "--index", "readme"],
@@ -26,8 +27,8 @@ SMALLER = {
 
 
 def commands() -> list[str]:
-    """Returns the lines of the README's shell blocks, without comments."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Returns the lines of the pages' shell blocks, without comments."""
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(filter(None, lines)))
