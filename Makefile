@@ -4,6 +4,8 @@ PYTHON ?= python3.11
 LOCK   ?= requirements/cpu.txt
 # What the image of the services installs: no torch, no Triton, nothing of development.
 SERVE_LOCK ?= requirements/serve.txt
+# What the site of the documentation is built with; `make docs` installs it.
+DOCS_LOCK ?= requirements/docs.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is to be had (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
@@ -17,7 +19,7 @@ FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: roll-run soak-run sbom check protos metrics-doc settings-doc lock
+.PHONY: roll-run soak-run sbom check docs protos metrics-doc settings-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +74,10 @@ check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 
+docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
+	$(BIN)/python docs/site/stage_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. $(PROTOS)
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(filter %_service.proto,$(PROTOS))
@@ -95,6 +101,12 @@ lock: ## Resolves pyproject.toml anew and writes both files of requirements/; ne
 		--quiet --output-file $(LOCK)
 	uv export --frozen --extra serve --extra index --extra cli --no-dev --prune torch \
 		--no-emit-project --no-header --quiet --output-file $(SERVE_LOCK)
+	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
+		--output-file $(DOCS_LOCK)
+
+.venv/.docs_ok: $(DOCS_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)
+	touch $@
 
 .venv/.ok: $(LOCK) pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -1,4 +1,4 @@
-"""requirements/cpu.txt is a lock for what pyproject.toml asks for."""
+"""The files of requirements/ lock what pyproject.toml asks for."""
 
 from __future__ import annotations
 
@@ -28,28 +28,39 @@ def asked_for() -> list[Requirement]:
     return [requirement for requirement in requirements if requirement.name not in UNLOCKED]
 
 
-def locked() -> dict[str, str]:
+def locked(lock: str = "cpu.txt") -> dict[str, str]:
     """Returns the version of each package in the lock."""
-    text = (ROOT / "requirements" / "cpu.txt").read_text()
+    text = (ROOT / "requirements" / lock).read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("requirement", asked_for(), ids=str)
 def test_every_requirement_is_locked_to_a_version_it_allows(requirement: Requirement) -> None:
     """Whoever changes pyproject.toml runs `make lock`."""
-    version = locked().get(requirement.name)
+    version = (locked() | locked("docs.txt")).get(requirement.name)
 
     assert version is not None, f"{requirement.name} is not locked; run make lock"
     assert requirement.specifier.contains(version), f"locked {version}; run make lock"
 
 
-def test_every_pin_has_a_hash() -> None:
+@pytest.mark.parametrize("lock", ["cpu.txt", "docs.txt"])
+def test_every_pin_has_a_hash(lock: str) -> None:
     """So that a package changed in its registry is refused."""
-    text = (ROOT / "requirements" / "cpu.txt").read_text()
+    text = (ROOT / "requirements" / lock).read_text()
     pins = re.findall(r"^\S+==(?:.*\\\n)*.*", text, re.MULTILINE)
 
-    assert len(pins) == len(locked())
+    assert len(pins) == len(locked(lock))
     assert all("--hash=sha256:" in pin for pin in pins)
+
+
+def test_the_site_is_built_beside_the_same_versions() -> None:
+    """`make docs` installs into the same environment, where a package has one version."""
+    shared = locked().keys() & locked("docs.txt").keys()
+
+    assert shared
+    assert {name: locked("docs.txt")[name] for name in shared} == {
+        name: locked()[name] for name in shared
+    }
 
 
 def test_nothing_brings_cuda_by_the_back_door() -> None:

@@ -1,0 +1,50 @@
+"""Collects the pages of the site in build/docs/pages; `make docs` then runs mkdocs over them.
+
+The repository's own layout is kept, so that each link works on the site as it does in a clone.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from proto_reference import write_proto_pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "build/docs/pages"
+SDK_PAGE = """# Python client
+
+::: tandem.client
+"""
+
+
+def stage() -> None:
+    """Copies every tracked page and what it links to, and writes the reference pages."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pages = [ROOT / name for name in listed.stdout.splitlines() if not name.startswith("tests/")]
+    for page in filter(Path.exists, pages):
+        for path in [page, *_linked_files(page)]:
+            target = PAGES / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    reference = PAGES / "docs/reference"
+    write_proto_pages(ROOT / "protos", reference / "protos")
+    (reference / "sdk.md").write_text(SDK_PAGE, encoding="utf-8")
+
+
+def _linked_files(page: Path) -> list[Path]:
+    """Returns the files in the repository that a page links to or shows."""
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    paths = [(page.parent / link).resolve() for link in links if "://" not in link]
+    return [path for path in paths if path.is_file() and path.is_relative_to(ROOT)]
+
+
+if __name__ == "__main__":
+    stage()
