@@ -26,8 +26,8 @@ from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
 
 _LAYERS = [
     f"tandem.modeling.{module}.multi_head_attention"

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.cli.stack import Ports
-from tandem.inference_cost import InferenceCost
+from tandem.contract.inference_cost import InferenceCost
+from tandem.local.stack import Ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 CALL_SIZES = (1, 4, 16, 64)
 TEXT_COUNT = 256

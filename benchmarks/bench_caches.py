@@ -19,12 +19,12 @@ from pathlib import Path
 
 import grpc
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.v1 import content_pb2, encoder_service_pb2, rerank_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub

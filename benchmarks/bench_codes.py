@@ -24,7 +24,7 @@ from peers.measurement import F32, Vectors, recall
 from raw_faiss import RawFaiss
 from scene_embeddings import write_scenes
 
-from index_svc.index_type import balanced_list_count
+from index_svc.retrieval.index_type import balanced_list_count
 
 _K = 20
 _CANDIDATE_COUNTS = (40, 100, 200)

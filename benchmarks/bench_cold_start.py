@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 FIRST_COUNT, LATER_COUNT = 50, 200
 INDEX_ID = "bench"

@@ -29,7 +29,7 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.tracing import Tracing, provider_of, tracing, use
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceServicer,

@@ -26,13 +26,13 @@ import numpy as np
 from clustered_vectors import DIMENSION, Source
 from numpy.typing import NDArray
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.hit import F32
-from index_svc.index_build import build_index
-from index_svc.index_type import IndexTuning, choose_index_types
-from index_svc.modality_index import ModalityIndex
-from index_svc.recall_sample import RecallSample
-from tandem.filters import InRange
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.hit import F32
+from index_svc.retrieval.index_type import IndexTuning, choose_index_types
+from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.upkeep.index_build import build_index
+from index_svc.upkeep.recall_sample import RecallSample
+from tandem.contract.filters import InRange
 
 K = 20
 SHARES = (0.001, 0.01, 0.1, 0.5)

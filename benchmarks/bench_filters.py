@@ -5,7 +5,7 @@
 Rows have a text of 5 values, an integer of 1,000, a real, a flag, three tags of 500, and a path of
 its own in every second row. Each filter is evaluated over all rows, in one thread; the median of
 the rounds is told, in milliseconds of CPU time, so that other work on the machine counts less.
-Beside it stands the plain reading (`tandem.filters.holds`) of 10,000 rows, scaled to all.
+Beside it stands the plain reading (`tandem.contract.filters.holds`) of 10,000 rows, scaled to all.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from index_svc.attribute_columns import AttributeColumns
-from tandem.attributes import Attributes, AttributeValue
-from tandem.filters import AllOf, Exists, Filter, InRange, OneOf, StartsWith, holds
+from index_svc.attributes.attribute_columns import AttributeColumns
+from tandem.contract.attributes import Attributes, AttributeValue
+from tandem.contract.filters import AllOf, Exists, Filter, InRange, OneOf, StartsWith, holds
 
 STYLES = ("noto", "twemoji", "noto-v1", "emojione", "fluent-3d")
 TAGS = tuple(f"tag{number:03d}" for number in range(500))

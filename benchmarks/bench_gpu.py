@@ -36,11 +36,11 @@ from torch import Tensor
 from triton_side import triton_figures
 
 from tandem.corpus.records import Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 
 CPU = torch.device("cpu")
 PRECISIONS = (Precision.FP32, Precision.FP16)

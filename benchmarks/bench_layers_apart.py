@@ -22,9 +22,9 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.served_parts import served_parts
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
-from tandem.modeling.served_parts import served_parts
 
 PAIR_COUNT = 20
 TEXT_LENGTH = 16

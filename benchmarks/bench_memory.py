@@ -36,13 +36,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.cli.stack import Ports
+from tandem.local.stack import Ports
 from tandem.model_io.config_pbtxt import image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, config_file
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.modeling.separate_checkpoint import combine
 
 TIMEOUT_SECONDS = 60.0

@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 INDEX_ID = "bench"
 FACTORS = (2, 5, 10)

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.cli.stack import Ports
+from tandem.local.stack import Ports
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, config_file
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 RERANK_CLIENT_COUNT = 16
 INGEST_CLIENT_COUNT = 2

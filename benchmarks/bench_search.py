@@ -29,13 +29,13 @@ from in_process import RETURN_N, InProcess, K, keep_memory
 from large_model import LAYER_COUNT, export_large
 from served_times import Look, cpu_spent, spent
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client, SearchResult
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 
 THREAD_COUNT = 2
 LAYER_COUNTS = {"large": LAYER_COUNT, "one_layer": 1}

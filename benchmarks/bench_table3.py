@@ -33,9 +33,9 @@ from peers.measurement import F32
 from served_index import BATCH_COUNT, wait_settled
 
 from tandem.chassis.channels import CHANNEL_OPTIONS
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client, SearchResult
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision, native_precision
 from tandem.v1 import content_pb2, encoder_service_pb2

@@ -105,7 +105,7 @@ def train_part(part: str, interval_count: int, family_count: int) -> dict[str, f
 
 def export_part() -> dict[str, float]:
     """Returns the seconds of an export, torch's import left out, and the peak."""
-    from tandem.modeling.export import export_model
+    from tandem.modeling.export.export import export_model
 
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
         start_time, start_cpu_time = time.perf_counter(), time.process_time()

@@ -28,11 +28,11 @@ from pathlib import Path
 import grpc
 from served_times import Look, cpu_spent
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 SAMPLE_SHARE = 0.01
 SCRAPE_SECONDS = 5.0

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from peer_environments import own_environ
 
-from tandem.cli.stack import Ports
+from tandem.local.stack import Ports
 from tandem.model_io.precision import Precision
 
 BATCH = 32

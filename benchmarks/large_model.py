@@ -29,10 +29,10 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export_manifest import export_manifest
-from tandem.modeling.exported import write_exported
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import write_exported
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
 
 IMAGE_TOKEN_COUNT = 50
 WIDTH = 768

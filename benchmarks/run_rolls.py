@@ -25,11 +25,11 @@ from typing import Any
 from sending import sending
 from small_model import save_small, short_texts
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.precision import Precision
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 
 INDEX_ID = "rolls"
 START_SECONDS = 60.0

@@ -15,7 +15,7 @@ from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.cli.stack import LocalStack
+from tandem.local.stack import LocalStack
 from tandem.model_io.manifest import JOINT_ENCODER
 
 _MS_OF_MICROSECONDS = 1e-3

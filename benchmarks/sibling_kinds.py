@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 from pathlib import Path
 
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scene import Layout, Scene
-from tandem.corpus.scenes import FAMILY_SIZE, scene_family, scene_records
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import FAMILY_SIZE, scene_family, scene_records
+from tandem.corpus.scenes.scene import Layout, Scene
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import OfflineGallery
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint

@@ -9,7 +9,7 @@ from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 _CONFIG = JointConfig(vocabulary_size=200, width=32, layer_count=1, head_count=2)
 _SENTENCES = (

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from grid_tables import language_table, recall_table, seed_table
 
-from tandem.corpus.scenes import FAMILY_SIZE
+from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.evaluation.plots import plot_sample_efficiency
 from tandem.evaluation.report import Report
 from tandem.model_io.precision import Precision, native_precision
@@ -250,7 +250,7 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
     from tandem.model_io.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
     from tandem.training.corpus_training import as_trained, train_on_corpus
-    from tandem.training.fitting_captions import FittingCaptions
+    from tandem.training.data.fitting_captions import FittingCaptions
 
     files = CheckpointFiles.read(init)
     captions = FittingCaptions(TextPreprocessor(files.tokenizer, files.config.max_text_tokens))

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from device_search import DeviceModel, K
 
-from tandem.cli.free_ports import free_ports
 from tandem.corpus.records import Record
+from tandem.local.free_ports import free_ports
 from tandem.model_io.config_pbtxt import pair_batch_size
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import Manifest, tokenizer_file

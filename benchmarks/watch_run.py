@@ -36,11 +36,11 @@ from watch.troubles import (
     stop_in_turn,
 )
 
-from tandem.cli.free_ports import free_ports
-from tandem.cli.prometheus import MAX_SPEED
 from tandem.client import Client
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.errors import TandemError
+from tandem.local.free_ports import free_ports
+from tandem.local.prometheus import MAX_SPEED
 
 INDEX_ID = "watched"
 SCENE_COUNT = 200

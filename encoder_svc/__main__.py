@@ -18,11 +18,11 @@ from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.manifest import read_manifest, tokenizer_file
+from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_metrics import note_model
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
-from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.served_metrics import note_model
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.content import (
+from tandem.contract.content import (
     Content,
     Encoding,
     ImageTokens,
@@ -21,10 +21,10 @@ from tandem.content import (
     TextUse,
     TruncationPolicy,
 )
-from tandem.cost_metrics import count_inference
+from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import DeadlineExceeded, TandemError
-from tandem.inference_cost import InferenceCost
 from tandem.model_io.canary import check_encoding
+from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.image import decode_image
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.priority import Priority

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from encoder_svc.encoder import EncodedBatch
 from tandem.chassis.cache_metrics import cache_metrics
 from tandem.chassis.single_flight_cache import SingleFlightCache
-from tandem.content import (
+from tandem.contract.content import (
     Content,
     Encoding,
     ImageTokens,

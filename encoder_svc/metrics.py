@@ -6,7 +6,7 @@ from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar
-from tandem.content import Encoding, TruncationPolicy
+from tandem.contract.content import Encoding, TruncationPolicy
 from tandem.errors import TandemError
 
 _STAGE_DURATION = stage_histogram("encoder")

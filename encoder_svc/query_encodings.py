@@ -9,9 +9,9 @@ from dataclasses import replace
 from encoder_svc.encoder import EncodedBatch, Encoder
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.single_flight_cache import Computation
-from tandem.content import Content, Encoding, ImageContent, TruncationPolicy
+from tandem.contract.content import Content, Encoding, ImageContent, TruncationPolicy
+from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
-from tandem.inference_cost import InferenceCost
 from tandem.model_io.priority import Priority
 
 

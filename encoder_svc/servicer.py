@@ -8,9 +8,9 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.metrics import count_truncated_texts, observe_stage
 from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
-from tandem.content import Content, Encoding
+from tandem.contract.content import Content, Encoding
+from tandem.contract.inference_cost import cost_to_proto
 from tandem.errors import BatchSizeOutOfRange, TandemError
-from tandem.inference_cost import cost_to_proto
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,

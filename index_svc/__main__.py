@@ -8,9 +8,9 @@ import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import damage_of, serve_corrupt
-from index_svc.faiss_index import visible_gpu_count
-from index_svc.faiss_threads import faiss_threads, keep_faiss_in_this_thread
-from index_svc.index_type import IndexTuning
+from index_svc.retrieval.faiss_index import visible_gpu_count
+from index_svc.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+from index_svc.retrieval.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard, ShardSettings
@@ -19,10 +19,10 @@ from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_refused import StoreRefused
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.refused import StoreRefused
+from tandem.model_io.served_metrics import note_shard
 from tandem.private_files import keep_files_private
-from tandem.served_metrics import note_shard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server

@@ -5,12 +5,16 @@ Plain functions without the shard: what they refuse touches nothing.
 
 from collections.abc import Iterable
 
-from index_svc.hit import F32, Found
+from index_svc.retrieval.hit import F32, Found
 from index_svc.shard import MAX_READ_BYTES, Answer, Query
-from tandem.attribute_wire import attributes_from_proto, attributes_to_proto, filter_from_proto
-from tandem.content import Encoding, Modality
-from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_write import Delete, Upsert
+from tandem.contract.attribute_wire import (
+    attributes_from_proto,
+    attributes_to_proto,
+    filter_from_proto,
+)
+from tandem.contract.content import Encoding, Modality
+from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.search_path import path_to_proto
 from tandem.errors import (
     BatchSizeOutOfRange,
     ItemIdDuplicate,
@@ -18,8 +22,8 @@ from tandem.errors import (
     RequestMalformed,
     TokensInvalid,
 )
-from tandem.identifiers import check_index_id, check_item_id, check_request_id
-from tandem.search_path import path_to_proto
+from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_write import Delete, Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,

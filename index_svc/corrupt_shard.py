@@ -14,9 +14,9 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
 from tandem.chassis.tls import Identity
-from tandem.corpus.store_environment import DATA_NAME
-from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import ServiceUnavailable
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.verdict import Depth, verify_in_child
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,

@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from index_svc.hit import Strategy
+from index_svc.retrieval.hit import Strategy
 from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
 from tandem.errors import StoreFull
 

@@ -21,8 +21,8 @@ from index_svc.metrics import STAGE_DURATION
 from index_svc.shard import Answer, Query, Shard
 from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
+from tandem.contract.identifiers import check_index_id
 from tandem.errors import ShardMapMismatch
-from tandem.identifiers import check_index_id
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer as _Base
 

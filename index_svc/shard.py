@@ -8,11 +8,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from index_svc.hit import F32, Found
-from index_svc.index_loader import load_index
-from index_svc.index_type import IndexTuning
-from index_svc.live_recall import LiveRecall, SampledSearch
-from index_svc.maintenance import Maintenance, MaintenanceSettings
 from index_svc.metrics import (
     COMMIT_RECORDS,
     ITEMS,
@@ -20,16 +15,18 @@ from index_svc.metrics import (
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
-from index_svc.record_check import RecordCheck, take_out, take_out_damaged
-from index_svc.searchable_index import SearchableIndex
+from index_svc.retrieval.hit import F32, Found
+from index_svc.retrieval.index_type import IndexTuning
+from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
-from index_svc.tuning_file import TuningFile
+from index_svc.upkeep.index_loader import load_index
+from index_svc.upkeep.live_recall import LiveRecall, SampledSearch
+from index_svc.upkeep.maintenance import Maintenance, MaintenanceSettings
+from index_svc.upkeep.record_check import RecordCheck, take_out, take_out_damaged
+from index_svc.upkeep.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
-from tandem.content import Modality
-from tandem.corpus.group_commit import GroupCommit
-from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Committed, Delete, Drop, ItemWrite
+from tandem.contract.content import Modality
+from tandem.contract.filters import Filter
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -39,7 +36,10 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
-from tandem.filters import Filter
+from tandem.item_store.group_commit import GroupCommit
+from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
+from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
 
 log = get_logger()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from index_svc.shard import Query
-from tandem.content import Modality
+from tandem.contract.content import Modality
 
 # The event loop does nothing else meanwhile, so this is what any other call may be held up by.
 _SHORT_SECONDS = 0.001

@@ -5,21 +5,21 @@ import sys
 
 import grpc
 
-from orchestrator_svc.batch_search import BatchSearcher
-from orchestrator_svc.breaker import BreakerRule
-from orchestrator_svc.clients import EncoderClient, ShardClient
-from orchestrator_svc.dependencies import Dependencies
-from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.model_servicer import ModelServicer
-from orchestrator_svc.removal import Remover
-from orchestrator_svc.rerank_pace import ChunkRule
-from orchestrator_svc.retry_budget import RetryBudget
-from orchestrator_svc.search import Searcher
+from orchestrator_svc.rerank.pace import ChunkRule
+from orchestrator_svc.search.batch_search import BatchSearcher
+from orchestrator_svc.search.search import Searcher
+from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.services.breaker import BreakerRule
+from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.time_budget import TimeShares
+from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import load_guard_or_exit

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
+from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, ItemCorrupt, ServiceUnavailable, TandemError
-from tandem.search_path import ShardRetrieval
 
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
 """What makes a shard missing. Any other error is the whole search's: the caller's fault, or one

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
 from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar, tracing
-from tandem.content import Modality
+from tandem.contract.content import Modality
 
 _STAGE_DURATION = stage_histogram("orchestrator")
 PARTIAL_SEARCHES = Counter(

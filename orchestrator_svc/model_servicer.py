@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import grpc
 
-from orchestrator_svc.adaptive_depth import DepthRules
-from orchestrator_svc.clients import EncoderClient
+from orchestrator_svc.rerank.adaptive_depth import DepthRules
+from orchestrator_svc.services.clients import EncoderClient
 from tandem.chassis.channels import deadline_seconds
+from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import TandemError
-from tandem.model_description import ModelDescription, model_to_proto
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc
 
 

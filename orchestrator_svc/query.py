@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
-from tandem.content import Content, Modality, Tokens, TruncationPolicy
+from tandem.contract.content import Content, Modality, Tokens, TruncationPolicy
+from tandem.contract.filters import Filter
+from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import QueryInvalid, RankingInvalid
-from tandem.filters import Filter
-from tandem.fusion_method import FusionMethod
 
 MAX_PART_COUNT = 16
 

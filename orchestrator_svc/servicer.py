@@ -7,20 +7,20 @@ from contextlib import aclosing
 
 import grpc
 
-from orchestrator_svc.batch_search import BatchSearcher
-from orchestrator_svc.clients import FetchedItem
-from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.content_room import ContentBudget
-from orchestrator_svc.cursor_wire import page_from_proto
-from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester, check_item_count
 from orchestrator_svc.metrics import StageLaps
 from orchestrator_svc.query import SearchQuery
-from orchestrator_svc.removal import Remover
-from orchestrator_svc.search import SearchAnswer, Searcher
-from orchestrator_svc.search_wire import answer_to_proto, page_to_proto, query_from_proto
+from orchestrator_svc.search.batch_search import BatchSearcher
+from orchestrator_svc.search.search import SearchAnswer, Searcher
+from orchestrator_svc.services.clients import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
-from tandem.attribute_wire import attributes_from_proto
+from orchestrator_svc.wire.cursor_wire import page_from_proto
+from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
+from orchestrator_svc.writes.consistency_token import make_token
+from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester, check_item_count
+from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import deadline_seconds
+from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (

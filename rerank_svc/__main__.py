@@ -17,13 +17,13 @@ from tandem.chassis.settings import load_or_exit
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
-from tandem.corpus.store_refused import StoreRefused
+from tandem.item_store.refused import StoreRefused
 from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.manifest import read_manifest
+from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_metrics import note_model, note_shard
 from tandem.model_io.triton_client import TritonClient
-from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.served_metrics import note_model, note_shard
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from tandem.corpus.item_store import ItemStore, StoredTokens
 from tandem.errors import ModelMismatch, ServiceUnavailable
+from tandem.item_store.item_store import ItemStore, StoredTokens
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tandem.chassis.cache_metrics import cache_metrics
 from tandem.chassis.single_flight_cache import SingleFlightCache
-from tandem.content import TextTokens, Tokens
-from tandem.inference_cost import InferenceCost
+from tandem.contract.content import TextTokens, Tokens
+from tandem.contract.inference_cost import InferenceCost
 
 _NAME = "match_logits"
 # All but the id, as tracemalloc counts it (tests/rerank_svc/test_match_logit_cache.py).

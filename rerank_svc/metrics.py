@@ -4,8 +4,8 @@ from prometheus_client import Counter
 
 from tandem.chassis.metrics import REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar
-from tandem.cost_metrics import count_inference
-from tandem.inference_cost import InferenceCost
+from tandem.contract.inference_cost import InferenceCost
+from tandem.model_io.cost_metrics import count_inference
 
 _STAGE_DURATION = stage_histogram("rerank")
 _PAIRS_SCORED = Counter(

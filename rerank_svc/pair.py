@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem.content import ImageTokens, TextTokens, Tokens
+from tandem.contract.content import ImageTokens, TextTokens, Tokens
 from tandem.errors import TokensInvalid
 from tandem.model_io.manifest import Manifest
 

@@ -10,11 +10,11 @@ from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, checked_pair
 from tandem.chassis.single_flight_cache import Computation
-from tandem.content import Tokens
-from tandem.corpus.item_store import ItemStore
+from tandem.contract.content import Tokens
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
-from tandem.inference_cost import InferenceCost
-from tandem.model_description import ProbabilityCalibration
+from tandem.item_store.item_store import ItemStore
 from tandem.model_io.canary import check_matching
 from tandem.model_io.model_version import FIRST_VERSION
 from tandem.model_io.served_joint_model import ServedJointModel

@@ -7,9 +7,9 @@ import grpc
 from rerank_svc.metrics import observe_stage
 from rerank_svc.reranker import MatchScore, QueryCandidates, Reranker, ScoredBatch
 from tandem.chassis.channels import deadline_seconds
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.inference_cost import cost_to_proto
 from tandem.errors import BatchSizeOutOfRange, TandemError
-from tandem.identifiers import check_index_id, check_item_id
-from tandem.inference_cost import cost_to_proto
 from tandem.v1 import content_pb2, rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import duration_to_proto, item_error_to_proto, tokens_from_proto
 

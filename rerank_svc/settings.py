@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tandem.chassis.settings import AT_LEAST_0, setting
-from tandem.corpus.item_store import DEFAULT_MAP_BYTES
+from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from rerank_svc.settings import RerankSettings
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_environment import DATA_NAME
-from tandem.corpus.verdict import Depth, verify_in_child
 from tandem.errors import ServiceUnavailable
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.verdict import Depth, verify_in_child
 
 
 def open_shard_items(settings: RerankSettings) -> ItemStore:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem import duration_wire
-from tandem.content import (
+from tandem.contract import duration_wire
+from tandem.contract.content import (
     Content,
     Encoding,
     ImageContent,

@@ -8,7 +8,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tandem.local_processes.child_environment import loopback_spared
+from tandem.child_processes.child_environment import loopback_spared
 
 # Times on a shared machine say nothing about the code, so no example has a deadline of its own.
 settings.register_profile("tandem", deadline=None, derandomize=True)

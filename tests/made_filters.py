@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tandem.attributes import Attributes, AttributeValue
-from tandem.filters import (
+from tandem.contract.attributes import Attributes, AttributeValue
+from tandem.contract.filters import (
     AllOf,
     AnyOf,
     Exists,

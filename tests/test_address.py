@@ -2,8 +2,8 @@
 
 import pytest
 
-from tandem.address import Address, AddressInvalid
 from tandem.client import Client
+from tandem.contract.address import Address, AddressInvalid
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,14 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem.attribute_wire import (
+from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
     filter_from_proto,
     filter_to_proto,
 )
-from tandem.attributes import Attributes, AttributeValue, check_attributes
-from tandem.errors import AttributeInvalid, FilterInvalid
-from tandem.filters import (
+from tandem.contract.attributes import Attributes, AttributeValue, check_attributes
+from tandem.contract.filters import (
     MAX_CONDITION_COUNT,
     MAX_VALUE_COUNT,
     AllOf,
@@ -24,6 +23,7 @@ from tandem.filters import (
     StartsWith,
     check_filter,
 )
+from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
 from tandem.v1 import index_service_pb2
 from tests import made_filters

@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given
 
-from tandem.attribute_wire import filter_from_proto, filter_to_proto
-from tandem.attributes import Attributes
-from tandem.errors import FilterInvalid
-from tandem.filters import (
+from tandem.contract.attribute_wire import filter_from_proto, filter_to_proto
+from tandem.contract.attributes import Attributes
+from tandem.contract.filters import (
     AllOf,
     AnyOf,
     Exists,
@@ -18,6 +17,7 @@ from tandem.filters import (
     check_filter,
     holds,
 )
+from tandem.errors import FilterInvalid
 from tests import made_filters
 
 ITEM: Attributes = {

@@ -1,4 +1,4 @@
-"""tandem.identifiers: which ids are taken."""
+"""tandem.contract.identifiers: which ids are taken."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
-from tandem.identifiers import check_index_id, check_item_id, check_request_id
 
 
 @pytest.mark.parametrize("index_id", ["a", "0", "scenes", "flickr30k-image_v2", "a" * 63])

@@ -7,13 +7,13 @@ import pytest
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.model_description import (
+from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
     model_from_proto,
 )
-from tandem.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import model_service_pb2
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub, add_ModelServiceServicer_to_server
 

@@ -17,7 +17,7 @@ DEPLOYED = {
 LOOKS = """
 import sys
 from tandem.deployed_files import deployed_folder
-from tandem.local_processes.child_environment import module_path
+from tandem.child_processes.child_environment import module_path
 print(*(deployed_folder(name) for name in sys.argv[1:]), *module_path(), sep="\\n")
 """
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from tandem import wire
-from tandem.content import (
+from tandem.contract.content import (
     Content,
     Encoding,
     ImageContent,

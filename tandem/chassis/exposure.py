@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from tandem.access import Access
 from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
 from tandem.chassis.tls import Identity
+from tandem.contract.access import Access
 
 log = get_logger()
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.access import ACCESS, Access
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tls import Identity
 from tandem.chassis.tokens import Caller, TokenFile
+from tandem.contract.access import ACCESS, Access
 
 _current: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
     "tandem_caller", default=None

@@ -12,8 +12,8 @@ from typing import NoReturn, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from tandem.contract.request_limits import RequestLimit
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed
-from tandem.request_limits import RequestLimit
 
 # protobuf's own limit on messages within messages.
 _MAX_DEPTH = 100

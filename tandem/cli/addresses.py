@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.address import Address, AddressInvalid
+from tandem.contract.address import Address, AddressInvalid
 
 DEFAULT_ADDRESS = "127.0.0.1:7400"
 _KNOCK_SECONDS = 1.0

@@ -24,8 +24,8 @@ from tandem.cli import (
 )
 from tandem.cli.command_line import SETTINGS, Command, CommandLine, run
 from tandem.cli.console import out
-from tandem.cli.prometheus import PrometheusUnavailable
-from tandem.cli.stack import StackFailed
+from tandem.local.prometheus import PrometheusUnavailable
+from tandem.local.stack import StackFailed
 from tandem.model_io.triton_server import TritonUnavailable
 
 

@@ -98,8 +98,8 @@ def calibrate(
     # Here: torch takes seconds, which `tandem --help` need not wait.
     from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
     from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.modeling.export_manifest import export_manifest
-    from tandem.modeling.lowered import lowered
+    from tandem.modeling.export.export_manifest import export_manifest
+    from tandem.modeling.export.lowered import lowered
 
     folder, chosen = checkpoint or default_checkpoint(), precision or native_precision()
     counts = (gallery_count, gallery_count)

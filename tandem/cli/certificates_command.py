@@ -28,7 +28,7 @@ def certificates(
     Services take up new ones while they run. Callers trust the folder's ca.crt.
     """
     # Here, not above: a service's image has this command line, and no cryptography.
-    from tandem.cli.certificates import LocalAuthority
+    from tandem.local.certificates import LocalAuthority
 
     authority = LocalAuthority(folder)
     for name, kind in CONTAINERS.items():

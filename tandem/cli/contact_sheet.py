@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from tandem.client import FoundItem
-from tandem.content import ImageContent, TextContent
+from tandem.contract.content import ImageContent, TextContent
 
 SHOWN_COUNT = 5
 

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Final, get_args
 
 from tandem.cli.user_path import user_path
-from tandem.corpus import emoji, scenes
-from tandem.corpus.caption_list import read_caption_list
+from tandem.corpus import emoji
 from tandem.corpus.errors import SplitUnknown
-from tandem.corpus.karpathy import IMAGES_FOLDER, read_karpathy
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.multi30k import read_multi30k
-from tandem.corpus.picture_folder import is_picture, read_picture_folder
-from tandem.corpus.plain_file import files_below, list_folder
-from tandem.corpus.record_stream import RecordStream
-from tandem.corpus.webdataset import read_webdataset
+from tandem.corpus.readers.caption_list import read_caption_list
+from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy
+from tandem.corpus.readers.multi30k import read_multi30k
+from tandem.corpus.readers.picture_folder import is_picture, read_picture_folder
+from tandem.corpus.readers.plain_file import files_below, list_folder
+from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.webdataset import read_webdataset
+from tandem.corpus.scenes import records as scenes
 
 TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
 """COCO's split "train" as its file has it; by "train" alone, restval is part of it."""
@@ -170,7 +171,7 @@ def _multi30k(path: Path, split: str, left_out: LeftOut) -> RecordStream:
 
 def _parquet(path: Path, split: str, left_out: LeftOut) -> RecordStream:
     # Here: pyarrow is an extra, and takes a third of a second.
-    from tandem.corpus.parquet import read_parquet
+    from tandem.corpus.readers.parquet import read_parquet
 
     return read_parquet(path, split, left_out=left_out)
 

@@ -11,20 +11,20 @@ import typer
 
 from tandem.cli.console import errors, out
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
-from tandem.cli.data_folder import DataFolder
 from tandem.cli.evaluate import evaluate
 from tandem.cli.ingest import ingest_items
 from tandem.cli.search_table import print_result
-from tandem.cli.service_settings import given_settings
-from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.start_checks import check_machine
 from tandem.cli.stop_signals import StopSignals
 from tandem.cli.up import exported, print_endpoints
 from tandem.client import Access, Client
-from tandem.corpus.nouns import LANGUAGES, Language
 from tandem.corpus.records import Caption, Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.nouns import LANGUAGES, Language
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
+from tandem.local.data_folder import DataFolder
+from tandem.local.service_settings import given_settings
+from tandem.local.stack import LocalStack, Ports
+from tandem.local.start_checks import check_machine
 from tandem.modeling.default_checkpoint import default_checkpoint
 
 _INDEX = "scenes"

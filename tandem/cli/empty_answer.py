@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator
 
 from tandem.client import Client, Query, SearchOptions, SearchResult
-from tandem.content import Modality
+from tandem.contract.content import Modality
+from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, Not
 from tandem.errors import TandemError
-from tandem.filters import AllOf, AnyOf, Exists, Filter, Not
 
 _LOOKED_AT_COUNT = 20
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tandem.local_processes.child_environment import module_path
+from tandem.child_processes.child_environment import module_path
 
 _INTERRUPTED_STATUS = 130
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tandem.cli.console import errors, one_line
 from tandem.client import FoundItem
-from tandem.content import ImageContent, TextContent
+from tandem.contract.content import ImageContent, TextContent
 
 # What every file system takes, and no shell reads as something else.
 _UNSAFE = re.compile(r"[^\w.+=@-]|^[.-]")

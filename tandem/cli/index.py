@@ -17,7 +17,7 @@ from tandem.cli.progress import LongWork
 from tandem.cli.remove import drop
 from tandem.client.access import Access
 from tandem.client.refusal import error_of
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from tandem.attributes import Attributes
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.command_line import INTERRUPTED_STATUS
 from tandem.cli.console import errors, one_line, out
@@ -16,6 +15,7 @@ from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.progress import LongWork
 from tandem.cli.refusals import told
 from tandem.client import Access, Client, NewItem, TruncationPolicy
+from tandem.contract.attributes import Attributes
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.records import Caption, Record
 from tandem.errors import TandemError

@@ -46,7 +46,7 @@ def add(
 ) -> None:
     """Exports a checkpoint to TorchScript with config.pbtxt and manifest.json."""
     # Here: torch takes seconds, which `tandem --help` need not wait.
-    from tandem.modeling.export import export_model
+    from tandem.modeling.export.export import export_model
 
     chosen = precision or native_precision()
     with LongWork(often_short=True) as work:
@@ -124,7 +124,7 @@ def verify(
     ] = None,
 ) -> None:
     """Checks the files against the manifest, loads them and tries them; exit 1 with the cause."""
-    from tandem.modeling.verification import verify_repository
+    from tandem.modeling.export.verification import verify_repository
 
     with LongWork(often_short=True) as work:
         work.show("load and try the model", 0)

@@ -15,7 +15,7 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.modeling.lowered import lowered
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
 
 

@@ -11,7 +11,7 @@ from tandem.cli.addresses import ADDRESS
 from tandem.cli.console import errors, out
 from tandem.cli.progress import LongWork
 from tandem.client import Access, Client
-from tandem.identifiers import check_index_id
+from tandem.contract.identifiers import check_index_id
 
 _MAX_REMOVE_COUNT = 256
 _TIMEOUT_SECONDS = 30.0

@@ -12,7 +12,6 @@ from tandem.cli.console import errors
 from tandem.cli.empty_answer import why_empty
 from tandem.cli.found_files import FoundFiles
 from tandem.cli.search_output import SearchOutput
-from tandem.cli.where_expression import WhereInvalid, parse_where
 from tandem.client import (
     Access,
     Client,
@@ -27,8 +26,9 @@ from tandem.client import (
     StoredItem,
     TruncationPolicy,
 )
+from tandem.contract.filter_expression import WhereInvalid, parse_where
+from tandem.contract.filters import Filter
 from tandem.errors import TandemError
-from tandem.filters import Filter
 from tandem.v1 import content_pb2, search_service_pb2
 
 MAX_BATCH_SEARCH_COUNT = 64

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem.client import SearchResult
-from tandem.content import ImageContent, TextContent
+from tandem.contract.content import ImageContent, TextContent
 from tandem.errors import TandemError
 
 

@@ -2,11 +2,11 @@
 
 from rich.table import Table
 
-from tandem.attributes import AttributeValue
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.retrieval_lines import retrieval_lines
 from tandem.client import Coverage, Explanation, FoundItem, InferenceCost, SearchResult
-from tandem.content import TextContent
+from tandem.contract.attributes import AttributeValue
+from tandem.contract.content import TextContent
 
 _LACKS = {
     "TOKENS_MISSING": "the cross-encoder could not read {missing} of the candidates",

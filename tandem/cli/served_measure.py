@@ -16,7 +16,7 @@ from tandem.cli.progress import query_progress
 from tandem.cli.refusals import told
 from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, TandemError
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.report import Report

@@ -2,7 +2,7 @@
 
 from tandem.chassis import settings
 from tandem.chassis.log import LogSettings
-from tandem.cli.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
+from tandem.local.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
 
 FIRST_HEADING = f"## {SERVICES[0]}_svc"
 """What is above it in the page is written by hand."""

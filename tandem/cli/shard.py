@@ -11,17 +11,17 @@ import typer
 from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
 from tandem.cli.progress import LongWork
-from tandem.corpus.store_backup import (
+from tandem.item_store.backup import (
     BackupManifest,
     back_up,
     is_backup,
     verify_backup,
 )
-from tandem.corpus.store_backup import restore as restore_backup
-from tandem.corpus.store_check import Show
-from tandem.corpus.store_environment import DEFAULT_MAP_BYTES, raise_limit
-from tandem.corpus.store_refused import StoreRefused
-from tandem.corpus.verdict import Verdict, verify_in_child
+from tandem.item_store.backup import restore as restore_backup
+from tandem.item_store.check import Show
+from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import Verdict, verify_in_child
 from tandem.private_files import private_files
 
 app = typer.Typer(

@@ -60,7 +60,7 @@ def swap(
     else:
         assert checkpoint is not None
         # Here: torch takes seconds, which `tandem --help` need not wait.
-        from tandem.modeling.version_export import export_version
+        from tandem.modeling.export.version_export import export_version
 
         out.print(f"{repository}: {checkpoint} is exported, which takes a minute or more")
         version = export_version(checkpoint, repository, precision)

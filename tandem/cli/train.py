@@ -22,7 +22,7 @@ from tandem.model_io.readable_records import (
     readable_records,
 )
 from tandem.modeling.config import ImageSource
-from tandem.training.fitting_captions import FittingCaptions
+from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.recipes import RECIPES, Recipe
 
 

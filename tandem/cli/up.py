@@ -12,29 +12,29 @@ from rich.table import Table
 
 from tandem.cli.addresses import DEFAULT_ADDRESS
 from tandem.cli.console import Terminal, errors, out
-from tandem.cli.data_folder import DataFolder
-from tandem.cli.free_ports import free_ports
-from tandem.cli.prometheus import (
+from tandem.cli.stop_signals import Stopped, StopSignals
+from tandem.local.data_folder import DataFolder
+from tandem.local.free_ports import free_ports
+from tandem.local.prometheus import (
     MAX_SPEED,
     LocalPrometheus,
     PrometheusUnavailable,
     scraped,
 )
-from tandem.cli.service_settings import given_settings
-from tandem.cli.stack import LocalStack, Ports, StackFailed
-from tandem.cli.start_checks import check_machine, check_ports, precision_note, shard_count
-from tandem.cli.start_refused import StartRefused
-from tandem.cli.stop_signals import Stopped, StopSignals
-from tandem.cli.triton_watch import TritonWatch
-from tandem.cli.version_swaps import VersionSwaps
+from tandem.local.service_settings import given_settings
+from tandem.local.stack import LocalStack, Ports, StackFailed
+from tandem.local.start_checks import check_machine, check_ports, precision_note, shard_count
+from tandem.local.start_refused import StartRefused
+from tandem.local.triton_watch import TritonWatch
+from tandem.local.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.fresh_export import export_if_stale
+from tandem.modeling.export.fresh_export import export_if_stale
 
 if TYPE_CHECKING:
-    from tandem.cli.certificates import LocalAuthority
+    from tandem.local.certificates import LocalAuthority
 
 DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
@@ -170,7 +170,7 @@ def exported(checkpoint: Path, repository: Path, precision: Precision | None = N
 
 def _local_authority(folder: Path) -> "LocalAuthority":
     # Here, not above: a service's image has this command line, and no cryptography.
-    from tandem.cli.certificates import LocalAuthority
+    from tandem.local.certificates import LocalAuthority
 
     return LocalAuthority(folder)
 

@@ -43,11 +43,11 @@ from tandem.client.results import (
     SearchResult,
     StageSeconds,
 )
-from tandem.content import Modality, TextUse, TruncationPolicy
-from tandem.fusion_method import FusionMethod
-from tandem.inference_cost import InferenceCost
-from tandem.model_description import ModelDescription
-from tandem.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
+from tandem.contract.content import Modality, TextUse, TruncationPolicy
+from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import ModelDescription
+from tandem.contract.search_path import SearchFallback, SearchPath, SearchStrategy, ShardRetrieval
 
 __all__ = [
     "Access",

@@ -10,8 +10,8 @@ from typing import Self
 
 import grpc
 
-from tandem.address import Address
 from tandem.client.requests import CHANNEL_OPTIONS
+from tandem.contract.address import Address
 from tandem.errors import Unauthenticated
 
 _FILES = {

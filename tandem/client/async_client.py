@@ -29,9 +29,9 @@ from tandem.client.results import (
     streamed_result,
 )
 from tandem.client.server_status import ServerStatus
-from tandem.content import TruncationPolicy
+from tandem.contract.content import TruncationPolicy
+from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import TandemError
-from tandem.model_description import ModelDescription, model_from_proto
 from tandem.v1 import (
     model_service_pb2,
     model_service_pb2_grpc,

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from tandem.attribute_wire import filter_to_proto
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
-from tandem.content import Modality, TruncationPolicy
+from tandem.contract.attribute_wire import filter_to_proto
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.filters import Filter
+from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
@@ -19,9 +22,6 @@ from tandem.errors import (
     TandemError,
     TextTooLong,
 )
-from tandem.filters import Filter
-from tandem.fusion_method import FusionMethod
-from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import content_pb2, search_service_pb2
 
 _MOST = {"retrieve_k": 1_000, "rerank_k": 200, "return_n": 1_000}

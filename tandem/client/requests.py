@@ -12,9 +12,9 @@ from typing import TypeAlias
 from tandem.client.results import IngestOutcome, ingest_outcomes
 from tandem.client.sendable import NewItem as NewItem
 from tandem.client.sendable import checked_request_id, item_to_proto
-from tandem.content import TruncationPolicy
+from tandem.contract.content import TruncationPolicy
+from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.errors import ServerUnknown, TandemError
-from tandem.identifiers import check_index_id, check_item_id
 from tandem.v1 import index_service_pb2, search_service_pb2
 
 _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]

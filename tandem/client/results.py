@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tandem.attribute_wire import value_from_proto
-from tandem.attributes import Attributes
-from tandem.content import Content, ImageContent, Modality, TextContent, TextUse
-from tandem.duration_wire import duration_from_proto
+from tandem.contract.attribute_wire import value_from_proto
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Content, ImageContent, Modality, TextContent, TextUse
+from tandem.contract.duration_wire import duration_from_proto
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.search_path import ShardRetrieval, path_from_proto
 from tandem.errors import ServerUnknown, TandemError, error_from_reason
-from tandem.inference_cost import InferenceCost, cost_from_proto
-from tandem.search_path import ShardRetrieval, path_from_proto
 from tandem.v1 import attribute_pb2, content_pb2, error_reason_pb2, search_service_pb2
 
 _MODALITIES: Mapping[int, Modality] = {

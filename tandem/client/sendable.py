@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tandem.attribute_wire import attributes_to_proto
-from tandem.attributes import Attributes, check_attributes
-from tandem.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
+from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.contract.attributes import Attributes, check_attributes
+from tandem.contract.content import MAX_IMAGE_BYTES, MAX_LONG_TEXT_BYTES
+from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
@@ -12,7 +13,6 @@ from tandem.errors import (
     RequestMalformed,
     TextTooLong,
 )
-from tandem.identifiers import check_item_id, check_request_id
 from tandem.v1 import content_pb2, index_service_pb2
 
 NewContent = str | bytes

@@ -7,7 +7,17 @@ negation does. Filters are joined by `&`, `|` and `~`. Sending one that is too l
 name or value, raises FilterInvalid.
 """
 
-from tandem.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith, Value
+from tandem.contract.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+    Value,
+)
 
 __all__ = [
     "AllOf",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tandem.corpus.nouns import Role, load_nouns
+from tandem.corpus.scenes.nouns import Role, load_nouns
 
 FORMAT_VERSION = 1
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.evaluation.held_out_pools import Floats, HeldOutPools
 from tandem.evaluation.logistic import fit_logistic, sigmoid_of
 from tandem.evaluation.metrics import RECALL_AT, Recall, recall_at
-from tandem.model_description import AdaptiveDepthRule
 
 _Z_95 = 1.959964
 

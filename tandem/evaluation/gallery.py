@@ -8,10 +8,10 @@ from hashlib import sha256
 from itertools import pairwise
 from statistics import fmean
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
+from tandem.contract.identifiers import check_item_id
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
-from tandem.identifiers import check_item_id
 from tandem.model_io.visible_text import folded_text
 
 # What each direction looks for.

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.offline import ScoredPools
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.evaluation.adaptive_depth import (
     DepthOutcome,
     depths_read,
@@ -18,7 +19,6 @@ from tandem.evaluation.adaptive_depth import (
 from tandem.evaluation.held_out_pools import HeldOutPools
 from tandem.evaluation.metrics import RECALL_AT, Recall
 from tandem.evaluation.probability_fit import ProbabilityQuality, fit_probability
-from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
 
 Pools = Mapping[str, HeldOutPools]
 """Of each direction."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.evaluation.gallery import Gallery
 from tandem.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
 from tandem.model_io.buckets import pad_texts

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.evaluation import fusion
 from tandem.evaluation.gallery import DIRECTIONS, Gallery
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools

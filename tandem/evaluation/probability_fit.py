@@ -6,9 +6,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.evaluation.held_out_pools import Floats, HeldOutPools
 from tandem.evaluation.logistic import fit_logistic, sigmoid_of
-from tandem.model_description import ProbabilityCalibration
 
 _BIN_COUNT = 15
 _RETURN_N = 10

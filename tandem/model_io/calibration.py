@@ -11,7 +11,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.model_io.json_object import from_fields, read_object, shown, within
 from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.model_io.whole_file import write_text_whole

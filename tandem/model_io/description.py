@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tandem.model_description import ModelDescription
+from tandem.contract.model_description import ModelDescription
 from tandem.model_io.calibration import read_calibration
 from tandem.model_io.image import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 from tandem.model_io.manifest import Manifest

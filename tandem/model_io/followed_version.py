@@ -3,8 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
+from tandem.contract.model_description import ModelDescription, ProbabilityCalibration
 from tandem.errors import ModelUnavailable
-from tandem.model_description import ModelDescription, ProbabilityCalibration
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, read_manifest
 from tandem.model_io.model_version import serving

@@ -16,7 +16,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from tandem.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
+from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
 

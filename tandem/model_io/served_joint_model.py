@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelUnavailable
-from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chunk_size
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest

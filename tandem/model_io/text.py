@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tandem.content import MAX_LONG_TEXT_BYTES as MAX_LONG_TEXT_BYTES
-from tandem.content import TextUse, TruncationPolicy
+from tandem.contract.content import MAX_LONG_TEXT_BYTES as MAX_LONG_TEXT_BYTES
+from tandem.contract.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.model_io.visible_text import visible_text

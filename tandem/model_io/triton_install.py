@@ -8,8 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tandem.child_processes.child_environment import child_environment
 from tandem.deployed_files import deployed_folder
-from tandem.local_processes.child_environment import child_environment
 
 
 class TritonUnavailable(Exception):

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.local_processes.keeper import ProcessKeeper, work_place
+from tandem.child_processes.keeper import ProcessKeeper, work_place
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, timed
 from tandem.model_io.manifest import JOINT_ENCODER, read_manifest
 from tandem.model_io.model_version import (

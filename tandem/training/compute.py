@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tandem.training.batches import Batch, with_tensors
+from tandem.training.data.batches import Batch, with_tensors
 
 
 @dataclass(frozen=True, slots=True)

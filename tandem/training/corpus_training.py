@@ -25,17 +25,17 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import RegionCheck, RegionFile
-from tandem.training.batches import tokenize
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.training.data.image_tokens import image_tokens
+from tandem.training.data.pair_pool import PairPool, check_family_count
+from tandem.training.data.pooled_images import HeldImages, PooledImages, RegionImages
+from tandem.training.data.record_pairs import RecordPairs
+from tandem.training.data.records_digest import records_sha256
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.image_backbone_tuning import BACKBONE_STAGE, check_tunable, tune_image_backbone
-from tandem.training.image_tokens import image_tokens
-from tandem.training.pair_pool import PairPool, check_family_count
-from tandem.training.pooled_images import HeldImages, PooledImages, RegionImages
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
-from tandem.training.record_pairs import RecordPairs
-from tandem.training.records_digest import records_sha256
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, tell_nobody
 from tandem.training.starting_model import in_its_shape, starting_model

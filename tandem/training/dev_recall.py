@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import TextBatch
+from tandem.training.data.batches import TextBatch
 from tandem.training.recipes import Recipe
 
 # The pool that the BE hands on: the paper's k (Geigle et al. 2022, section 6).

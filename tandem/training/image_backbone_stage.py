@@ -8,11 +8,11 @@ from torch import nn
 from torch.optim import AdamW
 
 from tandem.modeling.image_backbone import ImageBackbone
+from tandem.training.data.scene_labels import class_count
+from tandem.training.data.scene_pairs import labelled_pixels
 from tandem.training.losses import labelling_loss
 from tandem.training.optimisation import check_loss, step, warm_up_then_linear
 from tandem.training.run import Run, restore
-from tandem.training.scene_labels import class_count
-from tandem.training.scene_pairs import labelled_pixels
 
 
 def train_image_backbone(backbone: ImageBackbone, image_size: int, run: Run) -> None:

@@ -20,11 +20,11 @@ from tandem.corpus.records import Record
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import tokenize
+from tandem.training.data.batches import tokenize
+from tandem.training.data.pair_pool import draw_families, draw_member
+from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.losses import in_batch_softmax_loss
 from tandem.training.optimisation import check_loss, decayed_groups, step, warm_up_then_linear
-from tandem.training.pair_pool import draw_families, draw_member
-from tandem.training.record_pairs import RecordPairs
 from tandem.training.run import Run, restore
 
 BACKBONE_STAGE = "backbone"

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 
 from tandem.model_io.special_tokens import SpecialTokens, special_tokens
-from tandem.training.batches import MaskedBatch, MatchBatch, TextBatch
+from tandem.training.data.batches import MaskedBatch, MatchBatch, TextBatch
 
 _MASKS = ("[MASK]", "<mask>")
 
@@ -25,7 +25,7 @@ def mask_id(tokenizer: Tokenizer) -> int:
     A published tokenizer has one for it. Ours has none, and takes the padding's: no text has that
     where it counts.
 
-    >>> from tandem.training.caption_tokenizer import train_tokenizer
+    >>> from tandem.training.data.caption_tokenizer import train_tokenizer
     >>> mask_id(train_tokenizer(["two cats"], 50))
     0
     """

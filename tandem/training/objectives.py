@@ -12,7 +12,9 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import Batch, ImageTextBatch, LengthPart, by_length
+from tandem.training.data.batches import Batch, ImageTextBatch, LengthPart, by_length
+from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
+from tandem.training.data.pair_pool import PairPool
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
@@ -21,8 +23,6 @@ from tandem.training.losses import (
     sampled_triplet_loss,
 )
 from tandem.training.masked_words import mask_id, masked
-from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
-from tandem.training.pair_pool import PairPool
 from tandem.training.run import Run
 
 _MINING_BATCH_SIZE = 256

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from tandem.training.batches import Batch, with_tensors
+from tandem.training.data.batches import Batch, with_tensors
 
 Result = TypeVar("Result")
 

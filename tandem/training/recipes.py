@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from tandem.corpus.scenes import FAMILY_SIZE
+from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.modeling.config import ImageSource
 
 

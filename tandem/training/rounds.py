@@ -14,9 +14,10 @@ from torch.optim import AdamW
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.joint_model import JointModel
+from tandem.training.data.mined_negatives import MinedNegatives
+from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet, dev_recall
 from tandem.training.loss_curve import CurvePoint, LossCurve
-from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.objectives import Objectives
 from tandem.training.optimisation import (
     accumulate_gradient,
@@ -25,7 +26,6 @@ from tandem.training.optimisation import (
     step,
     warm_up_then_linear,
 )
-from tandem.training.pair_pool import PairPool
 from tandem.training.run import Run, restore
 
 

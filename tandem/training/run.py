@@ -15,11 +15,11 @@ from torch.optim.lr_scheduler import LambdaLR
 from tandem.model_io.json_object import read_object
 from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
 from tandem.training.compute import Compute
+from tandem.training.data.mined_negatives import MinedNegatives
 from tandem.training.dev_recall import DevRecall
 from tandem.training.divergence import StepPlace
 from tandem.training.loss_curve import FILE_NAME as CURVE_NAME
 from tandem.training.loss_curve import rounds_in_curve
-from tandem.training.mined_negatives import MinedNegatives
 from tandem.training.processes import Processes
 from tandem.training.recipes import Recipe
 from tandem.training.run_state import (

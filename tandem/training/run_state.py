@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
-from tandem.modeling.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.training.recipes import Recipe
 
 FILE_NAME = "run_state.pt"

@@ -12,7 +12,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.training.recipes import Recipe
 
 

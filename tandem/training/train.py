@@ -12,26 +12,26 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scene import Scene
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scene_drawing import scene_pixels
-from tandem.corpus.scenes import Split, scene_families
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.drawing import scene_pixels
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import Split, scene_families
+from tandem.corpus.scenes.scene import Scene
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import tokenize
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.training.data.image_tokens import image_tokens
+from tandem.training.data.pair_pool import PairPool
+from tandem.training.data.pooled_images import HeldImages
+from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.image_backbone_stage import train_image_backbone
-from tandem.training.image_tokens import image_tokens
-from tandem.training.pair_pool import PairPool
-from tandem.training.pooled_images import HeldImages
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays
-from tandem.training.scene_pairs import ScenePairs
 from tandem.training.starting_model import in_its_shape, starting_model
 
 _CPU = torch.device("cpu")

@@ -8,8 +8,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from sibling_kinds import kind_of, preferred
 
-from tandem.corpus.scene import Layout
-from tandem.corpus.scenes import FAMILY_SIZE, scene_family
+from tandem.corpus.scenes.records import FAMILY_SIZE, scene_family
+from tandem.corpus.scenes.scene import Layout
 from tandem.evaluation.gallery import DIRECTIONS
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint

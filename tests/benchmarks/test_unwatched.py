@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.chassis.channels import open_channel
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.faults.supervisor import ROOT, Supervised

@@ -17,7 +17,6 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from structlog.testing import capture_logs
 
-from tandem.access import ACCESS, Access
 from tandem.chassis.guard import Guard, current_caller
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
@@ -26,6 +25,7 @@ from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials
 from tandem.chassis.tokens import TokenFile
 from tandem.client.server_status import ServerStatus
+from tandem.contract.access import ACCESS, Access
 from tests.chassis.authority import Files
 from tests.chassis.contract import arity, contract_methods, request_in_index, speaks_of_index
 

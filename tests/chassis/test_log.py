@@ -133,7 +133,7 @@ def test_what_the_system_says_of_a_fault_is_told() -> None:
 
 def test_our_own_lines_say_all_that_they_say() -> None:
     """Those of packages that have the standard library's loggers too."""
-    line = json.loads(lines_of("tandem.corpus.group_commit", "the store is %s", "full"))
+    line = json.loads(lines_of("tandem.item_store.group_commit", "the store is %s", "full"))
 
     assert line["event"] == "the store is full"
 

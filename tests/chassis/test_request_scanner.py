@@ -9,10 +9,10 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tandem.access import ACCESS
 from tandem.chassis.request_scanner import RequestScanner
+from tandem.contract.access import ACCESS
+from tandem.contract.request_limits import PROBE_LIMIT, REQUEST_LIMITS, RequestLimit, request_limit
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed, TandemError
-from tandem.request_limits import PROBE_LIMIT, REQUEST_LIMITS, RequestLimit, request_limit
 from tandem.v1 import index_admin_service_pb2, search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.chassis.contract import contract_methods

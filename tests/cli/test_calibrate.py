@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.model_description import ProbabilityCalibration
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
     Calibration,
@@ -18,7 +18,7 @@ from tandem.model_io.calibration import (
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export_manifest import export_manifest
+from tandem.modeling.export.export_manifest import export_manifest
 
 # Test runs share cores, and torch's threads wait for one another.
 torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""tandem.cli.certificates: what `tandem up --tls` issues is taken by our own services."""
+"""tandem.local.certificates: what `tandem up --tls` issues is taken by our own services."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cryptography import x509
 
 from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, TlsSettings
-from tandem.cli import certificates
-from tandem.cli.certificates import PEERS, LocalAuthority
+from tandem.local import certificates
+from tandem.local.certificates import PEERS, LocalAuthority
 
 
 def issued(folder: Path) -> x509.Certificate:

@@ -7,8 +7,8 @@ from PIL import Image
 
 from tandem.cli.contact_sheet import SheetRow, write_contact_sheet
 from tandem.client import FoundItem
-from tandem.content import ImageContent, TextContent
-from tandem.corpus.scenes import scene_records
+from tandem.contract.content import ImageContent, TextContent
+from tandem.corpus.scenes.records import scene_records
 
 GREEN = (26, 152, 80)
 

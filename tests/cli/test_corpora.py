@@ -14,7 +14,7 @@ import pytest
 
 from tandem.cli.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus, open_divided
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 
 NAMES = (
     "scenes",

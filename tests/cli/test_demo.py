@@ -3,8 +3,8 @@
 import pytest
 
 from tandem.cli.demo import demo_items, demo_queries
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import make_gallery
 
 

@@ -14,8 +14,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.corpus.karpathy import write_karpathy
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.readers.karpathy import write_karpathy
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.report import Report
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 
 
 def test_no_connection_that_goes_out_takes_them() -> None:

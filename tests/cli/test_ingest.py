@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tandem.attribute_wire import attributes_from_proto
 from tandem.cli.app import app
+from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.corpus.emoji import open_drawings
-from tandem.corpus.image_sources import MAX_READ_BYTES
-from tandem.corpus.scene import Layout
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES
+from tandem.corpus.scenes.scene import Layout
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import all_stored, search_server

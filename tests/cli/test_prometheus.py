@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from tandem.chassis.http_door import HttpDoor
 from tandem.cli.app import app
-from tandem.cli.free_ports import free_ports
-from tandem.cli.prometheus import (
+from tandem.local.free_ports import free_ports
+from tandem.local.prometheus import (
     LocalPrometheus,
     PrometheusUnavailable,
     scraped,

@@ -10,13 +10,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tandem.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.cli.app import app
 from tandem.cli.found_files import FoundFiles, file_name
 from tandem.client import FoundItem
-from tandem.content import TextContent
+from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.content import TextContent
+from tandem.contract.filters import holds
 from tandem.errors import TextEmpty
-from tandem.filters import holds
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
 from tests.model_io.pictures import encoded, plain

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator_svc.ingest import IncomingItem
+from orchestrator_svc.writes.ingest import IncomingItem
 from tandem.cli.app import app
-from tandem.content import ImageContent
+from tandem.contract.content import ImageContent
 from tandem.v1.error_reason_pb2 import ErrorReason
 from tests.client.search_server import MODEL
 from tests.orchestrator_svc.downstream import door_address, stack

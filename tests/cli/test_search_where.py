@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from typer.testing import CliRunner, Result
 
-from tandem.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.cli.app import app
-from tandem.filters import Exists, InRange, Not, OneOf
+from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.filters import Exists, InRange, Not, OneOf
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.search_server import search_server
 

@@ -11,7 +11,7 @@ import typer
 
 from tandem.cli.served_measure import ServedMeasure
 from tandem.corpus.records import Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.report import Report, joined
 from tandem.model_io.readable_records import OnError

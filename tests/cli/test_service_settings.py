@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.service_settings import given_settings, service_groups
 from tandem.cli.settings_page import FIRST_HEADING, settings_tables
-from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.start_refused import StartRefused
+from tandem.local.service_settings import given_settings, service_groups
+from tandem.local.stack import LocalStack, Ports
+from tandem.local.start_refused import StartRefused
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 

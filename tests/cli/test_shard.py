@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.corpus.item_record import item_key
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
-from tandem.corpus.store_environment import DATA_NAME
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.item_record import item_key
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.stored_values import overwrite
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports, StackFailed
 from tandem.errors import TandemError
+from tandem.local.stack import LocalStack, Ports, StackFailed
 from tandem.model_io.triton_server import TritonUnavailable, core_count
 
 

@@ -13,18 +13,18 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.data_folder import DataFolder
-from tandem.cli.ports import Ports
-from tandem.cli.start_checks import check_machine, check_ports, shard_count
-from tandem.cli.start_refused import StartRefused
 from tandem.cli.up import exported
-from tandem.corpus.item_store import ItemStore
+from tandem.item_store.item_store import ItemStore
+from tandem.local.data_folder import DataFolder
+from tandem.local.ports import Ports
+from tandem.local.start_checks import check_machine, check_ports, shard_count
+from tandem.local.start_refused import StartRefused
 from tandem.modeling.default_checkpoint import default_checkpoint
 
 HOLD = """
 import sys
 from pathlib import Path
-from tandem.cli.data_folder import DataFolder
+from tandem.local.data_folder import DataFolder
 with DataFolder(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -74,7 +74,7 @@ def test_a_store_that_a_service_writes_is_named(
         leaving.start()
         with DataFolder(tmp_path):
             leaving.join()
-    monkeypatch.setattr("tandem.cli.data_folder._WRITER_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("tandem.local.data_folder._WRITER_WAIT_SECONDS", 0.1)
     with (tmp_path / "shard-0" / "writer.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StartRefused, match="has a writer already"):

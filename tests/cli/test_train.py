@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.karpathy import write_karpathy
+from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.corpus.karpathy import write_karpathy
+from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.training.recipes import RECIPES
 from tests.modeling.published_folders import published_bert

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.triton_watch import FAILED_CANARY_COUNT, TritonWatch
+from tandem.local.stack import LocalStack, Ports
+from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.model_io.manifest import JOINT_ENCODER, MANIFEST_NAME, Manifest
 from tandem.model_io.triton_server import TritonUnavailable
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.version_swaps import VersionSwaps
+from tandem.local.stack import LocalStack, Ports
+from tandem.local.version_swaps import VersionSwaps
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import (
     SERVING_NAME,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tandem.cli.where_expression import WhereInvalid, parse_where
-from tandem.filters import (
+from tandem.contract.filter_expression import WhereInvalid, parse_where
+from tandem.contract.filters import (
     AllOf,
     AnyOf,
     Exists,

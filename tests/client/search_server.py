@@ -10,13 +10,13 @@ import grpc
 
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.errors import TandemError
-from tandem.model_description import (
+from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
     model_to_proto,
 )
+from tandem.errors import TandemError
 from tandem.v1 import model_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import (

@@ -15,7 +15,6 @@ from typing import Protocol
 import pytest
 
 from tandem import errors
-from tandem.attribute_wire import filter_from_proto
 from tandem.client import (
     AsyncClient,
     Client,
@@ -27,7 +26,8 @@ from tandem.client import (
     where,
 )
 from tandem.client.query import NewContent, Query
-from tandem.filters import Filter
+from tandem.contract.attribute_wire import filter_from_proto
+from tandem.contract.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.client.odd_server import ODD, odd_server

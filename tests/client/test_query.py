@@ -16,9 +16,9 @@ from tandem.client.query import (
     page_request,
     search_request,
 )
-from tandem.content import Modality, TruncationPolicy
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestMalformed
-from tandem.fusion_method import FusionMethod
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.attribute_wire import attributes_from_proto, filter_from_proto
-from tandem.attributes import Attributes
 from tandem.client import GivenEncoding, QueryPart, StoredItem, where
 from tandem.client.query import NewContent, Query, search_request
 from tandem.client.requests import IngestRequests, NewItem, remove_request
-from tandem.content import Modality, TruncationPolicy
+from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Modality, TruncationPolicy
 from tandem.errors import (
     AttributeInvalid,
     ContentMissing,

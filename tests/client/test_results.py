@@ -14,10 +14,9 @@ from tandem.client.results import (
     ingest_outcomes,
     search_result,
 )
-from tandem.content import ImageContent, Modality, TextContent, TextUse
-from tandem.errors import ImageUnreadable, InternalFault
-from tandem.inference_cost import InferenceCost
-from tandem.search_path import (
+from tandem.contract.content import ImageContent, Modality, TextContent, TextUse
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.search_path import (
     Fallback,
     SearchFallback,
     SearchPath,
@@ -26,6 +25,7 @@ from tandem.search_path import (
     path_from_proto,
     path_to_proto,
 )
+from tandem.errors import ImageUnreadable, InternalFault
 from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto

@@ -3,7 +3,7 @@
 import pytest
 
 from tandem.client import where
-from tandem.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith
+from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.item_store import ItemStore
+from tandem.item_store.item_store import ItemStore
 from tests.corpus.made_stores import MAP_BYTES
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tandem.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens
-from tandem.corpus.item_record import StoredItem
+from tandem.contract.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.item_store.item_record import StoredItem
 
 DIMENSION = 8
 FINGERPRINT = "model-a"

@@ -4,9 +4,9 @@ import random
 
 from hypothesis import strategies as st
 
-from tandem.corpus.nouns import MAX_COUNT, Noun, load_nouns
-from tandem.corpus.scene import Group, Layout, Scene
-from tandem.corpus.scenes import SPLITS, scene_family
+from tandem.corpus.scenes.nouns import MAX_COUNT, Noun, load_nouns
+from tandem.corpus.scenes.records import SPLITS, scene_family
+from tandem.corpus.scenes.scene import Group, Layout, Scene
 
 
 def noun_named(name: str) -> Noun:

@@ -1,7 +1,7 @@
 """What stores of tests are made with, and what is read back from them."""
 
-from tandem.corpus.change_log import Change
-from tandem.corpus.item_store import ItemStore, StoredEmbedding
+from tandem.item_store.change_log import Change
+from tandem.item_store.item_store import ItemStore, StoredEmbedding
 
 MAP_BYTES = 16 << 20
 

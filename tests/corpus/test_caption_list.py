@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tandem.corpus.caption_list import read_caption_list
-from tandem.corpus.caption_text import MAX_LINE_BYTES
 from tandem.corpus.errors import (
     CorpusError,
     CorpusFileMissing,
@@ -19,6 +17,8 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.left_out import LeftOut, ReaderFault
+from tandem.corpus.readers.caption_list import read_caption_list
+from tandem.corpus.readers.caption_text import MAX_LINE_BYTES
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 
 TRAIN = "a cat\tcats/1.jpg\none cat\tcats/1.jpg\n\t2.jpg\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.caption_text import (
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
+from tandem.corpus.readers.caption_text import (
     MAX_LINE_BYTES,
     MAX_TEXT_BYTES,
     caption_lines,
@@ -13,7 +14,6 @@ from tandem.corpus.caption_text import (
     numbered_captions,
     numbered_lines,
 )
-from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
 
 # A byte order mark, both kinds of line end, a blank line, a line with U+2028 in it, and no end.
 TEXT = "\N{ZERO WIDTH NO-BREAK SPACE}a cat\r\n\ndeux\N{LINE SEPARATOR}chats \n třetí"

@@ -5,12 +5,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from tandem.corpus.change_log import Change
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Delete, Upsert
 from tandem.errors import (
     ItemCorrupt,
 )
+from tandem.item_store.change_log import Change
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Delete, Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES, changes
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tandem.corpus.emoji import HELD_OUT_STYLE, SPLITS, Split, emoji_records, open_drawings
-from tandem.corpus.nouns import load_nouns, nouns_of
+from tandem.corpus.scenes.nouns import load_nouns, nouns_of
 
 LANGUAGES = {"en", "de", "fr", "cs"}
 

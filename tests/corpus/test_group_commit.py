@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.group_commit import GroupCommit
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, ItemWrite, Upsert
 from tandem.errors import InternalFault, Overloaded, ServiceUnavailable, StoreFull, TandemError
+from tandem.item_store.group_commit import GroupCommit
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, ItemWrite, Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 

@@ -11,7 +11,7 @@ from tandem.corpus.errors import (
     PictureMissing,
     PictureTooLarge,
 )
-from tandem.corpus.image_sources import MAX_READ_BYTES, ImageFile, NoImage, image_file
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage, image_file
 
 PLACE = "list.tsv: line 3"
 

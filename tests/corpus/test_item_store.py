@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.attributes import AttributeValue
-from tandem.content import ImageTokens, Modality, TextContent, TextTokens
-from tandem.corpus.item_record import RecordView, item_key, pack_item
-from tandem.corpus.item_store import IndexInfo, ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Committed, Delete, Upsert
+from tandem.contract.attributes import AttributeValue
+from tandem.contract.content import ImageTokens, Modality, TextContent, TextTokens
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
     ItemCorrupt,
     ModelMismatch,
 )
+from tandem.item_store.item_record import RecordView, item_key, pack_item
+from tandem.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding
+from tandem.item_store.item_write import Committed, Delete, Upsert
 from tests.corpus.made_items import DIMENSION, FINGERPRINT, image_item, text_item, unit_vector
 from tests.corpus.made_stores import MAP_BYTES, scanned
 from tests.corpus.stored_values import overwrite

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.corpus.checksum import seal
-from tandem.corpus.item_record import RecordView, StoredItem, item_key, item_version, pack_item
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Delete, Upsert
 from tandem.errors import IndexNotFound, ItemCorrupt
+from tandem.item_store.checksum import seal
+from tandem.item_store.item_record import RecordView, StoredItem, item_key, item_version, pack_item
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Delete, Upsert
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
 from tests.corpus.stored_values import overwrite, stored_value
 

@@ -20,10 +20,10 @@ from tandem.corpus.errors import (
     PictureOutside,
     SplitUnknown,
 )
-from tandem.corpus.karpathy import read_karpathy, write_karpathy
 from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.karpathy import read_karpathy, write_karpathy
 from tandem.corpus.records import Caption, Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 
 Document = dict[str, Any]
 

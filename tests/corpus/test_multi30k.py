@@ -15,7 +15,7 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.multi30k import read_multi30k
+from tandem.corpus.readers.multi30k import read_multi30k
 from tandem.corpus.records import Record
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tandem.corpus.emoji import HELD_OUT_STYLE, open_drawings
-from tandem.corpus.nouns import LANGUAGES, MAX_COUNT, Language, Noun, load_nouns, nouns_of
+from tandem.corpus.scenes.nouns import LANGUAGES, MAX_COUNT, Language, Noun, load_nouns, nouns_of
 
 GENDERS: dict[Language, set[str]] = {
     "en": {""},

@@ -24,9 +24,9 @@ from tandem.corpus.errors import (
     PictureTooLarge,
     SplitUnknown,
 )
-from tandem.corpus.image_sources import MAX_READ_BYTES
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.parquet import read_parquet
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES
+from tandem.corpus.readers.parquet import read_parquet
 from tandem.corpus.records import Record
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 
@@ -360,7 +360,7 @@ def test_no_damage_raises_anything_else(tmp_path: Path) -> None:
 
 def test_without_pyarrow_the_extra_is_named() -> None:
     """In an interpreter that has none."""
-    program = "import sys; sys.modules['pyarrow'] = None; import tandem.corpus.parquet"
+    program = "import sys; sys.modules['pyarrow'] = None; import tandem.corpus.readers.parquet"
     ran = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tandem.corpus.caption_text import MAX_TEXT_BYTES
 from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
@@ -17,9 +16,10 @@ from tandem.corpus.errors import (
     PictureOutside,
     SplitUnknown,
 )
-from tandem.corpus.image_sources import ImageFile
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
-from tandem.corpus.picture_folder import read_picture_folder
+from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
+from tandem.corpus.readers.image_sources import ImageFile
+from tandem.corpus.readers.picture_folder import read_picture_folder
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 
 

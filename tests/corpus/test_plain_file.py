@@ -9,7 +9,7 @@ import pytest
 
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.plain_file import files_below, list_folder, open_plain_file
+from tandem.corpus.readers.plain_file import files_below, list_folder, open_plain_file
 
 
 def test_a_file_is_opened(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
-from tandem.corpus.store_backup import back_up, restore
+from tandem.item_store.backup import back_up, restore
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tandem.private_files import private_files
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
-from tandem.corpus.reader_age import CommitTimes, reader_ids
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
+from tandem.item_store.reader_age import CommitTimes, reader_ids
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tandem.corpus.errors import CorpusMalformed, NothingRead
-from tandem.corpus.image_sources import NoImage
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
-from tandem.corpus.record_stream import RecordStream
+from tandem.corpus.readers.image_sources import NoImage
+from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
 
 

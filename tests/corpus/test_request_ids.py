@@ -6,13 +6,13 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from tandem.content import Encoding
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.contract.content import Encoding
 from tandem.errors import (
     IndexNotFound,
     RequestIdReused,
 )
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES, scanned
 

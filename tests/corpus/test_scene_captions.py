@@ -5,9 +5,9 @@ import re
 import pytest
 from hypothesis import given
 
-from tandem.corpus.nouns import LANGUAGES, MAX_COUNT, Language, load_nouns
-from tandem.corpus.scene import Layout, Scene
-from tandem.corpus.scene_captions import captions_of
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.nouns import LANGUAGES, MAX_COUNT, Language, load_nouns
+from tandem.corpus.scenes.scene import Layout, Scene
 from tests.corpus.made_scenes import any_scenes, made_scene
 
 # (codepoints, count) by the phrase that says it: unlike for any two, or captions would be unclear.

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from PIL import Image
 
-from tandem.corpus.scene import Layout, Scene
-from tandem.corpus.scene_drawing import (
+from tandem.corpus.scenes.drawing import (
     SCENE_SIZE,
     PlacedDrawing,
     ScenePng,
@@ -20,7 +19,8 @@ from tandem.corpus.scene_drawing import (
     place_drawings,
     scene_pixels,
 )
-from tandem.corpus.scenes import Split, scene_family
+from tandem.corpus.scenes.records import Split, scene_family
+from tandem.corpus.scenes.scene import Layout, Scene
 from tests.corpus.made_scenes import any_scenes, drawn_scenes, made_scene
 
 HALF = SCENE_SIZE // 2

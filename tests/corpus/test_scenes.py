@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.corpus.emoji import HELD_OUT_STYLE
-from tandem.corpus.karpathy import IMAGES_FOLDER, read_karpathy, write_karpathy
-from tandem.corpus.nouns import LANGUAGES, nouns_of
+from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy, write_karpathy
 from tandem.corpus.records import Record
-from tandem.corpus.scene import Group, Scene
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scenes import (
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.nouns import LANGUAGES, nouns_of
+from tandem.corpus.scenes.records import (
     FAMILY_SIZE,
     SPLITS,
     Split,
@@ -24,6 +23,7 @@ from tandem.corpus.scenes import (
     scene_family,
     scene_records,
 )
+from tandem.corpus.scenes.scene import Group, Scene
 
 numbers = st.integers(0, 100_000)
 splits = st.sampled_from(SPLITS)

@@ -6,7 +6,7 @@ import pytest
 
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.shards import shards_by_split
+from tandem.corpus.readers.shards import shards_by_split
 
 
 def names(path: Path) -> dict[str, list[str]]:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, Upsert
-from tandem.corpus.store_backup import BackupManifest, back_up, is_backup, restore, verify_backup
-from tandem.corpus.store_environment import DATA_NAME
-from tandem.corpus.store_files import RESTORING_NAME, SCHEMA_VERSION
-from tandem.corpus.store_refused import StoreRefused
-from tandem.corpus.verdict import verify_in_child
-from tandem.corpus.writer_lock import WriterLock
 from tandem.errors import ServiceUnavailable
+from tandem.item_store.backup import BackupManifest, back_up, is_backup, restore, verify_backup
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.files import RESTORING_NAME, SCHEMA_VERSION
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import verify_in_child
+from tandem.item_store.writer_lock import WriterLock
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
 
 MAP_BYTES = 64 << 20
@@ -104,7 +104,7 @@ def test_backups_beside_a_writer_are_states_between_transactions(
         store.close()
 
     script = (
-        "import sys; from pathlib import Path; from tandem.corpus.store_backup import back_up;"
+        "import sys; from pathlib import Path; from tandem.item_store.backup import back_up;"
         "print(back_up(Path(sys.argv[1]), Path(sys.argv[2]))[0])"
     )
     writer = threading.Thread(target=write)
@@ -346,7 +346,7 @@ def test_killed_restores_leave_a_whole_store_or_none(path: Path, tmp_path: Path)
     """Killed at any moment, a restore leaves what is refused, or the whole store."""
     backup, _ = back_up(path, tmp_path / "backups")
     script = (
-        "import sys; from pathlib import Path; from tandem.corpus.store_backup import restore;"
+        "import sys; from pathlib import Path; from tandem.item_store.backup import restore;"
         "print('go', flush=True);"
         "restore(Path(sys.argv[1]), Path(sys.argv[2]))"
     )

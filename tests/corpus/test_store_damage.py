@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.checksum import seal
-from tandem.corpus.item_record import item_key
-from tandem.corpus.item_store import ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Upsert
 from tandem.errors import (
     ItemCorrupt,
 )
+from tandem.item_store.checksum import seal
+from tandem.item_store.item_record import item_key
+from tandem.item_store.item_store import ItemStore, StoredEmbedding
+from tandem.item_store.item_write import Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES
 from tests.corpus.stored_values import overwrite, stored_value

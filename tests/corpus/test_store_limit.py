@@ -9,20 +9,20 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, Upsert
-from tandem.corpus.store_environment import StoreEnvironment, raise_limit
 from tandem.errors import (
     StoreFull,
 )
+from tandem.item_store.environment import StoreEnvironment, raise_limit
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.corpus.made_stores import MAP_BYTES, scanned
 
 ROOT = Path(__file__).parents[2]
 WRITER = (
     "import sys; from pathlib import Path\n"
-    "from tandem.corpus.item_store import ItemStore\n"
-    "from tandem.corpus.item_write import Upsert\n"
+    "from tandem.item_store.item_store import ItemStore\n"
+    "from tandem.item_store.item_write import Upsert\n"
     "from tests.corpus.made_items import FINGERPRINT, text_item\n"
     "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
     "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus import file_system
-from tandem.corpus.file_system import file_system_type
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, Upsert
-from tandem.corpus.store_refused import StoreRefused
 from tandem.errors import StoreFull
+from tandem.item_store import file_system
+from tandem.item_store.file_system import file_system_type
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Upsert
+from tandem.item_store.refused import StoreRefused
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 MAP_BYTES = 16 << 20
@@ -209,8 +209,8 @@ def command(path: Path, script: str) -> list[str]:
     """Returns the command that runs Python code with the store's folder."""
     begin = (
         "import os, subprocess, sys; from pathlib import Path\n"
-        "from tandem.corpus.item_store import ItemStore\n"
-        "from tandem.corpus.store_refused import StoreRefused\n"
+        "from tandem.item_store.item_store import ItemStore\n"
+        "from tandem.item_store.refused import StoreRefused\n"
         "path = Path(sys.argv[1])\n"
         "def open_store(readonly):\n"
         f"    return ItemStore.open(path, 0, 1, readonly, map_bytes={MAP_BYTES})\n"

@@ -10,19 +10,19 @@ import lmdb
 import numpy as np
 import pytest
 
-from tandem.content import ImageTokens, TextContent, TextTokens
-from tandem.corpus.change_log import Change
-from tandem.corpus.checksum import seal
-from tandem.corpus.item_record import StoredItem, item_key
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Upsert
-from tandem.corpus.store_files import SCHEMA_VERSION
-from tandem.corpus.store_refused import StoreRefused
-from tandem.corpus.verdict import verify_in_child
+from tandem.contract.content import ImageTokens, TextContent, TextTokens
 from tandem.errors import (
     ItemCorrupt,
     ServiceUnavailable,
 )
+from tandem.item_store.change_log import Change
+from tandem.item_store.checksum import seal
+from tandem.item_store.files import SCHEMA_VERSION
+from tandem.item_store.item_record import StoredItem, item_key
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import verify_in_child
 from tests.corpus.made_items import DIMENSION, FINGERPRINT, image_item, text_item
 from tests.corpus.made_stores import MAP_BYTES, changes, scanned
 from tests.corpus.stored_values import overwrite, stored_value

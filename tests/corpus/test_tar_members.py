@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusFileMissing, CorpusMalformed
-from tandem.corpus.tar_members import MAX_HEADER_BYTES, tar_members
+from tandem.corpus.readers.tar_members import MAX_HEADER_BYTES, tar_members
 
 BLOCK = 512
 

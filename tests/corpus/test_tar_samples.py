@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tandem.corpus.errors import CorpusError
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
-from tandem.corpus.tar_members import TarMember
-from tandem.corpus.tar_samples import tar_samples
+from tandem.corpus.readers.tar_members import TarMember
+from tandem.corpus.readers.tar_samples import tar_samples
 
 ARCHIVE = Path("000.tar")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from tandem.corpus.change_log import Change
-from tandem.corpus.checksum import seal
-from tandem.corpus.item_record import item_key
-from tandem.corpus.item_store import ItemStore, StoredEmbedding
-from tandem.corpus.item_write import Delete, Upsert
-from tandem.corpus.store_environment import DATA_NAME, raise_limit
-from tandem.corpus.store_files import SCHEMA_VERSION, seal_json
-from tandem.corpus.store_refused import StoreRefused
-from tandem.corpus.verdict import Depth, Verdict, verify_in_child
+from tandem.item_store.change_log import Change
+from tandem.item_store.checksum import seal
+from tandem.item_store.environment import DATA_NAME, raise_limit
+from tandem.item_store.files import SCHEMA_VERSION, seal_json
+from tandem.item_store.item_record import item_key
+from tandem.item_store.item_store import ItemStore, StoredEmbedding
+from tandem.item_store.item_write import Delete, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import Depth, Verdict, verify_in_child
 from tests.corpus.made_items import FINGERPRINT, image_item, text_item
 from tests.corpus.stored_values import overwrite, stored_value
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.corpus.caption_text import MAX_TEXT_BYTES
 from tandem.corpus.errors import (
     ArchiveUnsafe,
     CorpusFileMissing,
@@ -22,10 +21,11 @@ from tandem.corpus.errors import (
     PictureTooLarge,
     SplitUnknown,
 )
-from tandem.corpus.image_sources import MAX_READ_BYTES
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
+from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES
+from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.records import Record
-from tandem.corpus.webdataset import read_webdataset
 from tests.corpus.made_corpora import Made, a_folder, as_made, made
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]

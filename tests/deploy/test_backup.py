@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 from tests.deploy.rendered import KUBERNETES, ROOT, parsed, rendered
 from tests.deploy.workloads import workloads

@@ -12,8 +12,8 @@ import yaml
 from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import ProxySettings
-from tandem.cli.certificates import LocalAuthority
 from tandem.cli.certificates_command import CONTAINERS
+from tandem.local.certificates import LocalAuthority
 from tests.deploy.rendered import ROOT
 from tests.deploy.service_policies import SETTINGS
 from tests.deploy.test_compose import OURS, SERVICES, port

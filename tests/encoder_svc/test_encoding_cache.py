@@ -10,7 +10,7 @@ import pytest
 from encoder_svc.encoder import EncodedBatch
 from encoder_svc.encoding_cache import QueryKey, content_digest, detached, make_cache
 from tandem.chassis.single_flight_cache import Computation
-from tandem.content import (
+from tandem.contract.content import (
     Content,
     Encoding,
     ImageContent,

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tandem.chassis.metrics import REGISTRY
-from tandem.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
+from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
 from tandem.model_io.manifest import Manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor

@@ -14,9 +14,9 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import error_from_rpc
-from tandem.content import Content, ImageContent, TextContent, TruncationPolicy
+from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.errors import ModelUnavailable
-from tandem.inference_cost import InferenceCost, cost_from_proto
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor

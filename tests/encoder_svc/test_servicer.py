@@ -20,8 +20,8 @@ from tandem.chassis.health import Health
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
-from tandem.cli.free_ports import free_ports
-from tandem.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.local.free_ports import free_ports
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.manifest import Manifest, tokenizer_file
 from tandem.model_io.served_joint_model import ServedJointModel

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.evaluation.adaptive_depth import (
     DepthOutcome,
     depths_read,
@@ -15,7 +16,6 @@ from tandem.evaluation.adaptive_depth import (
     with_most_saved,
 )
 from tandem.evaluation.held_out_pools import HeldOutPools
-from tandem.model_description import AdaptiveDepthRule
 from tests.evaluation.made_pools import made_pools
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
+from tandem.contract.identifiers import check_item_id
 from tandem.corpus.records import Caption, Record
-from tandem.corpus.scenes import FAMILY_SIZE, scene_records
+from tandem.corpus.scenes.records import FAMILY_SIZE, scene_records
 from tandem.evaluation.gallery import (
     DIRECTIONS,
     EvaluationQuery,
@@ -16,7 +17,6 @@ from tandem.evaluation.gallery import (
     languages_of,
     make_gallery,
 )
-from tandem.identifiers import check_item_id
 
 LANGUAGES = ("en", "de", "fr", "cs")
 

@@ -8,9 +8,9 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor
 
-from tandem.content import Modality
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scenes import scene_records
+from tandem.contract.content import Modality
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation.fusion import add, norm_add
 from tandem.evaluation.gallery import Gallery, make_gallery
 from tandem.evaluation.metrics import recall_at
@@ -20,7 +20,7 @@ from tandem.model_io.image import decode_image
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tests.modeling.published_folders import published_xlm_r
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer

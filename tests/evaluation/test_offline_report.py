@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.corpus.records import Caption, Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation import offline
 from tandem.evaluation.evaluation_time import EVERY_PAIR, evaluation_times
 from tandem.evaluation.gallery import Gallery, make_gallery

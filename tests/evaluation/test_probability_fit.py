@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.evaluation.held_out_pools import HeldOutPools
 from tandem.evaluation.logistic import fit_logistic
 from tandem.evaluation.probability_fit import (
@@ -13,7 +14,6 @@ from tandem.evaluation.probability_fit import (
     expected_calibration_error,
     fit_probability,
 )
-from tandem.model_description import ProbabilityCalibration
 from tests.evaluation.made_pools import made_pools
 
 

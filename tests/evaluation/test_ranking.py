@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tandem.content import Modality
-from tandem.corpus.scenes import scene_records
+from tandem.contract.content import Modality
+from tandem.corpus.scenes.records import scene_records
 from tandem.evaluation import ranking
 from tandem.evaluation.gallery import make_gallery
 from tandem.evaluation.metrics import recall_at

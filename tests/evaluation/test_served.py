@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tandem.client import AsyncClient
-from tandem.content import Modality
-from tandem.corpus.scenes import scene_records
+from tandem.contract.content import Modality
+from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound
 from tandem.evaluation.gallery import EvaluationQuery, make_gallery
 from tandem.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report

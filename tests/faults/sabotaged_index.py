@@ -14,9 +14,9 @@ from typing import Any
 import lmdb
 
 from index_svc.__main__ import main
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, ItemWrite, Upsert
 from tandem.errors import TandemError
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, ItemWrite, Upsert
 
 _VARIABLE = "TANDEM_SABOTAGE"
 

@@ -18,9 +18,9 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from torch import Tensor, nn
 
-from tandem.cli.stack import LocalStack, Ports
-from tandem.cli.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.errors import TandemError
+from tandem.local.stack import LocalStack, Ports
+from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient

@@ -11,9 +11,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tandem.content import Modality
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
+from tandem.contract.content import Modality
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.corpus.made_items import FINGERPRINT
 from tests.faults.condition import wait_until

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Upsert
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector

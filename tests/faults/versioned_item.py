@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tandem.content import (
+from tandem.contract.content import (
     Encoding,
     ImageContent,
     ImageTokens,
@@ -10,7 +10,7 @@ from tandem.content import (
     TextContent,
     TextTokens,
 )
-from tandem.corpus.item_record import StoredItem
+from tandem.item_store.item_record import StoredItem
 from tests.corpus.made_items import DIMENSION, unit_vector
 
 _PICTURE_START = b"\x89PNG"

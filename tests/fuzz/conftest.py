@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
+from tandem.local.stack import LocalStack, Ports
 
 
 @pytest.fixture(scope="session")

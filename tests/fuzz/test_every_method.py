@@ -13,8 +13,8 @@ import pytest_asyncio
 from google.protobuf.message import Message
 
 from tandem.chassis.channels import open_channel
-from tandem.cli.stack import LocalStack
 from tandem.client import Client
+from tandem.local.stack import LocalStack
 from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
 from tests.fuzz.run_counts import fuzz_seed, run_count
 from tests.fuzz.valid_requests import INDEX_ID, SENTENCES, fill_index, valid_requests

@@ -3,7 +3,7 @@
 import faiss
 import pytest
 
-from index_svc.embedding_rows import EmbeddingRows
+from index_svc.retrieval.embedding_rows import EmbeddingRows
 from tests.index_svc.unit_rows import unit_rows
 
 faiss.omp_set_num_threads(1)

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.chassis.status import error_from_rpc
-from tandem.cli.free_ports import free_ports
-from tandem.content import Encoding, ImageContent, ImageTokens
-from tandem.corpus.item_record import StoredItem
+from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.errors import IndexNotFound, IndexTypeInvalid, TandemError
+from tandem.item_store.item_record import StoredItem
+from tandem.local.free_ports import free_ports
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

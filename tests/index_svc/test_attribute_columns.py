@@ -10,9 +10,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from index_svc.attribute_columns import AttributeColumns
-from tandem.attributes import Attributes, AttributeValue
-from tandem.filters import (
+from index_svc.attributes.attribute_columns import AttributeColumns
+from tandem.contract.attributes import Attributes, AttributeValue
+from tandem.contract.filters import (
     AllOf,
     AnyOf,
     Exists,

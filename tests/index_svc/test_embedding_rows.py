@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from index_svc.embedding_rows import EmbeddingRows
+from index_svc.retrieval.embedding_rows import EmbeddingRows
 
 
 def test_few_rows_and_many_are_gathered_alike_over_blocks() -> None:

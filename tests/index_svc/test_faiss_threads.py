@@ -4,7 +4,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import faiss
 
-from index_svc.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+from index_svc.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 
 
 def used_by(threads: Executor) -> int:

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.hit import F32, Strategy
-from index_svc.index_build import build_index
-from index_svc.index_type import IndexTuning, choose_index_types
-from index_svc.modality_index import ModalityIndex
-from index_svc.recall_sample import RecallSample
-from tandem.filters import Filter, InRange, Not
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.hit import F32, Strategy
+from index_svc.retrieval.index_type import IndexTuning, choose_index_types
+from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.upkeep.index_build import build_index
+from index_svc.upkeep.recall_sample import RecallSample
+from tandem.contract.filters import Filter, InRange, Not
 
 ROW_COUNT = 20_000
 DIMENSION = 32

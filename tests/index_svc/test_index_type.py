@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.faiss_index import FaissIndex
-from index_svc.index_type import (
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.index_type import (
     IndexTuning,
     balanced_list_count,
     candidate_types,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from index_svc.live_recall import LiveRecall, SampledSearch
-from tandem.content import Modality
+from index_svc.upkeep.live_recall import LiveRecall, SampledSearch
+from tandem.contract.content import Modality
 
 QUERY = np.ones(4, dtype=np.float32)
 

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index_svc import index_type, maintenance, snapshot
-from index_svc.index_loader import load_index
-from index_svc.index_type import IndexTuning
-from index_svc.live_recall import SampledSearch
+from index_svc.retrieval import index_type
+from index_svc.retrieval.index_type import IndexTuning
 from index_svc.shard import Query, Shard, ShardSettings
-from tandem.content import Encoding, ImageContent, ImageTokens, Modality
-from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Delete, Upsert
-from tandem.search_path import SearchFallback
+from index_svc.upkeep import maintenance, snapshot
+from index_svc.upkeep.index_loader import load_index
+from index_svc.upkeep.live_recall import SampledSearch
+from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
+from tandem.contract.search_path import SearchFallback
+from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Delete, Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 
 INDEX_ID = "scenes"

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.faiss_index import FaissIndex
-from index_svc.hit import Hit, Strategy
-from index_svc.modality_index import ModalityIndex
-from tandem.content import Modality
-from tandem.corpus.item_store import StoredEmbedding
-from tandem.filters import Filter, InRange, Not, OneOf
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.hit import Hit, Strategy
+from index_svc.retrieval.modality_index import ModalityIndex
+from tandem.contract.content import Modality
+from tandem.contract.filters import Filter, InRange, Not, OneOf
+from tandem.item_store.item_store import StoredEmbedding
 from tests.corpus.made_items import unit_vector
 
 DIMENSION = 4

@@ -8,11 +8,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from index_svc.snapshot import PARTIAL_SUFFIX
+from index_svc.upkeep.snapshot import PARTIAL_SUFFIX
 from tandem.chassis.status import error_from_rpc
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
 from tandem.errors import ServiceUnavailable
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.corpus.made_items import FINGERPRINT, text_item

@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.exact_scan import compare_rows, scan_rows
-from index_svc.faiss_index import FaissIndex
-from index_svc.index_type import fetch_count
-from index_svc.recall_sample import MAX_QUERY_COUNT, MIN_QUERY_COUNT, MeasuredRecall, RecallSample
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.exact_scan import compare_rows, scan_rows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.index_type import fetch_count
+from index_svc.upkeep.recall_sample import (
+    MAX_QUERY_COUNT,
+    MIN_QUERY_COUNT,
+    MeasuredRecall,
+    RecallSample,
+)
 from tests.index_svc.unit_rows import DIMENSION, unit_rows, unit_vectors
 
 TYPES = ["IVF64,SQ8", "IVF16,PQ4np", "HNSW8", "PQ8x4fs"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from index_svc.embedding_rows import EmbeddingRows
-from index_svc.faiss_index import FaissIndex
-from index_svc.recall_sample import RecallSample
-from index_svc.search_effort import tune_for_recall
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.upkeep.recall_sample import RecallSample
+from index_svc.upkeep.search_effort import tune_for_recall
 from tests.index_svc.unit_rows import unit_rows
 
 

@@ -18,8 +18,8 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
-from tandem.content import ImageContent
-from tandem.corpus.item_store import ItemStore
+from tandem.contract.content import ImageContent
+from tandem.item_store.item_store import ItemStore
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (

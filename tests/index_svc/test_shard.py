@@ -10,15 +10,11 @@ import lmdb
 import pytest
 from structlog.testing import capture_logs
 
-from index_svc.index_type import IndexTuning
 from index_svc.metrics import CORRUPT_ITEMS
-from index_svc.record_check import take_out
+from index_svc.retrieval.index_type import IndexTuning
 from index_svc.shard import Query, Shard, ShardSettings
-from tandem.content import Modality
-from tandem.corpus.item_record import item_key
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, Drop, ItemWrite, Upsert
-from tandem.corpus.verdict import verify_in_child
+from index_svc.upkeep.record_check import take_out
+from tandem.contract.content import Modality
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -28,6 +24,10 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
+from tandem.item_store.item_record import item_key
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.item_store.verdict import verify_in_child
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 from tests.corpus.stored_values import overwrite, stored_value
 

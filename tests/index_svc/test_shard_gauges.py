@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from index_svc import maintenance
 from index_svc.shard import Shard, ShardSettings
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
+from index_svc.upkeep import maintenance
 from tandem.chassis.metrics import REGISTRY
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 INDEX_ID = "pets"

@@ -21,18 +21,36 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from index_svc import index_loader, index_type, maintenance
-from index_svc.hit import Hit
-from index_svc.index_type import IndexTuning
+from index_svc.retrieval import index_type
+from index_svc.retrieval.hit import Hit
+from index_svc.retrieval.index_type import IndexTuning
 from index_svc.shard import Query, Shard, ShardSettings
-from index_svc.snapshot_check import check_here
-from tandem.content import Encoding, ImageContent, ImageTokens, Modality, TextContent, TextTokens
-from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Committed, Delete, ItemWrite, Upsert
-from tandem.corpus.store_backup import back_up, restore
+from index_svc.upkeep import index_loader, maintenance
+from index_svc.upkeep.snapshot_check import check_here
+from tandem.contract.content import (
+    Encoding,
+    ImageContent,
+    ImageTokens,
+    Modality,
+    TextContent,
+    TextTokens,
+)
+from tandem.contract.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+    holds,
+)
 from tandem.errors import IndexNotFound, RequestIdReused
-from tandem.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith, holds
+from tandem.item_store.backup import back_up, restore
+from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
 
 EXAMPLE_COUNT = int(os.environ.get("TANDEM_MODEL_EXAMPLES", "25"))
 STEP_COUNT = 50
@@ -274,7 +292,9 @@ def test_a_shard_equals_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_shard_that_forgets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: deletes that never reach the index are found out."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
-    monkeypatch.setattr("index_svc.searchable_index.SearchableIndex.delete", lambda *_: None)
+    monkeypatch.setattr(
+        "index_svc.retrieval.searchable_index.SearchableIndex.delete", lambda *_: None
+    )
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(

@@ -12,9 +12,9 @@ import pytest
 from index_svc.servicer import IndexServicer
 from index_svc.shard import Query, Shard
 from index_svc.short_searches import ShortSearches
-from tandem.content import Modality
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
+from tandem.contract.content import Modality
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
 from tests.index_svc.encoded_items import INDEX_ID, search_request
 

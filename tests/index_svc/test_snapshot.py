@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index_svc.faiss_index import FaissIndex
-from index_svc.modality_index import ModalityIndex
-from index_svc.snapshot import (
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.upkeep.snapshot import (
     FileEntry,
     FrozenPart,
     Manifest,
@@ -20,9 +20,9 @@ from index_svc.snapshot import (
     snapshot_sequences,
     write_snapshot,
 )
-from index_svc.snapshot_check import check_here, check_snapshots
-from tandem.content import Modality
-from tandem.filters import OneOf
+from index_svc.upkeep.snapshot_check import check_here, check_snapshots
+from tandem.contract.content import Modality
+from tandem.contract.filters import OneOf
 from tests.index_svc.test_modality_index import image, index_of, many
 
 DIMENSION = 8

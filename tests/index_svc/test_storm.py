@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandem.attribute_wire import filter_to_proto
-from tandem.content import Encoding, ImageContent, ImageTokens
-from tandem.corpus.item_record import StoredItem
-from tandem.filters import OneOf
+from tandem.contract.attribute_wire import filter_to_proto
+from tandem.contract.content import Encoding, ImageContent, ImageTokens
+from tandem.contract.filters import OneOf
+from tandem.item_store.item_record import StoredItem
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tandem.local_processes.child_environment import (
+from tandem.child_processes.child_environment import (
     loopback_spared,
     module_path,
     python_command,
     python_environment,
 )
-from tandem.local_processes.module_process import MODULE_PATH
+from tandem.child_processes.module_process import MODULE_PATH
 
 SHADOWS = ("random", "json", "grpc", "tandem", "typing", "orchestrator_svc", "sitecustomize")
 LOUD = 'raise SystemExit("the user\'s own file was run")'
@@ -132,5 +132,5 @@ def test_every_python_that_is_started_is_started_so() -> None:
     assert bare_interpreters("run([sys.executable, '-m', __name__])")
     packages = [ROOT / "tandem", *ROOT.glob("*_svc")]
     for path in (path for package in packages for path in package.rglob("*.py")):
-        if path.parent.name != "local_processes":
+        if path.parent.name != "child_processes":
             assert bare_interpreters(path.read_text(encoding="utf-8")) == [], path

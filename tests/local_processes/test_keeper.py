@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tandem.local_processes.child_environment import python_environment
-from tandem.local_processes.keeper import ProcessKeeper, work_place
-from tandem.local_processes.keeper_process import end_all, marked_processes
+from tandem.child_processes.child_environment import python_environment
+from tandem.child_processes.keeper import ProcessKeeper, work_place
+from tandem.child_processes.keeper_process import end_all, marked_processes
 
 # A parent of a child in a session of its own, which has a child in another: as Triton's stubs are.
 PARENT = """
 import subprocess, sys, time
-from tandem.local_processes.keeper import ProcessKeeper
+from tandem.child_processes.keeper import ProcessKeeper
 keeper = ProcessKeeper()
 subprocess.Popen(
     ["sh", "-c", "setsid sleep 600 & exec sleep 600"], env=keeper.mark(), start_new_session=True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
     Calibration,

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem.model_description import AdaptiveDepthRule, ModelDescription, ProbabilityCalibration
+from tandem.contract.model_description import (
+    AdaptiveDepthRule,
+    ModelDescription,
+    ProbabilityCalibration,
+)
 from tandem.model_io.calibration import Calibration, calibration_file, write_calibrations
 from tandem.model_io.description import describe_model
 from tandem.model_io.image import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tandem.content import TextUse, TruncationPolicy
+from tandem.contract.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import (
     MAX_LONG_TEXT_BYTES,
@@ -19,7 +19,7 @@ from tandem.model_io.text import (
     MAX_WINDOW_COUNT,
     TextPreprocessor,
 )
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 LIMIT = 18
 ROOM = 16

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tandem.corpus.errors import CorpusMalformed
-from tandem.corpus.image_sources import MAX_READ_BYTES, ImageFile, NoImage
-from tandem.corpus.karpathy import read_karpathy
-from tandem.corpus.picture_folder import read_picture_folder
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
+from tandem.corpus.readers.karpathy import read_karpathy
+from tandem.corpus.readers.picture_folder import read_picture_folder
+from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.records import Caption, Record
-from tandem.corpus.webdataset import read_webdataset
 from tandem.model_io.image import MAX_IMAGE_BYTES
 from tandem.model_io.readable_records import (
     ModelCheck,
@@ -26,7 +26,7 @@ from tandem.model_io.readable_records import (
     records_with_pictures,
 )
 from tandem.model_io.text import TextPreprocessor
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.caption_tokenizer import train_tokenizer
 from tests.model_io.pictures import encoded, plain, png_header
 
 SENTENCE = "two dogs left of one umbrella"

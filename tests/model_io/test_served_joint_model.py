@@ -8,8 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import InternalFault, TextTooLong
-from tandem.inference_cost import InferenceCost
 from tandem.model_io.buckets import bucket_of
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, pair_batch_size
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
@@ -17,7 +17,7 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
 from tandem.modeling.checkpoint import load_checkpoint
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tests.model_io.tiny_triton import Serving, serving

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import MAX_TEXT_BYTES, TextPreprocessor
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 SENTENCE = "two dogs left of one umbrella"
 

@@ -13,7 +13,6 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tandem.chassis.metrics import REGISTRY
-from tandem.cli.free_ports import free_ports
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -22,6 +21,7 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
+from tandem.local.free_ports import free_ports
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_fault import error_from_triton

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandem.cli.free_ports import free_ports
 from tandem.errors import DeadlineExceeded, ModelUnavailable
+from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import ModelVersion, version_folder, write_serving
 from tandem.model_io.model_version import Serving as Version

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tandem.content import TruncationPolicy
+from tandem.contract.content import TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import MAX_MARK_RUN, TextNotUnicode, folded_text, visible_text
-from tandem.training.batches import tokenize
-from tandem.training.caption_groups import caption_groups
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import tokenize
+from tandem.training.data.caption_groups import caption_groups
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 SENTENCE = "two dogs left of one café"
 # Code points of Default_Ignorable_Code_Point, one of each of its ranges, and controls.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -71,7 +71,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The small model, exported. Not to be changed: copy it."""
-    from tandem.modeling.export import export_model
+    from tandem.modeling.export.export import export_model
 
     repository = tmp_path_factory.mktemp("tiny") / "model_repository"
     export_model(tiny_checkpoint, repository, Precision.FP32)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tandem.model_io.precision import Precision
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 torch.set_num_threads(1)

@@ -11,7 +11,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
-from tandem.model_description import ProbabilityCalibration
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
     Calibration,
@@ -27,12 +27,12 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_model
-from tandem.modeling.export_manifest import export_manifest
-from tandem.modeling.exported import ExportMismatch
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointEncoder, JointModel
-from tandem.modeling.lowered import lowered
-from tandem.modeling.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.model_description import ProbabilityCalibration
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.model_io.calibration import (
     CALIBRATION_NAME,
     Calibration,
@@ -16,8 +16,8 @@ from tandem.model_io.calibration import (
 )
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision, native_precision
-from tandem.modeling.fresh_export import export_if_stale
-from tandem.modeling.version_export import export_version
+from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.modeling.export.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
@@ -150,7 +150,7 @@ def test_a_start_with_a_fresh_export_waits_for_no_torch(checkpoint: Path, reposi
     """Seconds of every start but the first; the control: a stale one does import it."""
     program = (
         "import sys; from pathlib import Path;"
-        "from tandem.modeling.fresh_export import export_if_stale;"
+        "from tandem.modeling.export.fresh_export import export_if_stale;"
         "export_if_stale(Path(sys.argv[1]), Path(sys.argv[2])); print('torch' in sys.modules)"
     )
 

@@ -14,17 +14,17 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0, PackagedWeightsMissing
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.image_tokens import PixelTokens
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
 from tandem.modeling.patches import PatchTokens
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
 

@@ -17,12 +17,12 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import Encoder
-from tandem.modeling.export import export_model
-from tandem.modeling.export_manifest import export_manifest
-from tandem.modeling.exported import ExportMismatch
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.served_parts import served_parts
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
-from tandem.modeling.served_parts import served_parts
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model
 
 # On one worker: its tests share what takes long to make.
@@ -180,7 +180,7 @@ def test_parts_that_do_not_fit_together_are_refused(
     """The exporter compares what is served with what was trained, not with itself."""
     save_tiny_checkpoint(tmp_path / "checkpoint", apart_layer_count=1)
     monkeypatch.setattr(
-        "tandem.modeling.exported.served_parts",
+        "tandem.modeling.export.exported.served_parts",
         lambda _: served_parts(tiny_model(seed=1, vocabulary_size=200, apart_layer_count=1)),
     )
 

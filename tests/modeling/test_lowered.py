@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from tandem.model_io.precision import Precision
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
 from tests.modeling.tiny_checkpoint import tiny_model
 
 

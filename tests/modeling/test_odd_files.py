@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tandem.model_description import AdaptiveDepthRule, ProbabilityCalibration
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.model_io.calibration import Calibration, read_calibrations, write_calibrations
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import (
@@ -26,7 +26,7 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
-from tandem.modeling.export_manifest import export_manifest
+from tandem.modeling.export.export_manifest import export_manifest
 from tests.modeling.test_published_fields import LFS_POINTER, NO_OBJECTS
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tandem.modeling.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 
 
 def written(path: Path, *, is_zip: bool) -> bytes:

@@ -18,10 +18,10 @@ from tandem.model_io.manifest import read_manifest, tokenizer_file
 from tandem.model_io.precision import Precision
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tests.modeling.published_folders import published_bert, published_xlm_r
 
 # On one worker: its tests share what takes long to make.

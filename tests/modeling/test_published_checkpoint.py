@@ -21,8 +21,8 @@ from transformers import BertModel, XLMRobertaModel
 
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import (
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import (
     PublishedCheckpointInvalid,
     published_folder,
     weight_files,
@@ -431,8 +431,8 @@ def test_pickles_are_downloaded_where_there_is_nothing_else(
 
 HUB = """
 import sys
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid, weight_files
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import PublishedCheckpointInvalid, weight_files
 try:
     print(PublishedCheckpoint.open(sys.argv[1]).config.width)
 except PublishedCheckpointInvalid as error:

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tests.modeling.published_folders import WORDS, published_bert, published_xlm_r
 
 LFS_POINTER = (

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from tandem.corpus.records import Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.precision import Precision
 from tandem.model_io.readable_records import RecordUnreadable
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling import region_tokens as module
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import (
     RegionCheck,

@@ -13,12 +13,12 @@ from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.verification import verify_repository
+from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.lowered import lowered
 from tandem.modeling.separate_checkpoint import combine
-from tandem.modeling.verification import verify_repository
-from tandem.modeling.version_export import export_version
 from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 

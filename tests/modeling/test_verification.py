@@ -16,10 +16,10 @@ from tandem.model_io.model_version import (
     write_serving,
 )
 from tandem.model_io.precision import Precision
-from tandem.modeling.export import export_model
-from tandem.modeling.exported import ExportMismatch
-from tandem.modeling.verification import verify_repository
-from tandem.modeling.version_export import export_version
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.verification import verify_repository
+from tandem.modeling.export.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tandem.model_description import ProbabilityCalibration
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.model_io.calibration import CALIBRATION_NAME, Calibration, write_calibrations
 from tandem.model_io.description import describe_model
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_version import ModelVersion, version_folder, version_numbers
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
-from tandem.modeling.export import export_model
-from tandem.modeling.exported import ExportMismatch
-from tandem.modeling.version_export import export_version
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.version_export import export_version
 from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 pytestmark = pytest.mark.xdist_group("export")

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.joint_model import JointModel
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 TEXTS = ("two dogs left of one umbrella", "drei Katzen oben", "dvě kočky dole")
 

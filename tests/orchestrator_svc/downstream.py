@@ -17,25 +17,26 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.batch_search import BatchSearcher
-from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.clients import EncoderClient, ShardClient
-from orchestrator_svc.ingest import Ingester
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.model_servicer import ModelServicer
-from orchestrator_svc.removal import Remover
-from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule
-from orchestrator_svc.retry_budget import RetryBudget
-from orchestrator_svc.search import Searcher
+from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.search.batch_search import BatchSearcher
+from orchestrator_svc.search.search import Searcher
+from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.retry_budget import RetryBudget
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.time_budget import TimeShares
-from tandem.attribute_wire import attributes_from_proto, filter_from_proto
+from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageTokens, TextTokens, TextUse
+from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
+from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse
+from tandem.contract.filters import AllOf, holds
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -43,7 +44,6 @@ from tandem.errors import (
     SequenceNotReached,
     TandemError,
 )
-from tandem.filters import AllOf, holds
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import grpc
 
 from tandem.chassis.status import abort
+from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import ModelUnavailable
-from tandem.model_description import ModelDescription, model_to_proto
 from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1.error_reason_pb2 import ItemError

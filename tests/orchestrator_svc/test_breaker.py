@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator_svc.breaker import Breaker, BreakerRule, BreakerState
+from orchestrator_svc.services.breaker import Breaker, BreakerRule, BreakerState
 
 
 class Clock:

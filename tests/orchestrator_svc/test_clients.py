@@ -5,10 +5,10 @@ import time
 import grpc
 import pytest
 
-from orchestrator_svc.clients import EncoderClient
+from orchestrator_svc.services.clients import EncoderClient
 from tandem import errors
 from tandem.chassis.channels import open_channel
-from tandem.content import ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
 from tandem.errors import InternalFault, TextEmpty
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1 import error_reason_pb2

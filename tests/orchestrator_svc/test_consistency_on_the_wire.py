@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator_svc.consistency_token import read_tokens
+from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem import errors
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb

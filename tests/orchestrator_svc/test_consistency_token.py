@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.consistency_token import make_token, read_tokens
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.consistency_token import make_token, read_tokens
 from tandem.errors import BatchSizeOutOfRange, ConsistencyTokenInvalid
 
 MAP = ShardMap(4)

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 import pytest
 
-from orchestrator_svc import clients, content_room, servicer
+from orchestrator_svc import content_room, servicer
 from orchestrator_svc.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
 from orchestrator_svc.content_room import ContentBudget, ContentHold, ContentRoom
-from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.services import clients
+from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
 from tandem.chassis.channels import MAX_MESSAGE_BYTES
 from tandem.chassis.status import error_from_rpc

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator_svc.coverage import Coverage, CoverageDemand, LastItemCounts
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.errors import ServiceUnavailable, TandemError
 
 GONE = ServiceUnavailable(service="index-0", why="gone")

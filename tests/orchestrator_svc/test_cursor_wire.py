@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator_svc.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
-from orchestrator_svc.cursor_shape import check_cursor_shape
-from orchestrator_svc.cursor_wire import make_cursor, page_from_proto
-from orchestrator_svc.explanation import Explanation, ScoreTerm, StageRank
 from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.ranking import RankedHit
+from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.ranking.ranking import RankedHit
+from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.wire.cursor_shape import check_cursor_shape
+from orchestrator_svc.wire.cursor_wire import make_cursor, page_from_proto
 from tandem import errors
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.v1 import search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
 

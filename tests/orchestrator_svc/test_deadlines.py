@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import grpc
 import pytest
 
-from orchestrator_svc.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.rerank_pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from tandem import errors
 from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.v1 import content_pb2

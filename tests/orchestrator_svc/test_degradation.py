@@ -11,12 +11,12 @@ from statistics import median
 import grpc
 import pytest
 
-from orchestrator_svc.breaker import BREAKER_RULE
 from orchestrator_svc.metrics import DEGRADED_ANSWERS
-from orchestrator_svc.time_budget import TIME_SHARES
+from orchestrator_svc.search.time_budget import TIME_SHARES
+from orchestrator_svc.services.breaker import BREAKER_RULE
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
-from tandem.model_description import (
+from tandem.contract.model_description import (
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,

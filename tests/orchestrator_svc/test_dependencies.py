@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 from structlog.testing import capture_logs
 
-from orchestrator_svc.dependencies import Dependencies
+from orchestrator_svc.services.startup import Dependencies
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import LIVENESS
 from tandem.errors import ServiceUnavailable

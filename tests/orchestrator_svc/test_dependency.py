@@ -10,9 +10,9 @@ from statistics import median
 import grpc
 import pytest
 
-from orchestrator_svc.dependency import Dependency
 from orchestrator_svc.metrics import BREAKER_STATE, RETRIES
-from orchestrator_svc.retry_budget import RetryBudget
+from orchestrator_svc.services.call_policy import Dependency
+from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem import errors
 from tandem.chassis.channels import open_channel
 from tandem.chassis.metrics import REGISTRY

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from orchestrator_svc.diversity import distinct_places, marginal_order, similarities
+from orchestrator_svc.ranking.diversity import distinct_places, marginal_order, similarities
 
 F32 = NDArray[np.float32]
 

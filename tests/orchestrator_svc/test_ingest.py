@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from orchestrator_svc.ingest import IncomingItem, Ingested, Outcomes
+from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Outcomes
 from tandem import errors
-from tandem.content import ImageContent, TextContent, TextUse, TruncationPolicy
+from tandem.contract.content import ImageContent, TextContent, TextUse, TruncationPolicy
 from tandem.v1 import content_pb2
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
 

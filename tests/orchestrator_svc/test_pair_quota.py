@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator_svc.pair_quota import PairQuota
+from orchestrator_svc.rerank.pair_quota import PairQuota
 from tandem.chassis.guard import bind_caller
 from tandem.chassis.tokens import Caller, TokenFile
 from tandem.errors import QuotaExceeded

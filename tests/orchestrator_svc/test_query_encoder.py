@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.query import (
     GivenEncoding,
     QueryPart,
@@ -20,9 +19,10 @@ from orchestrator_svc.query import (
     SearchQuery,
     StoredItem,
 )
-from orchestrator_svc.query_encoder import EncodedQuery, QueryEncoder
+from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
+from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.content import (
+from tandem.contract.content import (
     ImageContent,
     ImageTokens,
     Modality,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.hit import Hit, MatchScore
 from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery
-from orchestrator_svc.ranking import RankedHit, rank_answer, retrieved_order
-from tandem.content import Modality, TextContent
+from orchestrator_svc.ranking.ranking import RankedHit, rank_answer, retrieved_order
+from tandem.contract.content import Modality, TextContent
+from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import RankingInvalid
-from tandem.fusion_method import FusionMethod
 
 # Few different values, so that ties are common.
 values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])

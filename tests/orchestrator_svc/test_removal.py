@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from orchestrator_svc.ingest import IncomingItem
-from orchestrator_svc.removal import Removal
+from orchestrator_svc.writes.ingest import IncomingItem
+from orchestrator_svc.writes.removal import Removal
 from tandem import errors
-from tandem.content import TextContent
+from tandem.contract.content import TextContent
 from tests.orchestrator_svc.downstream import Stack, raising, stack
 
 

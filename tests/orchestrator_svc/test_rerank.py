@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.query import QueryPart, SearchQuery
-from orchestrator_svc.rerank import RerankStop
-from orchestrator_svc.rerank_pace import ChunkRule
-from orchestrator_svc.search import SearchAnswer
+from orchestrator_svc.rerank.pace import ChunkRule
+from orchestrator_svc.rerank.rerank import RerankStop
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.content import ImageContent, Modality, TextContent
-from tandem.model_description import AdaptiveDepthRule, ModelDescription
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tests.orchestrator_svc.downstream import FINGERPRINT, Before, Stack, raising, stack
 
 ITEM_COUNT = 40

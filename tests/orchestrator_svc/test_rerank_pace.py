@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator_svc.rerank_pace import ChunkRule, RerankPace
+from orchestrator_svc.rerank.pace import ChunkRule, RerankPace
 
 
 def paced(pair_seconds: float) -> RerankPace:

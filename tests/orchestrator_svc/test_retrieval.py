@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.query import QueryPart, SearchQuery
-from orchestrator_svc.search import SearchAnswer
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.writes.consistency_token import make_token
+from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
 from tandem.chassis.metrics import REGISTRY
-from tandem.content import ImageContent, Modality, TextContent
+from tandem.contract.content import ImageContent, Modality, TextContent
 from tests.orchestrator_svc.downstream import Before, Stack, raising, stack
 
 ITEM_COUNT = 60

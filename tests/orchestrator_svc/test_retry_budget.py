@@ -1,6 +1,6 @@
 """A tenth of the calls may be made twice, and a few more after a quiet time."""
 
-from orchestrator_svc.retry_budget import RetryBudget
+from orchestrator_svc.services.retry_budget import RetryBudget
 
 
 def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:

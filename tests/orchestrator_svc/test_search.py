@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orchestrator_svc.clients import FetchedItem
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.ingest import IncomingItem
 from orchestrator_svc.query import QueryPart, SearchQuery
-from orchestrator_svc.search import SearchAnswer
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.services.clients import FetchedItem
+from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
-from tandem.content import Content, ImageContent, Modality, TextContent
+from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.wire import modality_from_proto
 from tests.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
 

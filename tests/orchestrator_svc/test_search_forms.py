@@ -10,10 +10,10 @@ import grpc
 import numpy as np
 import pytest
 
-from orchestrator_svc.search_wire import query_from_proto
+from orchestrator_svc.wire.search_wire import query_from_proto
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
-from tandem.content import TextUse
+from tandem.contract.content import TextUse
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

@@ -10,14 +10,14 @@ import grpc
 import pytest
 
 from tandem import errors
-from tandem.attribute_wire import (
+from tandem.chassis.status import error_from_rpc
+from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
     filter_to_proto,
 )
-from tandem.attributes import Attributes
-from tandem.chassis.status import error_from_rpc
-from tandem.filters import Exists, InRange, OneOf, Value
+from tandem.contract.attributes import Attributes
+from tandem.contract.filters import Exists, InRange, OneOf, Value
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

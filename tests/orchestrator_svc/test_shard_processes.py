@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator_svc.clients import EncoderClient, ShardClient
-from orchestrator_svc.consistency_token import make_token
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery, StoredItem
-from orchestrator_svc.removal import Remover
-from orchestrator_svc.search import SearchAnswer, Searcher
+from orchestrator_svc.search.search import SearchAnswer, Searcher
+from orchestrator_svc.services.clients import EncoderClient, ShardClient
 from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.consistency_token import make_token
+from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester
+from orchestrator_svc.writes.removal import Remover
 from tandem import errors
-from tandem.content import Modality, TextContent
+from tandem.contract.content import Modality, TextContent
 from tests.index_svc.shard_process import ShardProcess
 from tests.orchestrator_svc.downstream import stack
 

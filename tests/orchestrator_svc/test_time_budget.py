@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from orchestrator_svc.time_budget import TimeBudget, TimeShares
+from orchestrator_svc.search.time_budget import TimeBudget, TimeShares
 
 
 @pytest.mark.parametrize(

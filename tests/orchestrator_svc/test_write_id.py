@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.write_id import shard_request_id
+from orchestrator_svc.writes.write_id import shard_request_id
 
 MAPS = [ShardMap(2), ShardMap(3), ShardMap(2, version=2)]
 

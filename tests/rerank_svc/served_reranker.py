@@ -12,10 +12,17 @@ from rerank_svc.servicer import RerankServicer
 from tandem.chassis.channels import open_channel
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
-from tandem.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens, Tokens
-from tandem.corpus.item_record import StoredItem
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
+from tandem.contract.content import (
+    Encoding,
+    ImageContent,
+    ImageTokens,
+    TextContent,
+    TextTokens,
+    Tokens,
+)
+from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.v1 import rerank_service_pb2 as pb

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from rerank_svc.reranker import Reranker
 from tandem.chassis.metrics import REGISTRY
-from tandem.corpus.item_store import ItemStore
-from tandem.inference_cost import InferenceCost, cost_from_proto
-from tandem.model_description import ProbabilityCalibration
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.model_description import ProbabilityCalibration
+from tandem.item_store.item_store import ItemStore
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.v1 import rerank_service_pb2 as pb

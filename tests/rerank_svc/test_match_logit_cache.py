@@ -9,8 +9,8 @@ import pytest
 
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from tandem.chassis.single_flight_cache import Computation
-from tandem.content import ImageTokens, TextTokens, Tokens
-from tandem.inference_cost import InferenceCost
+from tandem.contract.content import ImageTokens, TextTokens, Tokens
+from tandem.contract.inference_cost import InferenceCost
 
 
 def text(*ids: int) -> TextTokens:

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
-from tandem.content import Tokens
+from tandem.contract.content import Tokens
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.v1 import error_reason_pb2

@@ -15,9 +15,9 @@ from rerank_svc.reranker import QueryCandidates, Reranker
 from tandem import errors
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import STATUS_CODES, error_from_rpc
-from tandem.cli.free_ports import free_ports
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.store_files import StoreRefused
+from tandem.item_store.files import StoreRefused
+from tandem.item_store.item_store import ItemStore
+from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient

@@ -6,11 +6,11 @@ import pytest
 
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
-from tandem.corpus.item_store import ItemStore
-from tandem.corpus.item_write import Upsert
-from tandem.corpus.store_environment import DATA_NAME
-from tandem.corpus.store_refused import StoreRefused
 from tandem.errors import ServiceUnavailable
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
+from tandem.item_store.refused import StoreRefused
 from tests.corpus.made_items import FINGERPRINT, text_item
 
 

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rerank_svc.reranker import Reranker
-from tandem.content import ImageTokens
-from tandem.corpus.item_store import ItemStore, StoredTokens
-from tandem.corpus.item_write import Delete, Upsert
-from tandem.inference_cost import InferenceCost
+from tandem.contract.content import ImageTokens
+from tandem.contract.inference_cost import InferenceCost
+from tandem.item_store.item_store import ItemStore, StoredTokens
+from tandem.item_store.item_write import Delete, Upsert
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import Inferred, ServedJointModel
 from tandem.v1 import rerank_service_pb2 as pb

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import trustme
 
-from tandem.access import Access
 from tandem.chassis.tokens import Scope
+from tandem.contract.access import Access
 from tests.chassis.authority import Files
 from tests.security.secured_stack import OTHER_INDEX_ID, SecuredStack, token_entry
 

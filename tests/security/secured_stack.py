@@ -9,7 +9,7 @@ from pathlib import Path
 import trustme
 
 from tandem.chassis.tokens import Scope
-from tandem.cli.stack import LocalStack, Ports
+from tandem.local.stack import LocalStack, Ports
 from tests.chassis.authority import Files
 
 INDEX_ID = "scenes"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 from tests.faults.supervisor import Supervised
 from tests.security.canaries import (
     Canary,

@@ -14,8 +14,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.access import ACCESS, Access
-from tandem.corpus.item_store import ItemStore
+from tandem.contract.access import ACCESS, Access
+from tandem.item_store.item_store import ItemStore
 from tests.chassis.contract import code_of, contract_methods, request_in_index, speaks_of_index
 from tests.fuzz.fuzzing import service_names
 from tests.index_svc.shard_process import ShardProcess

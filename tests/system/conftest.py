@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
 from tandem.corpus.records import Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export import export_model
+from tandem.modeling.export.export import export_model
 
 SCENE_COUNT = 60
 

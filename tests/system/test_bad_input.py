@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tandem.cli.stack import LocalStack
 from tandem.client import Client
+from tandem.local.stack import LocalStack
 from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import grpc
 
-from tandem.cli.stack import LocalStack
 from tandem.corpus.records import Record
+from tandem.local.stack import LocalStack
 from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tandem.cli.stack import LocalStack
 from tandem.corpus.records import Record
+from tandem.local.stack import LocalStack
 
 TANDEM = [sys.executable, "-m", "tandem.cli"]
 

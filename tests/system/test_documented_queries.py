@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack
-from tandem.cli.where_expression import parse_where
 from tandem.client import Client
+from tandem.contract.filter_expression import parse_where
 from tandem.corpus.records import Record
-from tandem.corpus.scenes import scene_records
+from tandem.corpus.scenes.records import scene_records
+from tandem.local.stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/deploy.md"]

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from tandem.cli.stack import LocalStack
 from tandem.client import AsyncClient, Client
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import Report
 from tandem.evaluation.served import served_report
+from tandem.local.stack import LocalStack
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.lowered import lowered
+from tandem.modeling.export.lowered import lowered
 
 POOL_SIZES = [5, 20]
 

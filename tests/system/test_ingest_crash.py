@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.content import Modality
-from tandem.corpus.item_store import ItemStore
+from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
+from tandem.item_store.item_store import ItemStore
+from tandem.local.stack import LocalStack, Ports
 from tests.faults.run_counts import run_count
 
 KILL_COUNT = run_count(quick=8, full=20)

@@ -3,7 +3,7 @@
 import pytest
 
 from tandem.client import Client
-from tandem.content import TextUse, TruncationPolicy
+from tandem.contract.content import TextUse, TruncationPolicy
 from tandem.corpus.records import Record
 from tandem.errors import TextTooLong
 

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from tandem.cli.stack import LocalStack
 from tandem.client import Client
+from tandem.local.stack import LocalStack
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # What one process may be scraped for, at most, all of its histograms' buckets with it.

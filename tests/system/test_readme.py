@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack
 from tandem.corpus.records import Record
 from tandem.evaluation.gallery import DIRECTIONS
 from tandem.evaluation.report import BE, Ranking, Report
+from tandem.local.stack import LocalStack
 from tandem.modeling.default_checkpoint import default_checkpoint
 
 ROOT = Path(__file__).parents[2]

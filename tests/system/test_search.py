@@ -8,10 +8,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.cli.stack import LocalStack
 from tandem.client import Client, SearchResult
-from tandem.content import ImageContent, Modality, TextContent
+from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.corpus.records import Record
+from tandem.local.stack import LocalStack
 
 
 def test_a_text_finds_pictures(client: Client, scenes_index: str, records: list[Record]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.stack import LocalStack, Ports
 from tandem.client import Client
-from tandem.content import Modality
+from tandem.contract.content import Modality
 from tandem.errors import ModelUnavailable
+from tandem.local.stack import LocalStack, Ports
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
-from tandem.training.caption_tokenizer import train_tokenizer
 from tandem.training.corpus_training import CorpusRecalls, as_trained, train_on_corpus
+from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.recipes import Recipe, finetune
 from tests.modeling.tiny_checkpoint import tiny_model
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from tandem.training.batches import TextBatch, by_length, tokenize
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import TextBatch, by_length, tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
 
 
 def texts_of(lengths: list[int]) -> TextBatch:

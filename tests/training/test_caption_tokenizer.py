@@ -7,17 +7,17 @@ from itertools import islice
 import pytest
 from tokenizers import Tokenizer
 
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scenes import scene_families
-from tandem.training.caption_tokenizer import CLS, PAD, SEP, UNKNOWN, train_tokenizer
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import scene_families
+from tandem.training.data.caption_tokenizer import CLS, PAD, SEP, UNKNOWN, train_tokenizer
 
 # Small enough that many merges tie.
 TRAIN_AGAIN = """
 from itertools import islice
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scenes import scene_families
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.records import scene_families
+from tandem.training.data.caption_tokenizer import train_tokenizer
 families = islice(scene_families("train", 1), 20)
 texts = (text for family in families for text in captions_of(family[0], "cs"))
 print(train_tokenizer(texts, 200).to_str())

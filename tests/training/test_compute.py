@@ -9,8 +9,8 @@ import torch
 
 from tandem.modeling.config import Encoder, ImageSource
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import PairBatch, TextBatch
 from tandem.training.compute import Compute, device_named
+from tandem.training.data.batches import PairBatch, TextBatch
 from tandem.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tandem.modeling.joint_model import JointModel
-from tandem.training.batches import TextBatch
 from tandem.training.corpus_training import FirstRecall
+from tandem.training.data.batches import TextBatch
 from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
 from tandem.training.recipes import tiny
 from tests.modeling.tiny_checkpoint import tiny_model

@@ -11,7 +11,7 @@ from tandem.model_io.readable_records import (
     readable_records,
 )
 from tandem.model_io.text import TextPreprocessor
-from tandem.training.fitting_captions import FittingCaptions
+from tandem.training.data.fitting_captions import FittingCaptions
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.training.test_record_pairs import record
 

@@ -19,10 +19,10 @@ from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.region_tokens import write_regions
 from tandem.training.corpus_training import CorpusRecalls, train_on_corpus
+from tandem.training.data.record_pairs import RecordPairs
+from tandem.training.data.records_digest import records_sha256
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe, on_corpus, tiny
-from tandem.training.record_pairs import RecordPairs
-from tandem.training.records_digest import records_sha256
 from tandem.training.run_state import RunStateInvalid
 from tests.modeling.published_folders import published_bert
 from tests.training.emoji_tuning import Stopped, records

@@ -16,11 +16,11 @@ from tandem.modeling.config import ImageSource
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.image_backbone_tuning import tune_image_backbone
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE
 from tandem.training.recipes import Recipe
-from tandem.training.record_pairs import RecordPairs
 from tandem.training.run import Run
 from tests.modeling.separate_checkpoint import save_be_and_ce
 from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer

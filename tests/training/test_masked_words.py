@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.training import masked_words
-from tandem.training.batches import MaskedBatch, MatchBatch, tokenize
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import MaskedBatch, MatchBatch, tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.masked_words import mask_id, masked
 
 TEXTS = [

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tandem.training import caption_groups
-from tandem.training.mined_negatives import MinedNegatives, NearestWrong, nearest_wrong
+from tandem.training.data import caption_groups
+from tandem.training.data.mined_negatives import MinedNegatives, NearestWrong, nearest_wrong
 
 COUNT = 600  # more than two chunks of rows
 

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scenes import scene_families
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.records import scene_families
 from tandem.training import objectives
-from tandem.training.batches import LengthPart, TextBatch
-from tandem.training.caption_tokenizer import train_tokenizer
+from tandem.training.data.batches import LengthPart, TextBatch
+from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.training.data.pair_pool import PairPool
+from tandem.training.data.pooled_images import HeldImages
+from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.objectives import Objectives
-from tandem.training.pair_pool import PairPool
-from tandem.training.pooled_images import HeldImages
 from tandem.training.processes import ALONE
 from tandem.training.recipes import tiny
 from tandem.training.run import Run
-from tandem.training.scene_pairs import ScenePairs
 from tests.modeling.tiny_checkpoint import tiny_model
 
 USES = ("be", "mlm", "ce", "ance")

@@ -16,18 +16,18 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
 
-from tandem.corpus.nouns import LANGUAGES
-from tandem.corpus.scene import Scene
-from tandem.corpus.scene_captions import captions_of
-from tandem.corpus.scene_drawing import scene_pixels
-from tandem.corpus.scenes import FAMILY_SIZE, scene_families
-from tandem.training.batches import CaptionTooLong, PairBatch, TextBatch, tokenize
-from tandem.training.caption_tokenizer import train_tokenizer
-from tandem.training.mined_negatives import MinedNegatives, nearest_wrong
-from tandem.training.pair_pool import PairPool
-from tandem.training.pooled_images import HeldImages
-from tandem.training.scene_labels import token_classes
-from tandem.training.scene_pairs import ScenePairs, labelled_pixels
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.drawing import scene_pixels
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import FAMILY_SIZE, scene_families
+from tandem.corpus.scenes.scene import Scene
+from tandem.training.data.batches import CaptionTooLong, PairBatch, TextBatch, tokenize
+from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
+from tandem.training.data.pair_pool import PairPool
+from tandem.training.data.pooled_images import HeldImages
+from tandem.training.data.scene_labels import token_classes
+from tandem.training.data.scene_pairs import ScenePairs, labelled_pixels
 from tests.modeling.published_folders import xlm_r_tokenizer
 
 FAMILY_COUNT = 60

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tandem.cli.free_ports import free_ports
+from tandem.local.free_ports import free_ports
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
 from tandem.training.train import train

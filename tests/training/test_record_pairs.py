@@ -11,10 +11,10 @@ from PIL import Image
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.model_io.readable_records import RecordUnreadable
-from tandem.training.batches import TextBatch
-from tandem.training.pair_pool import PairPool
-from tandem.training.pooled_images import HeldImages
-from tandem.training.record_pairs import RecordPairs
+from tandem.training.data.batches import TextBatch
+from tandem.training.data.pair_pool import PairPool
+from tandem.training.data.pooled_images import HeldImages
+from tandem.training.data.record_pairs import RecordPairs
 from tests.modeling.tiny_checkpoint import tiny_tokenizer
 
 

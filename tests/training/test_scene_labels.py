@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.corpus.nouns import nouns_of
-from tandem.corpus.scene import Layout
-from tandem.corpus.scene_drawing import place_drawings
-from tandem.corpus.scenes import scene_family
-from tandem.training.scene_labels import class_count, token_classes
+from tandem.corpus.scenes.drawing import place_drawings
+from tandem.corpus.scenes.nouns import nouns_of
+from tandem.corpus.scenes.records import scene_family
+from tandem.corpus.scenes.scene import Layout
+from tandem.training.data.scene_labels import class_count, token_classes
 from tests.corpus.made_scenes import made_scene
 
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
-from tandem.modeling.published_checkpoint import PublishedCheckpoint
-from tandem.modeling.published_files import PublishedCheckpointInvalid
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.training.recipes import RECIPES, Recipe, half, tiny
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.starting_model import in_its_shape, starting_model

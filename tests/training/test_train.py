@@ -10,7 +10,7 @@ import torch
 
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.training import objectives
-from tandem.training.batches import tokenize
+from tandem.training.data.batches import tokenize
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.optimisation import warm_up_then_linear

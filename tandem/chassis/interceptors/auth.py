@@ -8,12 +8,12 @@ from typing import Any
 
 import grpc
 
-from tandem.access import Access
 from tandem.chassis.guard import Guard, bind_caller, current_caller
 from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
 from tandem.chassis.tokens import Scope
+from tandem.contract.access import Access
 from tandem.errors import PermissionDenied, Unauthenticated
 
 log = get_logger()

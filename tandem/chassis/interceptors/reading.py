@@ -26,8 +26,8 @@ from tandem.chassis.interceptors.handlers import (
 )
 from tandem.chassis.places import Places, caller_key
 from tandem.chassis.request_scanner import RequestScanner
+from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
-from tandem.request_limits import PROBE_LIMIT, RequestLimit, request_limit
 
 # Parsing one of so many bytes or more takes long enough to be seen by others.
 _LARGE_BYTES = 16 * 1024

@@ -1,0 +1,1 @@
+"""Keeps attributes in typed columns, for filters."""

@@ -1,0 +1,1 @@
+"""Finds the nearest embeddings: FAISS, exact scan, filters."""

@@ -1,0 +1,45 @@
+"""Which rows recent filters hold for, until the rows change."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+
+from index_svc.retrieval.hit import Mask
+from tandem.contract.filters import Filter
+
+# A mask of a million rows is 1 MB.
+_KEPT_COUNT = 16
+
+
+class FilterMasks:
+    """Remembers the masks of the latest filters, so that a filter asked again costs nothing."""
+
+    def __init__(self) -> None:
+        """Remembers nothing yet."""
+        self._lock = threading.Lock()
+        self._version = 0
+        self._masks: OrderedDict[Filter, tuple[Mask, int]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Drops all of them: an item came, changed or went."""
+        with self._lock:
+            self._version += 1
+            self._masks.clear()
+
+    def get(self, filter_: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
+        """Returns the filter's mask over rows, and for how many rows it holds."""
+        with self._lock:
+            version = self._version
+            if kept := self._masks.get(filter_):
+                self._masks.move_to_end(filter_)
+                return kept
+        mask = evaluate()
+        count = int(np.count_nonzero(mask))
+        with self._lock:
+            if version == self._version:
+                self._masks[filter_] = (mask, count)
+                while len(self._masks) > _KEPT_COUNT:
+                    self._masks.popitem(last=False)
+        return mask, count

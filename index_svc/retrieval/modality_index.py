@@ -1,0 +1,213 @@
+"""The texts, or the images, of one index: their embeddings, attributes and FAISS index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from index_svc.attributes.attribute_columns import AttributeColumns
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.exact_scan import compare_rows, ordered_hits, ranked_hits, scan_rows
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.filter_masks import FilterMasks
+from index_svc.retrieval.hit import F32, I64, Found, Hit, Mask, SearchPath, Strategy
+from index_svc.retrieval.index_type import FLAT, fetch_count
+from index_svc.retrieval.search_plan import choose_strategy
+from tandem.contract.attributes import Attributes
+from tandem.contract.filters import Filter
+from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
+from tandem.item_store.item_store import StoredEmbedding
+
+# A filter that holds for one item in n makes FAISS look through up to so many times more.
+_MAX_EFFORT = 16.0
+
+
+class ModalityIndex:
+    """Rows are the truth here; the FAISS index, where there is one, knows the first of them.
+
+    Whatever FAISS proposes is compared exactly, so a similarity never depends on the index type.
+    Rows after those that FAISS knows are compared one by one: a new item is found at once. Not safe
+    to change while it is searched.
+    """
+
+    def __init__(self, rows: EmbeddingRows, faiss_index: FaissIndex | None = None) -> None:
+        """Takes over rows, and an index of the first of them."""
+        self.rows = rows
+        self.faiss_index = faiss_index
+        self.fallback = NO_FALLBACK
+        """Why there is no FAISS index, or not the one asked for."""
+        self.recall_percent: float | None = None
+        """Of the FAISS index, measured when it was built."""
+        self.attributes: dict[int, Attributes] = {}
+        """Of the rows that have any."""
+        self.change_count = 0
+        """Of items, since this object was made."""
+        self._columns = AttributeColumns()
+        self._masks = FilterMasks()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def index_type(self) -> str:
+        """The FAISS index's type; "Flat" without one."""
+        return FLAT if self.faiss_index is None else self.faiss_index.index_type
+
+    @property
+    def fallback_reason(self) -> str:
+        """The same for a person; empty where there is none."""
+        return self.fallback.why
+
+    @property
+    def tail_count(self) -> int:
+        """Rows that the FAISS index does not know yet; 0 without one."""
+        return 0 if self.faiss_index is None else self.rows.row_count - self.faiss_index.row_count
+
+    def upsert(self, items: Sequence[StoredEmbedding]) -> None:
+        """Adds items of different ids, replacing those that are there."""
+        item_ids = [item.item_id for item in items]
+        self.delete(item_ids)
+        embeddings_ND = np.stack([item.embedding for item in items])
+        for row, item in zip(self.rows.append(item_ids, embeddings_ND), items, strict=True):
+            if item.attributes:
+                self.put_attributes(row, item.attributes)
+        self.change_count += len(items)
+        self._masks.forget()
+
+    def put_attributes(self, row: int, attributes: Attributes) -> None:
+        """Notes what is known of the row's item."""
+        self.attributes[row] = attributes
+        self._columns.put(row, attributes)
+
+    def delete(self, item_ids: Sequence[str]) -> None:
+        """Removes items; ids that are not there are no error."""
+        for row in (rows := self.rows.kill(item_ids)):
+            if self.attributes.pop(row, None) is not None:
+                self._columns.drop(row)
+        if rows:
+            self.change_count += len(rows)
+            self._masks.forget()
+
+    def search(self, query_D: F32, k: int, filter_: Filter | None = None) -> Found:
+        """Returns the min(k, matching) nearest items, as near as the FAISS index finds them."""
+        wanted, matching_count = self._matching(filter_)
+        index = self.faiss_index
+        strategy = choose_strategy(
+            matching_count,
+            len(self),
+            is_approximate=index is not None,
+            takes_selector=index is not None and index.takes_selector,
+        )
+        if index is None or strategy is Strategy.EXACT_SCAN:
+            return self._scan(query_D, k, wanted, matching_count)
+        available_count = len(self) if matching_count is None else matching_count
+        share = available_count / max(1, index.row_count)
+        effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if wanted is not None else 1.0
+        if strategy is Strategy.PRE_FILTER:
+            candidates, reason = index.candidates(
+                query_D,
+                fetch_count(index, k),
+                wanted=self._known(wanted, index),
+                effort=effort,
+            )
+        else:
+            candidates, reason = self._candidates_among_all(
+                query_D, k, index, wanted, share, effort
+            )
+        hits = self._compare(query_D, k, candidates, wanted, index)
+        if len(hits) < (count := min(k, available_count)):
+            # FAISS looked at too few lists to find as many as there are.
+            why = f"{index.index_type} found {len(hits):,} of {count:,}"
+            fallback = Fallback(SearchFallback.TOO_FEW_FOUND, why)
+            return _scan(self.rows, query_D, k, wanted, matching_count, fallback)
+        path = SearchPath(
+            strategy,
+            index.index_type,
+            "cpu" if reason else index.device,
+            Fallback(SearchFallback.DEVICE, reason) if reason else self.fallback,
+            matching_count,
+        )
+        return Found(hits, path)
+
+    def scan(self, query_D: F32, k: int, filter_: Filter | None = None) -> Found:
+        """Returns the min(k, matching) nearest items, comparing the query with each."""
+        return self._scan(query_D, k, *self._matching(filter_))
+
+    def frozen_scan(self, filter_: Filter | None = None) -> Callable[[F32, int], Found]:
+        """Returns a scan() of the items as they stand, which may run beside changes."""
+        rows = self.rows.frozen()
+        wanted, matching_count = self._matching(filter_)
+        return lambda query_D, k: _scan(rows, query_D, k, wanted, matching_count, NO_FALLBACK)
+
+    def _scan(self, query_D: F32, k: int, wanted: Mask | None, matching_count: int | None) -> Found:
+        return _scan(self.rows, query_D, k, wanted, matching_count, self.fallback)
+
+    def _matching(self, filter_: Filter | None) -> tuple[Mask | None, int | None]:
+        if filter_ is None:
+            return None, None
+        return self._masks.get(
+            filter_,
+            lambda: self._columns.matching(filter_, self.rows.row_count) & self.rows.live,
+        )
+
+    def _known(self, wanted: Mask | None, index: FaissIndex) -> Mask | None:
+        """Returns which of the rows that FAISS knows it may find; None is all of them."""
+        if wanted is not None:
+            return wanted[: index.row_count]
+        return self.rows.live[: index.row_count] if self.rows.dead_count else None
+
+    def _candidates_among_all(
+        self,
+        query_D: F32,
+        k: int,
+        index: FaissIndex,
+        wanted: Mask | None,
+        share: float,
+        effort: float,
+    ) -> tuple[I64, str]:
+        """Asks for so many that enough are left once dead and unwanted rows are taken out.
+
+        And looks as much harder: the nearest that are wanted are further away than the nearest.
+        """
+        if wanted is None and index.takes_selector:
+            return index.candidates(query_D, fetch_count(index, k), wanted=self._known(None, index))
+        count = int(1.5 * fetch_count(index, k) / max(share, 1e-3)) + 1
+        candidates, reason = index.candidates(query_D, count, effort=effort)
+        keep = self.rows.live if wanted is None else wanted
+        return candidates[keep[candidates]], reason
+
+    def _compare(
+        self,
+        query_D: F32,
+        k: int,
+        candidates: I64,
+        wanted: Mask | None,
+        index: FaissIndex,
+    ) -> list[Hit]:
+        similarities, found = compare_rows(self.rows, query_D, candidates, k + 1)
+        if self.tail_count:
+            tail = scan_rows(self.rows, query_D, k + 1, start_row=index.row_count, wanted=wanted)
+            similarities = np.concatenate([similarities, tail[0]])
+            found = np.concatenate([found, tail[1]])
+        return ordered_hits(self.rows, similarities, found)[:k]
+
+
+def _scan(
+    rows: EmbeddingRows,
+    query_D: F32,
+    k: int,
+    wanted: Mask | None,
+    matching_count: int | None,
+    fallback: Fallback,
+) -> Found:
+    hits = ranked_hits(
+        rows,
+        lambda count: scan_rows(rows, query_D, count, wanted=wanted),
+        k,
+        len(rows) if matching_count is None else matching_count,
+    )
+    return Found(
+        hits,
+        SearchPath(Strategy.EXACT_SCAN, fallback=fallback, matching_count=matching_count),
+    )

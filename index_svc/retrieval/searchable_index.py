@@ -1,0 +1,175 @@
+"""One index's items in memory, ready to be searched."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import numpy as np
+
+from index_svc.retrieval.embedding_rows import EmbeddingRows
+from index_svc.retrieval.hit import F32, Found
+from index_svc.retrieval.modality_index import ModalityIndex
+from tandem.contract.content import Modality
+from tandem.contract.filters import Filter
+from tandem.errors import EmbeddingInvalid, ModelMismatch
+from tandem.item_store.item_store import IndexInfo, StoredEmbedding
+from tandem.shared_lock import SharedLock
+
+# Embeddings taken in at once while loading: few enough to cost no memory worth naming.
+_LOAD_COUNT = 4096
+
+
+class SearchableIndex:
+    """Texts and images, changed and searched behind one lock."""
+
+    def __init__(
+        self, info: IndexInfo, parts: Mapping[Modality, ModalityIndex] | None = None
+    ) -> None:
+        """Takes over what was read from a snapshot; the other parts are empty."""
+        self.info = info
+        self._parts = {
+            modality: (parts or {}).get(modality) or ModalityIndex(EmbeddingRows(info.dimension))
+            for modality in Modality
+        }
+        self._pending: dict[Modality, list[_Change]] = {}
+        self._lock = SharedLock()
+
+    def item_count(self, modality: Modality) -> int:
+        """Returns how many items of the modality it has."""
+        return len(self._parts[modality])
+
+    def part(self, modality: Modality) -> ModalityIndex:
+        """Returns the items of one modality, for use behind reading() or changing()."""
+        return self._parts[modality]
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Holds off changes; searches go on."""
+        return self._lock.shared()
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Holds off searches and changes."""
+        return self._lock.exclusive()
+
+    def load(self, items: Iterable[StoredEmbedding]) -> None:
+        """Upserts any number of items of different ids, a part at a time."""
+        remaining = iter(items)
+        while part := list(itertools.islice(remaining, _LOAD_COUNT)):
+            self.upsert(part)
+
+    def upsert(self, items: Sequence[StoredEmbedding]) -> None:
+        """Adds items of different ids, replacing those there; a search sees all of them or none."""
+        item_ids = [item.item_id for item in items]
+        with self._lock.exclusive():
+            for modality in Modality:
+                same = [item for item in items if item.modality is modality]
+                # Out of the other modality too: an item may come back as a picture.
+                self._change(modality, _Change(item_ids, same))
+
+    def delete(self, item_ids: Sequence[str]) -> None:
+        """Removes items; ids that are not there are no error."""
+        with self._lock.exclusive():
+            for modality in Modality:
+                self._change(modality, _Change(item_ids, ()))
+
+    def search(
+        self,
+        fingerprint: str,
+        modality: Modality,
+        queries_QD: Sequence[F32],
+        k: int,
+        filter_: Filter | None = None,
+        *,
+        are_embeddings_included: bool = False,
+    ) -> list[Found]:
+        """Returns, for each query, the min(k, matching) nearest items of the modality, best first.
+
+        Ties by smaller item id, among those that were compared. Raises ModelMismatch or
+        EmbeddingInvalid where the queries are not of this index's model.
+        """
+        self._check(fingerprint, queries_QD)
+        with self._lock.shared():
+            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
+
+    def search_at_once(
+        self,
+        fingerprint: str,
+        modality: Modality,
+        queries_QD: Sequence[F32],
+        k: int,
+        filter_: Filter | None = None,
+        *,
+        are_embeddings_included: bool = False,
+    ) -> list[Found] | None:
+        """Searches as search() does; None where it would first have to wait for a change."""
+        self._check(fingerprint, queries_QD)
+        with self._lock.shared_at_once() as is_held:
+            if not is_held:
+                return None
+            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
+
+    def begin_replacing(self, modality: Modality) -> None:
+        """Notes every change of the modality from now on, for the part that will replace it."""
+        self._pending[modality] = []
+
+    def replace(self, modality: Modality, part: ModalityIndex) -> None:
+        """Serves a part made of the rows at begin_replacing(), brought up to date first."""
+        while len(self._pending[modality]) > 1:
+            with self._lock.exclusive():
+                changes, self._pending[modality] = self._pending[modality], []
+            for change in changes:
+                change.apply(part)
+        with self._lock.exclusive():
+            for change in self._pending.pop(modality):
+                change.apply(part)
+            self._parts[modality] = part
+
+    def stop_replacing(self, modality: Modality) -> None:
+        """Gives up on a part that was being made."""
+        with self._lock.exclusive():
+            self._pending.pop(modality, None)
+
+    def _check(self, fingerprint: str, queries_QD: Sequence[F32]) -> None:
+        if fingerprint != self.info.fingerprint:
+            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
+        for query_D in queries_QD:
+            if len(query_D) != self.info.dimension:
+                raise EmbeddingInvalid(
+                    why=f"it has {len(query_D)} dimensions instead of {self.info.dimension}"
+                )
+
+    def _search(
+        self,
+        modality: Modality,
+        queries_QD: Sequence[F32],
+        k: int,
+        filter_: Filter | None,
+        are_embeddings_included: bool,
+    ) -> list[Found]:
+        part = self._parts[modality]
+        found = [part.search(query_D, k, filter_) for query_D in queries_QD]
+        if not are_embeddings_included:
+            return found
+        rows = [np.array([hit.row for hit in one.hits], dtype=np.int64) for one in found]
+        return [
+            replace(one, embeddings=part.rows.gather(rows_K))
+            for one, rows_K in zip(found, rows, strict=True)
+        ]
+
+    def _change(self, modality: Modality, change: "_Change") -> None:
+        change.apply(self._parts[modality])
+        if modality in self._pending:
+            self._pending[modality].append(change)
+
+
+class _Change:
+    """Items taken out, and items put in."""
+
+    def __init__(self, removed_ids: Sequence[str], items: Sequence[StoredEmbedding]) -> None:
+        self._removed_ids = removed_ids
+        self._items = items
+
+    def apply(self, part: ModalityIndex) -> None:
+        part.delete(self._removed_ids)
+        if self._items:
+            part.upsert(self._items)

@@ -1,0 +1,1 @@
+"""Builds, snapshots, checks and tunes indexes in the background."""

@@ -1,0 +1,71 @@
+"""What operators asked of each index, kept in the shard's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from index_svc.retrieval.index_type import IndexTuning
+from tandem.contract.content import Modality
+from tandem.item_store.refused import StoreRefused
+
+
+class TuningFile:
+    """The tuning of every index and modality; what was never asked for is the default."""
+
+    def __init__(self, path: Path, default: IndexTuning) -> None:
+        """Reads the file where there is one; raises StoreRefused where it is not one of these."""
+        self._path = path
+        self._default = default
+        self._tunings: dict[str, IndexTuning] = {}
+        self._writing = threading.Lock()
+        if path.exists():
+            try:
+                stored: Mapping[str, dict[str, object]] = json.loads(path.read_bytes())
+                self._tunings = {key: IndexTuning(**value) for key, value in stored.items()}  # type: ignore[arg-type]
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StoreRefused(
+                    f"{path} is not a tuning file: {error}; remove it, and tune anew"
+                ) from error
+
+    def get(self, index_id: str, modality: Modality) -> IndexTuning:
+        """Returns what is asked of the index."""
+        return self._tunings.get(_key(index_id, modality), self._default)
+
+    def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
+        """Keeps it, durably."""
+        self._write(lambda tunings: {**tunings, _key(index_id, modality): tuning})
+
+    def forget(self, index_id: str) -> None:
+        """Forgets what was asked of an index that is gone, durably."""
+        keys = {_key(index_id, modality) for modality in Modality}
+        if keys & set(self._tunings):
+            self._write(lambda tunings: {k: v for k, v in tunings.items() if k not in keys})
+
+    def _write(self, changed: Callable[[dict[str, IndexTuning]], dict[str, IndexTuning]]) -> None:
+        with self._writing:
+            tunings = changed(self._tunings)
+            partial = self._path.with_suffix(".partial")
+            with partial.open("w") as file:
+                json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self._path)
+            _sync_folder(self._path.parent)
+            self._tunings = tunings
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _key(index_id: str, modality: Modality) -> str:
+    return f"{index_id}/{modality.value}"

@@ -1,0 +1,1 @@
+"""Orders candidates by their scores, and explains the order."""

@@ -1,0 +1,95 @@
+"""Similarity and the cross-encoder's match as one score (Geigle et al. 2022, section 6)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.query import RankingRule
+from orchestrator_svc.ranking.explanation import ScoreTerm
+from tandem.contract.fusion_method import FusionMethod
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Brings the values of a pool to 0 to 1."""
+
+    low: float
+    width: float
+
+    @classmethod
+    def over(cls, values: Iterable[float]) -> Self:
+        """Returns the spread of these values; of no value, one that is never asked."""
+        pool = list(values) or [0.0]
+        return cls(min(pool), max(pool) - min(pool))
+
+    def __call__(self, value: float) -> float:
+        # A pool of equals tells nothing: all get the middle.
+        return (value - self.low) / self.width if self.width > 0 else 0.5
+
+
+class Fusion:
+    """The scores of one query's hits. Those that the cross-encoder did not read have theirs from
+    the similarity alone, and are not comparable with the others'."""
+
+    def __init__(
+        self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+    ) -> None:
+        """`matches` are by item id; with those among `hits` they make the pool."""
+        self._method = rule.fusion
+        self._weight = rule.cross_encoder_weight
+        self._matches = matches
+        self._similarity_spread = self._probability_spread = _Spread(0.0, 1.0)
+        if self._method is FusionMethod.NORMALISED_ADD:
+            pool = [(hit, matches[hit.item_id]) for hit in hits if hit.item_id in matches]
+            self._similarity_spread = _Spread.over(hit.similarity for hit, _ in pool)
+            self._probability_spread = _Spread.over(match.probability for _, match in pool)
+
+    def score(self, hit: Hit) -> float:
+        """Returns what the hit is ordered by among those alike."""
+        match = self._matches.get(hit.item_id)
+        if match is None:
+            return hit.similarity
+        if self._method is FusionMethod.CROSS_ENCODER:
+            return match.logit
+        return self._sum(hit, match)
+
+    def relevance(self, hit: Hit) -> float:
+        """Returns the score on the scale of similarities, -1 to 1, for weighing against one."""
+        match = self._matches.get(hit.item_id)
+        if match is not None and self._method is FusionMethod.CROSS_ENCODER:
+            return match.probability
+        return self.score(hit)
+
+    def score_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
+        """Returns what the score is the sum of."""
+        match = self._matches.get(hit.item_id)
+        if match is not None and self._method is FusionMethod.CROSS_ENCODER:
+            return [ScoreTerm("match_logit", match.logit, 1.0)]
+        return self.relevance_terms(hit)
+
+    def relevance_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
+        """Returns what the relevance is the sum of."""
+        match = self._matches.get(hit.item_id)
+        if match is None:
+            return [ScoreTerm("similarity", hit.similarity, 1.0)]
+        if self._method is FusionMethod.CROSS_ENCODER:
+            return [ScoreTerm("match_probability", match.probability, 1.0)]
+        start = "normalised_" if self._method is FusionMethod.NORMALISED_ADD else ""
+        return [
+            ScoreTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
+            ScoreTerm(f"{start}match_probability", self._probability(match), self._weight),
+        ]
+
+    def _sum(self, hit: Hit, match: MatchScore) -> float:
+        return (1 - self._weight) * self._similarity(hit) + self._weight * self._probability(match)
+
+    def _similarity(self, hit: Hit) -> float:
+        if self._method is FusionMethod.NORMALISED_ADD:
+            return self._similarity_spread(hit.similarity)
+        return hit.similarity
+
+    def _probability(self, match: MatchScore) -> float:
+        if self._method is FusionMethod.NORMALISED_ADD:
+            return self._probability_spread(match.probability)
+        return match.probability

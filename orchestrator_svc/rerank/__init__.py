@@ -1,0 +1,1 @@
+"""Decides which candidates the cross-encoder reads, and how long it may take."""

@@ -1,0 +1,89 @@
+"""Whether a rerank has read enough, by the rule that was measured for the model."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from orchestrator_svc.hit import Hit
+from orchestrator_svc.services.interfaces import CandidateScorer
+from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
+from tandem.errors import ModelUnavailable, TandemError
+
+# A search waits no longer to learn of a rule: without one it is reranked in full.
+_ASK_SECONDS = 0.2
+
+_ASK_AGAIN_SECONDS = 1.0
+
+
+class DepthRules:
+    """Each model's rule, asked of a rerank_svc once and kept."""
+
+    def __init__(
+        self, scorers: Sequence[CandidateScorer], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._scorers = scorers
+        self._clock = clock
+        self._described: dict[tuple[str, int], ModelDescription] = {}
+        self._ask_time = 0.0
+        """When it may be asked again, after it was asked without success."""
+
+    async def rule(
+        self, fingerprint: str, model_version: int, deadline_time: float
+    ) -> AdaptiveDepthRule | None:
+        """Returns the rule of the model; None where it has none, or does not say so in time.
+
+        Of that version alone; without one (0) of the last that a rerank_svc told.
+        """
+        known = self._described.get((fingerprint, model_version))
+        if known is None and self._clock() >= self._ask_time:
+            known = await self._ask(fingerprint, model_version, deadline_time)
+        return known.adaptive_depth_rule if known else None
+
+    async def describe(self, deadline_time: float) -> ModelDescription:
+        """Returns what the first rerank_svc that answers serves; raises the last one's error."""
+        error: TandemError = ModelUnavailable(model="cross-encoder", why="no rerank_svc answers")
+        for scorer in self._scorers:
+            if scorer.is_refusing:
+                continue
+            try:
+                return await scorer.describe_model(deadline_time)
+            except TandemError as failure:
+                error = failure
+        raise error
+
+    async def _ask(
+        self, fingerprint: str, model_version: int, deadline_time: float
+    ) -> ModelDescription | None:
+        try:
+            model = await self.describe(min(deadline_time, time.monotonic() + _ASK_SECONDS))
+        except TandemError:
+            self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
+            return None
+        if model.fingerprint != fingerprint or model_version not in (0, model.version):
+            self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
+            return None
+        self._described[fingerprint, model.version] = self._described[fingerprint, 0] = model
+        return model
+
+
+def next_look(rule: AdaptiveDepthRule, depth: int) -> int:
+    """Returns how many candidates to read before the rule is asked again."""
+    if depth < rule.first_count:
+        return rule.first_count - depth
+    further_count = max(1, rule.further_count)
+    return further_count - (depth - rule.first_count) % further_count
+
+
+def is_deep_enough(
+    rule: AdaptiveDepthRule, hits: Sequence[Hit], depth: int, logits: Sequence[float]
+) -> bool:
+    """Returns whether the candidates behind `depth` may be left unread.
+
+    `logits` are those found down to there. The rule compares the two best, so it is not asked
+    before there are two, nor between its looks.
+    """
+    is_look_due = depth >= rule.first_count and next_look(rule, depth) == max(1, rule.further_count)
+    if not is_look_due or len(logits) < 2 or depth >= len(hits):
+        return False
+    second, best = sorted(logits)[-2:]
+    gap = hits[0].similarity - hits[depth].similarity
+    return rule.chance(best, second, gap, depth + 1) < rule.stop_chance

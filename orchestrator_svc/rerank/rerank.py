@@ -1,0 +1,334 @@
+"""The stage that has the cross-encoder read the candidates, chunk by chunk, from the first on."""
+
+import asyncio
+import enum
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
+from orchestrator_svc.query import SearchQuery
+from orchestrator_svc.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
+from orchestrator_svc.rerank.pace import RerankPace
+from orchestrator_svc.services.interfaces import CandidateScorer
+from orchestrator_svc.services.rerank_client import ShardScores
+from orchestrator_svc.shard_map import ShardMap
+from tandem.contract.content import Tokens
+from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.model_description import AdaptiveDepthRule
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ItemCorrupt,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    Overloaded,
+    RankingInvalid,
+    RerankUnavailable,
+    ServiceUnavailable,
+    TandemError,
+)
+
+
+class RerankStop(enum.Enum):
+    """Why a rerank ended; names are the contract's."""
+
+    COMPLETE = "complete"
+    DISABLED = "disabled"
+    NOT_APPLICABLE = "not_applicable"
+    TIME = "time"
+    ADAPTIVE = "adaptive"
+    UNAVAILABLE = "unavailable"
+    OUTPUT_INVALID = "output_invalid"
+    OVERLOADED = "overloaded"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer candidates were read than were asked for."""
+        return self in _SHORT_STOPS
+
+
+for _each in RerankStop:
+    # A counter that first shows itself at its first count hides that count from rate().
+    RERANK_STOPS.labels(_each.value)
+
+_SHORT_STOPS = frozenset(
+    {RerankStop.TIME, RerankStop.UNAVAILABLE, RerankStop.OUTPUT_INVALID, RerankStop.OVERLOADED}
+)
+
+_STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
+    DeadlineExceeded: RerankStop.TIME,
+    Overloaded: RerankStop.OVERLOADED,
+    ModelOutputInvalid: RerankStop.OUTPUT_INVALID,
+    ServiceUnavailable: RerankStop.UNAVAILABLE,
+    ModelUnavailable: RerankStop.UNAVAILABLE,
+    InternalFault: RerankStop.UNAVAILABLE,
+    ItemCorrupt: RerankStop.UNAVAILABLE,
+}
+"""What ends a rerank, and not the search. Any other error is the caller's to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOutcome:
+    """How deep the cross-encoder got, and what it found."""
+
+    stop: RerankStop
+    reranked_depth: int = 0
+    """Candidates, from the first in retrieval order, that were put to it."""
+    matches: Mapping[str, MatchScore] = field(default_factory=dict)
+    """By item id."""
+    missing_count: int = 0
+    """Of the candidates put to it, those that were no longer there."""
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    model_version: int = 0
+    """By which all were scored; 0 where none was."""
+
+    def check_complete(self, rerank_k: int) -> None:
+        """Raises DeadlineExceeded, or RerankUnavailable, where fewer were read than asked for.
+
+        RankingInvalid where that could not be otherwise.
+        """
+        if self.stop is RerankStop.NOT_APPLICABLE:
+            raise RankingInvalid(
+                why="rerank_required is set, but the cross-encoder reads a text beside an image: "
+                "give the query a part of the other modality than the target, with tokens"
+            )
+        if self.stop is RerankStop.TIME:
+            raise DeadlineExceeded(
+                what=f"the rerank, after {self.reranked_depth} of {rerank_k} candidates"
+            )
+        if self.stop.is_short:
+            raise RerankUnavailable(
+                stop=self.stop.name, reranked_depth=self.reranked_depth, rerank_k=rerank_k
+            )
+
+
+class Reranker:
+    """Has each shard's rerank_svc score the candidates that lie on it."""
+
+    def __init__(
+        self,
+        scorers: Sequence[CandidateScorer],
+        shard_map: ShardMap,
+        pace: RerankPace,
+        depth_rules: DepthRules,
+    ) -> None:
+        """`scorers` by shard number, as many as the map has."""
+        self._scorers = scorers
+        self._shard_map = shard_map
+        self._pace = pace
+        self._depth_rules = depth_rules
+
+    async def rerank(
+        self,
+        query: SearchQuery,
+        tokens: Tokens,
+        fingerprint: str,
+        hits: Sequence[Hit],
+        deadline_time: float,
+        model_version: int = 0,
+    ) -> RerankOutcome:
+        """Returns the scores of the first `rerank_k` hits, or of as many as it came to.
+
+        All by that version of the model; 0 leaves it to the first rerank_svc that answers.
+
+        The hits come in retrieval order, and those that count are the first without a gap: of a
+        chunk that failed on one shard, those before the first that lies there. Where time, model or
+        service gave out, the outcome says so; what is wrong with the query is raised.
+        """
+        candidates = hits[: query.depth.rerank_k]
+        owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
+        run = _Run(query.index_id, tokens, fingerprint, model_version, candidates, owners)
+        rule = None
+        if query.is_depth_adaptive:
+            rule = await self._depth_rules.rule(fingerprint, model_version, deadline_time)
+        while run.stop is None:
+            await self._go_on(run, rule, deadline_time)
+        outcome = run.outcome()
+        note_rerank(outcome.stop.value, outcome.reranked_depth)
+        return outcome
+
+    async def _go_on(
+        self, run: "_Run", rule: AdaptiveDepthRule | None, deadline_time: float
+    ) -> None:
+        """Scores the next chunk, or says why there is none."""
+        left_count = len(run.hits) - run.depth
+        if not left_count:
+            run.stop = RerankStop.COMPLETE
+        elif rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
+            run.stop = RerankStop.ADAPTIVE
+        # What comes after a candidate whose shard is spared could not count.
+        elif not (open_count := self._open_count(run)):
+            run.stop = RerankStop.UNAVAILABLE
+        else:
+            wanted_count = min(left_count, next_look(rule, run.depth)) if rule else left_count
+            size = self._pace.chunk_size(
+                min(wanted_count, open_count), deadline_time - time.monotonic()
+            )
+            if size:
+                await self._score_chunk(run, size, deadline_time)
+            else:
+                run.stop = RerankStop.TIME
+
+    def _open_count(self, run: "_Run") -> int:
+        """Returns how many of the next candidates come before one whose shard is spared."""
+        refusing = {number for number in set(run.owners) if self._scorers[number].is_refusing}
+        left = run.owners[run.depth :]
+        if not refusing:
+            return len(left)
+        return next((n for n, owner in enumerate(left) if owner in refusing), len(left))
+
+    async def _score_chunk(self, run: "_Run", size: int, deadline_time: float) -> None:
+        """Scores the next candidates, and puts into the run what came of it."""
+        groups = run.next_by_owner(size)
+        start_time = time.monotonic()
+        answers = await _all_answers(
+            {
+                number: asyncio.create_task(
+                    self._scorers[number].score(
+                        run.index_id,
+                        run.tokens,
+                        run.fingerprint,
+                        item_ids,
+                        deadline_time,
+                        run.model_version,
+                    )
+                )
+                for number, item_ids in groups.items()
+            }
+        )
+        seconds = time.monotonic() - start_time
+        failures: dict[int, TandemError] = {}
+        read_count = 0
+        for number, answer in answers.items():
+            if isinstance(answer, ShardScores) and not run.is_of_version(answer.model_version):
+                # Logits of two versions make no order together.
+                failures[number] = ModelUnavailable(
+                    model=f"of rerank-{number}", why=f"it is at version {answer.model_version}"
+                )
+                run.note_failure(RerankStop.UNAVAILABLE)
+            elif isinstance(answer, ShardScores):
+                run.matches |= answer.matches
+                run.cost += answer.cost
+                read_count += answer.cost.pair_count
+            else:
+                failures[number] = answer
+                run.note_failure(_STOP_OF_ERROR[type(answer)])
+        run.advance(size, failures)
+        if any(isinstance(failure, DeadlineExceeded) for failure in failures.values()):
+            self._pace.note_late(size, seconds)
+        elif read_count and not failures:
+            # Scores that were kept took no time worth noting.
+            self._pace.note(read_count, seconds)
+
+
+def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
+    """Returns what reranks of the modalities of one answer found together.
+
+    Why they ended is said of the first that gave out, else of the first that was left unfinished;
+    one that did not apply says nothing.
+    """
+    applied = [each for each in outcomes if each.stop is not RerankStop.NOT_APPLICABLE]
+    if len(applied) < 2:
+        return applied[0] if applied else outcomes[0]
+    stops = sorted(
+        (each.stop for each in applied),
+        key=lambda stop: (not stop.is_short, stop is RerankStop.COMPLETE),
+    )
+    return RerankOutcome(
+        stops[0],
+        sum(each.reranked_depth for each in applied),
+        {item_id: match for each in applied for item_id, match in each.matches.items()},
+        sum(each.missing_count for each in applied),
+        sum((each.cost for each in applied), InferenceCost()),
+        next((each.model_version for each in applied if each.model_version), 0),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One rerank as far as it got."""
+
+    index_id: str
+    tokens: Tokens
+    fingerprint: str
+    model_version: int
+    """0 until the first answer tells it, where nobody chose."""
+    hits: Sequence[Hit]
+    """The candidates."""
+    owners: Sequence[int]
+    """The shard of each."""
+    depth: int = 0
+    matches: dict[str, MatchScore] = field(default_factory=dict)
+    """Of the candidates down to the depth; after a failure, of some behind it too."""
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    stop: RerankStop | None = None
+
+    def note_failure(self, stop: RerankStop) -> None:
+        """Ends the run; of several failures, one that is not for want of time tells more."""
+        if self.stop is None or self.stop is RerankStop.TIME:
+            self.stop = stop
+
+    def is_of_version(self, version: int) -> bool:
+        """Returns whether scores of that version go with the others; the first choose it.
+
+        A service of an earlier release names none, and knows of none but the first.
+        """
+        self.model_version = self.model_version or version
+        return version in (0, self.model_version)
+
+    def next_by_owner(self, size: int) -> Mapping[int, Sequence[str]]:
+        """Returns the ids of the next candidates, each shard's in their order."""
+        groups: dict[int, list[str]] = {}
+        for place in range(self.depth, self.depth + size):
+            groups.setdefault(self.owners[place], []).append(self.hits[place].item_id)
+        return groups
+
+    def advance(self, size: int, failed_shards: Collection[int]) -> None:
+        """Counts the next candidates in, up to the first that a shard failed to score."""
+        for owner in self.owners[self.depth : self.depth + size]:
+            if owner in failed_shards:
+                return
+            self.depth += 1
+
+    def logits(self) -> list[float]:
+        """Returns those found so far."""
+        return [match.logit for match in self.matches.values()]
+
+    def outcome(self) -> RerankOutcome:
+        """Returns what counts."""
+        assert self.stop is not None
+        counted = [hit.item_id for hit in self.hits[: self.depth]]
+        matches = {item_id: self.matches[item_id] for item_id in counted if item_id in self.matches}
+        return RerankOutcome(
+            self.stop,
+            self.depth,
+            matches,
+            len(counted) - len(matches),
+            self.cost,
+            self.model_version if matches else 0,
+        )
+
+
+async def _all_answers(
+    tasks: Mapping[int, asyncio.Task[ShardScores]],
+) -> Mapping[int, ShardScores | TandemError]:
+    """Returns every shard's scores, or why it has none; raises what the caller has to mend."""
+    number_of_task = {task: number for number, task in tasks.items()}
+    answers: dict[int, ShardScores | TandemError] = {}
+    pending = set(tasks.values())
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                try:
+                    answers[number_of_task[task]] = task.result()
+                except tuple(_STOP_OF_ERROR) as error:
+                    answers[number_of_task[task]] = error
+    finally:
+        for task in pending:
+            task.cancel()
+        # Their ends are nobody's business, but asyncio logs those that no one looks at.
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    return answers

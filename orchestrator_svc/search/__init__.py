@@ -1,0 +1,1 @@
+"""Runs a search: encode, retrieve from every shard, rerank, assemble the answer."""

@@ -1,0 +1,74 @@
+"""Several queries in one go: encoded, retrieved and reranked in common calls."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from orchestrator_svc.content_room import ContentRoom
+from orchestrator_svc.query import SearchQuery
+from orchestrator_svc.rerank.adaptive_depth import DepthRules
+from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from orchestrator_svc.search.search import SearchAnswer, Searcher, SearchServices
+from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.gathering import Parties
+from orchestrator_svc.services.joint_calls import JointEncoder, JointScorer, JointShard
+from tandem.errors import TandemError
+
+
+class BatchSearcher:
+    """Answers several queries at once. One that fails, fails alone."""
+
+    def __init__(
+        self,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        services: SearchServices,
+        depth_rules: DepthRules,
+        chunk_rule: ChunkRule = CHUNK_RULE,
+    ) -> None:
+        """`services` are those of the single searches, which share what they learn but the pace.
+
+        A chunk of a batch takes longer than one of the same size by itself.
+        """
+        self._encoder = encoder
+        self._shards = shards
+        self._services = replace(services, pace=RerankPace(chunk_rule))
+        self._depth_rules = depth_rules
+
+    async def search_each(
+        self, queries: Sequence[SearchQuery | TandemError], deadline_time: float
+    ) -> list[SearchAnswer | TandemError]:
+        """Returns each query's answer, or why it has none; one that is an error stays it."""
+        parties = Parties(sum(not isinstance(query, TandemError) for query in queries))
+        async with self._joint(parties) as services:
+            # One message carries all of the answers.
+            searcher = Searcher(services, self._depth_rules, ContentRoom())
+
+            async def answer(query: SearchQuery | TandemError) -> SearchAnswer | TandemError:
+                if isinstance(query, TandemError):
+                    return query
+                try:
+                    return await searcher.search(query, deadline_time)
+                except TandemError as error:
+                    return error.kept()
+                finally:
+                    parties.count -= 1
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(answer(query)) for query in queries]
+        return [task.result() for task in tasks]
+
+    @asynccontextmanager
+    async def _joint(self, parties: Parties) -> AsyncIterator[SearchServices]:
+        """Yields the services as these searches share them; ends what is under way at the end."""
+        encoder = JointEncoder(self._encoder, parties)
+        shards = [JointShard(shard, parties) for shard in self._shards]
+        scorers = [JointScorer(shard.reranker, parties) for shard in self._shards]
+        try:
+            yield replace(self._services, encoder=encoder, shards=shards, scorers=scorers)
+        finally:
+            await encoder.close()
+            for shard, scorer in zip(shards, scorers, strict=True):
+                await shard.close()
+                await scorer.close()

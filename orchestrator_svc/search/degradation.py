@@ -1,0 +1,45 @@
+"""In what an answer is less than was asked for."""
+
+import enum
+from collections.abc import Sequence
+
+from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.metrics import DEGRADED_ANSWERS
+from orchestrator_svc.rerank.rerank import RerankOutcome
+from orchestrator_svc.search.query_encoder import EncodedQuery
+
+
+class Degradation(enum.Enum):
+    """What is less; names are the contract's."""
+
+    RERANK_SKIPPED = "rerank_skipped"
+    RERANK_PARTIAL = "rerank_partial"
+    SHARDS_MISSING = "shards_missing"
+    TOKENS_MISSING = "tokens_missing"
+    EMBEDDING_CACHED = "embedding_cached"
+    SHARD_REBUILDING = "shard_rebuilding"
+
+
+def degradations_of(
+    encoded: EncodedQuery, coverage: Coverage, rerank: RerankOutcome
+) -> Sequence[Degradation]:
+    """Returns all that the answer has to say of itself, in the contract's order."""
+    found = []
+    if rerank.stop.is_short:
+        found.append(
+            Degradation.RERANK_PARTIAL if rerank.reranked_depth else Degradation.RERANK_SKIPPED
+        )
+    if coverage.missing:
+        found.append(Degradation.SHARDS_MISSING)
+    if rerank.missing_count:
+        found.append(Degradation.TOKENS_MISSING)
+    if encoded.is_model_unavailable:
+        found.append(Degradation.EMBEDDING_CACHED)
+    if coverage.is_rebuilding:
+        found.append(Degradation.SHARD_REBUILDING)
+    return found
+
+
+for _each in Degradation:
+    # A counter that first shows itself at its first count hides that count from rate().
+    DEGRADED_ANSWERS.labels(_each.value)

@@ -1,0 +1,260 @@
+"""A query's parts into what retrieval and rerank read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.hit import Hit
+from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem, check_part_count
+from orchestrator_svc.services.clients import EncodedContents, EncodePurpose
+from orchestrator_svc.services.interfaces import ContentEncoder, Shard
+from orchestrator_svc.shard_map import ShardMap
+from tandem.contract.content import (
+    Encoding,
+    ImageContent,
+    Modality,
+    TextContent,
+    TextUse,
+    Tokens,
+    TruncationPolicy,
+)
+from tandem.contract.identifiers import check_item_id
+from tandem.contract.inference_cost import InferenceCost
+from tandem.errors import (
+    EmbeddingInvalid,
+    IndexNotFound,
+    ItemNotFound,
+    ModelMismatch,
+    QueryInvalid,
+    RankingInvalid,
+    TandemError,
+    TextTooLong,
+    TruncationPolicyInvalid,
+)
+
+# What SearchEmbeddings takes at once.
+MAX_WINDOW_COUNT = 64
+# Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
+_SHORTEST_SUM = 1e-5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """A query as the models see it."""
+
+    embeddings: Sequence[NDArray[np.float32]]
+    """float32 [d] of unit length: one, or one for each window of a long text."""
+    modality: Modality
+    """What recall is measured by: of the heaviest part."""
+    fingerprint: str
+    readings: Mapping[Modality, Sequence[Tokens]] = field(default_factory=dict)
+    """What the cross-encoder reads beside candidates of each modality: one, or as many as there
+    are embeddings. A modality is absent where there is nothing that it could read."""
+    text_uses: Sequence[TextUse] = ()
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """The encoding was kept from an earlier call."""
+    model_version: int = 0
+    """By which its contents were encoded; 0 where it has none."""
+
+    def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
+        """Returns what the cross-encoder reads beside these hits, all of the modality, best first.
+
+        That of the window nearest to the best of them; None where there is nothing.
+        """
+        readings = self.readings.get(modality, ())
+        if len(readings) > 1:
+            return readings[hits[0].window_number if hits else 0]
+        return readings[0] if readings else None
+
+
+class QueryEncoder:
+    """Makes one point of a query's parts."""
+
+    def __init__(
+        self, encoder: ContentEncoder, shards: Sequence[Shard], shard_map: ShardMap
+    ) -> None:
+        """`shards` by number, as many as the map has."""
+        self._encoder = encoder
+        self._shards = shards
+        self._shard_map = shard_map
+
+    async def encode(self, query: SearchQuery, deadline_time: float) -> EncodedQuery:
+        """Returns the query's encoding; raises what is wrong with it, or with the way there.
+
+        QueryInvalid for parts that make no point, ItemNotFound for an item that is not there,
+        ModelMismatch where parts are of different models, TruncationPolicyInvalid where windows are
+        asked of a query of several parts, and what the encoder says of a content.
+        """
+        _check_parts(query)
+        made, stored = await fan_out(
+            self._encode(query, deadline_time), self._read_stored(query, deadline_time)
+        )
+        assert isinstance(made, EncodedContents)
+        assert isinstance(stored, dict)
+        encoded = _composed(_read_parts(query, made, stored), made)
+        if query.ranking.min_probability is not None and not any(
+            modality in encoded.readings for modality in query.modalities
+        ):
+            raise RankingInvalid(
+                why="min_probability needs what the cross-encoder says, which reads a text beside "
+                "an image: give the query a part of the other modality than the target, with tokens"
+            )
+        return encoded
+
+    async def _encode(self, query: SearchQuery, deadline_time: float) -> EncodedContents:
+        """Encodes all contents in one call; without contents there is none."""
+        contents = [
+            part.source
+            for part in query.parts
+            if isinstance(part.source, TextContent | ImageContent)
+        ]
+        if not contents:
+            return EncodedContents([], "")
+        return await self._encoder.encode(
+            contents,
+            deadline_time,
+            purpose=EncodePurpose.QUERY,
+            truncation_policy=query.truncation_policy,
+        )
+
+    async def _read_stored(
+        self, query: SearchQuery, deadline_time: float
+    ) -> dict[str, tuple[Encoding, str]]:
+        """Returns the stored items' encodings and fingerprints by id."""
+        item_ids = {
+            check_item_id(part.source.item_id): None
+            for part in query.parts
+            if isinstance(part.source, StoredItem)
+        }
+        found: dict[str, tuple[Encoding, str]] = {}
+
+        async def read_from(number: int, owned: Sequence[str]) -> None:
+            try:
+                encodings, fingerprint = await self._shards[number].get_encodings(
+                    query.index_id, owned, deadline_time
+                )
+            except IndexNotFound:  # there: no item of it came to live on that shard
+                return
+            found.update((item_id, (made, fingerprint)) for item_id, made in encodings.items())
+
+        owned_by = self._shard_map.group(query.index_id, list(item_ids))
+        await fan_out(*(read_from(*entry) for entry in owned_by.items()))
+        for item_id in item_ids:
+            if item_id not in found:
+                raise ItemNotFound(item_id=item_id)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ReadPart:
+    """A part with its encoding."""
+
+    embedding: NDArray[np.float32]
+    modality: Modality
+    tokens: Tokens | None
+    fingerprint: str
+    weight: float
+    further_windows: Sequence[Encoding] = ()
+    text_use: TextUse | None = None
+
+
+def _check_parts(query: SearchQuery) -> None:
+    check_part_count(len(query.parts))
+    if not all(math.isfinite(part.weight) for part in query.parts):
+        raise QueryInvalid(why="a part's weight is not finite")
+    if (
+        query.truncation_policy is TruncationPolicy.BEST_WINDOW
+        and (len(query.parts) > 1 or query.parts[0].weight < 0)
+        and any(isinstance(part.source, TextContent) for part in query.parts)
+    ):
+        raise TruncationPolicyInvalid(
+            policy=query.truncation_policy.value,
+            why="parts make one point together, windows several; send the text alone, to be found",
+        )
+
+
+def _read_parts(
+    query: SearchQuery, made: EncodedContents, stored: Mapping[str, tuple[Encoding, str]]
+) -> list[_ReadPart]:
+    """Returns the parts in their order; raises the error of the first content that has one."""
+    outcomes = iter(made.outcomes)
+    parts = []
+    for part in query.parts:
+        match part.source:
+            case GivenEncoding(embedding, modality, tokens, fingerprint):
+                parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
+            case StoredItem(item_id):
+                parts.append(_of_encoding(*stored[item_id], part.weight))
+            case _:
+                outcome = next(outcomes)
+                if isinstance(outcome, TandemError):
+                    raise outcome
+                parts.append(_of_encoding(outcome, made.fingerprint, part.weight))
+    return parts
+
+
+def _of_encoding(encoding: Encoding, fingerprint: str, weight: float) -> _ReadPart:
+    return _ReadPart(
+        encoding.embedding,
+        encoding.tokens.modality,
+        encoding.tokens,
+        fingerprint,
+        weight,
+        encoding.further_windows,
+        encoding.text_use,
+    )
+
+
+def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery:
+    first = parts[0]
+    for part in parts:
+        if part.fingerprint != first.fingerprint:
+            raise ModelMismatch(request=first.fingerprint, index=part.fingerprint)
+    windows = first.further_windows if len(parts) == 1 else ()
+    if len(windows) >= MAX_WINDOW_COUNT:
+        raise TextTooLong(got=len(windows) + 1, limit=MAX_WINDOW_COUNT, unit="windows")
+    return EncodedQuery(
+        embeddings=[_point(parts), *(window.embedding for window in windows)],
+        modality=max(parts, key=lambda part: part.weight).modality,
+        fingerprint=first.fingerprint,
+        readings=_readings(parts, [window.tokens for window in windows]),
+        text_uses=[part.text_use for part in parts if part.text_use],
+        cost=made.cost,
+        is_model_unavailable=made.is_model_unavailable,
+        model_version=made.model_version,
+    )
+
+
+def _point(parts: Sequence[_ReadPart]) -> NDArray[np.float32]:
+    """Returns the parts' weighted sum, float32 [d] of unit length."""
+    if len(parts) == 1 and parts[0].weight > 0:
+        return parts[0].embedding  # as it was made, to the last bit
+    dimension = len(parts[0].embedding)
+    total_D = np.zeros(dimension, dtype=np.float64)
+    for part in parts:
+        if len(part.embedding) != dimension:
+            raise EmbeddingInvalid(
+                why=f"it has {len(part.embedding)} dimensions instead of {dimension}"
+            )
+        total_D += part.weight * part.embedding.astype(np.float64)
+    length = float(np.linalg.norm(total_D))
+    if length <= _SHORTEST_SUM * sum(abs(part.weight) for part in parts):
+        raise QueryInvalid(why="its parts cancel each other out; change their weights")
+    return (total_D / length).astype(np.float32)
+
+
+def _readings(
+    parts: Sequence[_ReadPart], windows: Sequence[Tokens]
+) -> dict[Modality, Sequence[Tokens]]:
+    """Returns, by the modality of the candidates, what is read beside them."""
+    readings: dict[Modality, Sequence[Tokens]] = {}
+    # What a query turns away from is nothing to look for in a candidate.
+    for part in sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight):
+        if part.tokens is not None:
+            readings.setdefault(part.modality.other, [part.tokens, *windows])
+    return readings

@@ -1,0 +1,219 @@
+"""The nearest items over all shards: of those that answer, where not all do."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.coverage import (
+    MISSING_ERRORS,
+    Coverage,
+    CoverageDemand,
+    LastItemCounts,
+)
+from orchestrator_svc.hit import Hit, merge_hits
+from orchestrator_svc.metrics import note_coverage
+from orchestrator_svc.services.clients import ShardHits
+from orchestrator_svc.services.interfaces import Shard
+from tandem.contract.content import Modality
+from tandem.contract.filters import Filter
+from tandem.contract.search_path import ShardRetrieval
+from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retrieval:
+    """What to retrieve, and when it is enough."""
+
+    index_id: str
+    embeddings: Sequence[NDArray[np.float32]]
+    """An item is as near as to the nearest of them."""
+    fingerprint: str
+    modality: Modality
+    """What to find."""
+    query_modality: Modality
+    retrieve_k: int
+    minimum_sequences: Mapping[int, int]
+    """By shard number: what its change log must have reached. Such a shard may not be missing."""
+    is_full_coverage_required: bool
+    where: Filter | None = None
+    are_embeddings_included: bool = False
+
+
+class Retriever:
+    """Asks every shard, and waits no longer for the last than leaves time for what comes after."""
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        *,
+        minimum_coverage: float,
+        time_share: float,
+        counts: LastItemCounts | None = None,
+    ) -> None:
+        """Where the others are enough, a shard is waited for `time_share` of the time left.
+
+        `counts` are of other retrievers over the same shards, which then know them together.
+        """
+        self._shards = shards
+        self._minimum_coverage = minimum_coverage
+        self._time_share = time_share
+        self._counts = counts or LastItemCounts()
+
+    async def retrieve(
+        self, retrieval: Retrieval, deadline_time: float
+    ) -> tuple[list[Hit], Coverage]:
+        """Returns the nearest items, best first, and how much of the index they are out of.
+
+        Raises ShardsMissing where that is less than demanded, DeadlineExceeded where no shard
+        answered in time, IndexNotFound where all shards say so, and any error of one shard that is
+        more than its absence.
+        """
+        demand = CoverageDemand(
+            self._minimum_coverage,
+            range(len(self._shards))
+            if retrieval.is_full_coverage_required
+            else retrieval.minimum_sequences.keys(),
+        )
+        answers = await self._ask(retrieval, demand, deadline_time)
+        coverage = self._coverage(retrieval, answers)
+        is_enough = answers.are_enough(coverage, demand)
+        note_coverage(coverage, is_answered=is_enough)
+        if not is_enough:
+            raise _refusal(coverage)
+        if answers.is_index_unknown():
+            raise IndexNotFound(index_id=retrieval.index_id)
+        self._counts.note(retrieval.index_id, retrieval.modality, answers.item_counts())
+        found = (hits.hits for hits in answers.hits.values() if hits)
+        return merge_hits(found, retrieval.retrieve_k), coverage
+
+    async def _ask(
+        self, retrieval: Retrieval, demand: CoverageDemand, deadline_time: float
+    ) -> "_Answers":
+        """Returns the answers of all shards, or of those in time where they are enough."""
+        answers = _Answers()
+        now = time.monotonic()
+        late_time = now + (deadline_time - now) * self._time_share
+        number_of_task = {
+            asyncio.create_task(_ask_one(shard, number, retrieval, deadline_time)): number
+            for number, shard in enumerate(self._shards)
+        }
+        pending = set(number_of_task)
+        try:
+            while pending:
+                left = late_time - time.monotonic()
+                if left <= 0 and (
+                    answers.are_enough(self._coverage(retrieval, answers), demand)
+                    or demand.is_lost_with(answers.failures)
+                ):
+                    for task in pending:
+                        self._shards[number_of_task[task]].note_late(time.monotonic() - now)
+                    break
+                done, pending = await asyncio.wait(
+                    pending,
+                    # Once late, there is nothing to look at before the next answer.
+                    timeout=left if left > 0 else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in sorted(done, key=number_of_task.__getitem__):
+                    answers.put(number_of_task[task], task.result())
+        finally:
+            for task in pending:
+                task.cancel()
+            # Their ends are nobody's business, but asyncio logs those that no one looks at.
+            await asyncio.gather(*number_of_task, return_exceptions=True)
+        return answers
+
+    def _coverage(self, retrieval: Retrieval, answers: "_Answers") -> Coverage:
+        """Returns what `answers` cover; a shard that is not in them is late."""
+        late = DeadlineExceeded(what="a shard's share of the time")
+        missing = {
+            number: answers.failures.get(number, late)
+            for number in range(len(self._shards))
+            if number not in answers.hits
+        }
+        return self._counts.coverage(
+            retrieval.index_id,
+            retrieval.modality,
+            len(self._shards),
+            answers.item_counts(),
+            missing,
+            answers.retrievals(retrieval.modality),
+        )
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What shards have answered so far, by their number."""
+
+    hits: dict[int, ShardHits | None] = field(default_factory=dict)
+    """None where the shard does not know the index: it never got an item of it."""
+    failures: dict[int, TandemError] = field(default_factory=dict)
+
+    def put(self, number: int, answer: ShardHits | TandemError) -> None:
+        """Notes one shard's."""
+        if isinstance(answer, ShardHits):
+            self.hits[number] = answer
+        elif isinstance(answer, IndexNotFound):
+            self.hits[number] = None
+        else:
+            self.failures[number] = answer
+
+    def are_enough(self, coverage: Coverage, demand: CoverageDemand) -> bool:
+        """Returns whether the search can be answered with what has come, if no more comes."""
+        # An index that the others do not know may live on the shards that are missing.
+        is_anything_known = not coverage.missing or not self.is_index_unknown()
+        return demand.is_met_by(coverage) and is_anything_known
+
+    def is_index_unknown(self) -> bool:
+        """Returns whether no shard that answered knows the index."""
+        return all(hits is None for hits in self.hits.values())
+
+    def item_counts(self) -> dict[int, int]:
+        """Returns how many items each shard has that answered."""
+        return {number: hits.item_count if hits else 0 for number, hits in self.hits.items()}
+
+    def retrievals(self, modality: Modality) -> list[ShardRetrieval]:
+        """Returns how each shard that knows the index found its hits."""
+        return [
+            ShardRetrieval(number, modality, hits.path, hits.item_count)
+            for number, hits in sorted(self.hits.items())
+            if hits is not None
+        ]
+
+
+async def _ask_one(
+    shard: Shard, number: int, retrieval: Retrieval, deadline_time: float
+) -> ShardHits | TandemError:
+    """Returns the shard's answer, or why it is missing; raises what is more than that."""
+    try:
+        return await shard.search(
+            retrieval.index_id,
+            retrieval.embeddings,
+            retrieval.fingerprint,
+            retrieval.modality,
+            retrieval.retrieve_k,
+            deadline_time,
+            query_modality=retrieval.query_modality,
+            minimum_sequence=retrieval.minimum_sequences.get(number, 0),
+            where=retrieval.where,
+            are_embeddings_included=retrieval.are_embeddings_included,
+        )
+    except IndexNotFound as error:
+        return error
+    except MISSING_ERRORS as error:
+        return error
+
+
+def _refusal(coverage: Coverage) -> TandemError:
+    """Returns why the coverage is not enough, for the caller."""
+    is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
+    if not coverage.answered_shard_count and is_all_late:
+        return DeadlineExceeded(what="the retrieval, on every shard")
+    return ShardsMissing(
+        missing={number: error.reason for number, error in coverage.missing.items()},
+        shard_count=coverage.shard_count,
+    )

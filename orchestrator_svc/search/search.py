@@ -1,0 +1,309 @@
+"""One query, straight through: encode, retrieve from every shard, rerank beside each shard."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from orchestrator_svc.content_room import ContentRoom, Taking
+from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
+from orchestrator_svc.fan_out import fan_out
+from orchestrator_svc.hit import Hit
+from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations, note_search
+from orchestrator_svc.query import SearchQuery
+from orchestrator_svc.ranking.ranking import RankedHit, rank_answer_aside, retrieved_order
+from orchestrator_svc.rerank.adaptive_depth import DepthRules
+from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from orchestrator_svc.rerank.pair_quota import PairQuota
+from orchestrator_svc.rerank.rerank import Reranker, RerankOutcome, RerankStop, joined_outcome
+from orchestrator_svc.search.degradation import Degradation, degradations_of
+from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
+from orchestrator_svc.search.retrieval import Retrieval, Retriever
+from orchestrator_svc.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
+from orchestrator_svc.services.clients import EncoderClient, FetchedItem, ShardClient
+from orchestrator_svc.services.interfaces import CandidateScorer, ContentEncoder, Shard
+from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.consistency_token import read_tokens
+from tandem.contract.identifiers import check_index_id
+from tandem.errors import RankingInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The items, best first, and the seconds each stage took."""
+
+    ranked: Sequence[RankedHit]
+    contents: Mapping[str, FetchedItem]
+    """With attributes, by item id; empty unless the query asked for contents."""
+    encoded: EncodedQuery
+    coverage: Coverage
+    rerank: RerankOutcome
+    query: SearchQuery
+    remaining: Sequence[RankedHit] = ()
+    """What follows the items, for further pages."""
+    degradations: Sequence[Degradation] = ()
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SearchServices:
+    """What searches call, how they divide their time, and what they remember of one another."""
+
+    encoder: ContentEncoder
+    shards: Sequence[Shard]
+    """By number, as many as the map has; so are the scorers."""
+    scorers: Sequence[CandidateScorer]
+    shard_map: ShardMap
+    clock: StageClock
+    minimum_coverage: float = 0.5
+    shares: TimeShares = TIME_SHARES
+    counts: LastItemCounts = field(default_factory=LastItemCounts)
+    pace: RerankPace = field(default_factory=RerankPace)
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """One search that has got as far as its hits."""
+
+    query: SearchQuery
+    budget: TimeBudget
+    laps: StageLaps
+    encoded: EncodedQuery
+    hits: Sequence[Hit]
+    """Of each modality in retrieval order, the target's first."""
+    coverage: Coverage
+    contents: dict[str, FetchedItem] = field(default_factory=dict)
+
+
+class Searcher:
+    """Answers queries over all shards of an index."""
+
+    def __init__(
+        self,
+        services: SearchServices,
+        depth_rules: DepthRules,
+        content_room: ContentRoom | None = None,
+    ) -> None:
+        """`content_room` is what answers together have room for; without it each has its own."""
+        self.services = services
+        self._content_room = content_room
+        self.depth_rules = depth_rules
+        self._query_encoder = QueryEncoder(services.encoder, services.shards, services.shard_map)
+        self._retriever = Retriever(
+            services.shards,
+            minimum_coverage=services.minimum_coverage,
+            time_share=services.shares.retrieval,
+            counts=services.counts,
+        )
+        self._reranker = Reranker(services.scorers, services.shard_map, services.pace, depth_rules)
+        self._clock = services.clock
+
+    @classmethod
+    def over(
+        cls,
+        encoder: EncoderClient,
+        shards: Sequence[ShardClient],
+        shard_map: ShardMap,
+        clock: StageClock,
+        *,
+        minimum_coverage: float = 0.5,
+        shares: TimeShares = TIME_SHARES,
+        chunk_rule: ChunkRule = CHUNK_RULE,
+    ) -> Self:
+        """Returns a searcher over these services, shards by number; the minimum is a share of 1."""
+        scorers = [shard.reranker for shard in shards]
+        services = SearchServices(
+            encoder=encoder,
+            shards=shards,
+            scorers=scorers,
+            shard_map=shard_map,
+            clock=clock,
+            minimum_coverage=minimum_coverage,
+            shares=shares,
+            pace=RerankPace(chunk_rule),
+        )
+        return cls(services, DepthRules(scorers))
+
+    async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
+        """Returns the answer, or raises the named error of whichever stage failed.
+
+        Retrieval may do without a shard, and the cross-encoder may be left out in part or wholly;
+        the answer's degradations say so. What was found is fetched wholly: an item without content
+        was deleted since.
+
+        `deadline_time` is on the monotonic clock; no stage gets more than its part of what is left
+        of it.
+        """
+        search = await self._begin(query, deadline_time)
+        outcome = await self._rerank(search)
+        return await self._final_answer(search, outcome)
+
+    async def stream(
+        self, query: SearchQuery, deadline_time: float
+    ) -> AsyncGenerator[SearchAnswer, None]:
+        """Yields the answer in the bi-encoder's order, then the one that `search` would give.
+
+        The cross-encoder is at work while the first is handed over.
+        """
+        search = await self._begin(query, deadline_time)
+        reranking = asyncio.create_task(self._rerank(search))
+        try:
+            with self._clock.stage("rank", search.laps):
+                order = await retrieved_order(query, search.hits)
+            retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
+            # Pages are of the final order.
+            yield replace(retrieved, remaining=())
+            yield await self._final_answer(search, await reranking)
+        finally:
+            reranking.cancel()
+            await asyncio.gather(reranking, return_exceptions=True)
+
+    async def _begin(self, query: SearchQuery, deadline_time: float) -> _Search:
+        """Encodes and retrieves."""
+        laps = StageLaps()
+        check_index_id(query.index_id)
+        if query.is_rerank_required and not query.is_reranked:
+            raise RankingInvalid(
+                why="rerank_required needs the rerank that rerank_disabled leaves out"
+            )
+        minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
+        budget = TimeBudget.until(deadline_time, self.services.shares)
+        with self._clock.stage("encode", laps):
+            encoded = await self._query_encoder.encode(query, budget.encode_end)
+        with self._clock.stage("retrieve", laps):
+            hits, coverage = await self._retrieve(
+                query, encoded, minimum_sequences, budget.retrieval_end
+            )
+        return _Search(query, budget, laps, encoded, hits, coverage)
+
+    async def _retrieve(
+        self,
+        query: SearchQuery,
+        encoded: EncodedQuery,
+        minimum_sequences: Mapping[int, int],
+        deadline_time: float,
+    ) -> tuple[list[Hit], Coverage]:
+        """Returns the hits of each modality in retrieval order, the target's first."""
+        retrieved = await fan_out(
+            *(
+                self._retriever.retrieve(
+                    Retrieval(
+                        query.index_id,
+                        encoded.embeddings,
+                        encoded.fingerprint,
+                        modality,
+                        encoded.modality,
+                        query.depth.retrieve_k,
+                        minimum_sequences,
+                        query.is_full_coverage_required,
+                        query.where,
+                        query.ranking.are_embeddings_needed,
+                    ),
+                    deadline_time,
+                )
+                for modality in query.modalities
+            )
+        )
+        hits = [hit for found, _ in retrieved for hit in found]
+        return hits, joined_coverage([coverage for _, coverage in retrieved])
+
+    async def _rerank(self, search: _Search) -> RerankOutcome:
+        """Reranks the modalities that the cross-encoder can, the target first.
+
+        Raises where the query demands more than it came to.
+        """
+        query, encoded = search.query, search.encoded
+        if not query.is_reranked:
+            return RerankOutcome(RerankStop.DISABLED)
+        outcomes = []
+        for modality in query.modalities:
+            candidates = [hit for hit in search.hits if hit.modality is modality]
+            tokens = encoded.tokens_for(modality, candidates)
+            if tokens is None:
+                outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
+                continue
+            with self._clock.stage("rerank", search.laps), PairQuota() as quota:
+                quota.take(min(len(candidates), query.depth.rerank_k))
+                outcome = await self._reranker.rerank(
+                    query,
+                    tokens,
+                    encoded.fingerprint,
+                    candidates,
+                    search.budget.rerank_end,
+                    # What an answer's second modality is scored by is what scored the first.
+                    next((o.model_version for o in outcomes if o.model_version), None)
+                    or encoded.model_version,
+                )
+                quota.note_read(outcome.cost.pair_count)
+                outcomes.append(outcome)
+        outcome = joined_outcome(outcomes)
+        if query.is_rerank_required:
+            outcome.check_complete(query.depth.rerank_k)
+        return outcome
+
+    async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
+        with self._clock.stage("rank", search.laps):
+            order = await rank_answer_aside(search.query, search.hits, outcome.matches)
+        answer = await self._answer(search, order, outcome)
+        note_degradations(each.value for each in answer.degradations)
+        note_search(search.encoded.modality, search.query.modalities, answer.stage_seconds["total"])
+        return answer
+
+    async def _answer(
+        self, search: _Search, order: Sequence[RankedHit], outcome: RerankOutcome
+    ) -> SearchAnswer:
+        """Returns the first of the order, with their contents where they are asked for."""
+        return_n = search.query.depth.return_n
+        ranked, remaining = order[:return_n], order[return_n:]
+        contents: Mapping[str, FetchedItem] = {}
+        if search.query.is_content_included:
+            with self._clock.stage("fetch", search.laps):
+                contents = await self._fetch_new(search, ranked)
+        seconds = search.laps.seconds
+        return SearchAnswer(
+            ranked,
+            contents,
+            search.encoded,
+            search.coverage,
+            outcome,
+            search.query,
+            remaining,
+            degradations_of(search.encoded, search.coverage, outcome),
+            seconds | {"total": sum(seconds.values())},
+        )
+
+    async def _fetch_new(
+        self, search: _Search, ranked: Sequence[RankedHit]
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the contents, of which those that an earlier answer had are not read again."""
+        known = search.contents
+        wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
+        room = self._content_room or ContentRoom()
+        with room.taking() as taking:
+            for item_id in wanted.keys() & known.keys():
+                taking.take(known[item_id].size_bytes)
+            unread = [item_id for item_id in wanted if item_id not in known]
+            known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
+        return {item_id: known[item_id] for item_id in wanted if item_id in known}
+
+    async def fetch(
+        self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the contents and attributes of those that are still there, by item id.
+
+        Raises AnswerTooLarge where they are more than one answer carries.
+        """
+        item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
+        with ContentRoom().taking() as taking:
+            return await self._get(index_id, item_ids, deadline_time, taking)
+
+    async def _get(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
+    ) -> Mapping[str, FetchedItem]:
+        fetched = await fan_out(
+            *(
+                self.services.shards[number].get(index_id, owned, deadline_time, taking)
+                for number, owned in self.services.shard_map.group(index_id, item_ids).items()
+            )
+        )
+        return {item_id: content for contents in fetched for item_id, content in contents.items()}

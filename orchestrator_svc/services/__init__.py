@@ -1,0 +1,1 @@
+"""Calls the downstream services: clients, circuit breaker, retries, batching."""

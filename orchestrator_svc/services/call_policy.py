@@ -1,0 +1,161 @@
+"""A service behind: called within the time that is left, spared while it fails, asked once more."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from orchestrator_svc.metrics import BREAKER_STATE, RETRIES, note_call
+from orchestrator_svc.services.breaker import BREAKER_RULE, Breaker, BreakerRule
+from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.chassis.channels import call
+from tandem.errors import (
+    DeadlineExceeded,
+    InternalFault,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    Overloaded,
+    ServiceUnavailable,
+    TandemError,
+)
+
+Response = TypeVar("Response")
+
+# Kept back of each call's time, so that its answer, or its end, is here before the caller's.
+HOP_SECONDS = 0.005
+
+# A call that was given less and ran out of time says nothing about the service.
+_FAIR_SECONDS = 0.1
+
+_JITTER_SECONDS = (0.01, 0.05)
+
+FAILURES: tuple[type[TandemError], ...] = (
+    ServiceUnavailable,
+    ModelUnavailable,
+    ModelOutputInvalid,
+    InternalFault,
+)
+"""What speaks against a service, beside running out of a fair time. Overload does not: a service
+that sheds load answers at once and is well, and to ask it no more would make the rest of what it
+can do useless. Any other error is an answer."""
+
+_RETRIED: tuple[type[TandemError], ...] = (ServiceUnavailable, ModelUnavailable)
+
+
+class Dependency:
+    """One service as one door, with its breaker; `name` is for errors and metrics."""
+
+    def __init__(
+        self,
+        name: str,
+        retry_budget: RetryBudget | None = None,
+        rule: BreakerRule = BREAKER_RULE,
+        *,
+        failures: tuple[type[TandemError], ...] = FAILURES,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self._name = name
+        self._retry_budget = retry_budget or RetryBudget()
+        self._failures = failures
+        self._jitter = jitter or random.Random()
+        gauge = BREAKER_STATE.labels(name)
+        self._breaker = Breaker(rule, clock=clock, on_change=lambda state: gauge.set(state.value))
+        for outcome in ("answered", "failed", "over_budget"):
+            RETRIES.labels(name, outcome)
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether a question now would be refused by the breaker."""
+        return self._breaker.is_refusing
+
+    async def ask(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline_time: float,
+        check: Callable[[Response], None] | None = None,
+    ) -> Response:
+        """Calls a method that changes nothing, twice where the first time nobody was there.
+
+        Raises ServiceUnavailable at once while the breaker is open, DeadlineExceeded at once where
+        no time is left, what `check` raises of an answer, and otherwise what the service says.
+        """
+        self._retry_budget.earn()
+        try:
+            return await self._try(method, request, deadline_time, check)
+        except _RETRIED:
+            pause_seconds = self._jitter.uniform(*_JITTER_SECONDS)
+            is_late = time.monotonic() + pause_seconds + HOP_SECONDS >= deadline_time
+            if is_late or self._breaker.is_refusing:
+                raise
+            if not self._retry_budget.spend():
+                RETRIES.labels(self._name, "over_budget").inc()
+                raise
+        await asyncio.sleep(pause_seconds)
+        try:
+            response = await self._try(method, request, deadline_time, check)
+        except TandemError:
+            RETRIES.labels(self._name, "failed").inc()
+            raise
+        RETRIES.labels(self._name, "answered").inc()
+        return response
+
+    async def tell(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline_time: float,
+    ) -> Response:
+        """Calls a method that changes something: once, whatever the breaker says.
+
+        Only its caller knows whether to repeat it.
+        """
+        return await call(method, request, service=self._name, timeout_seconds=_left(deadline_time))
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that an answer was given up that did not come for so long."""
+        if waited_seconds >= _FAIR_SECONDS:
+            self._breaker.failed()
+
+    async def _try(
+        self,
+        method: Callable[..., Awaitable[Response]],
+        request: object,
+        deadline_time: float,
+        check: Callable[[Response], None] | None,
+    ) -> Response:
+        timeout_seconds = _left(deadline_time)
+        if not self._breaker.admit():
+            raise ServiceUnavailable(service=self._name, why="it has failed too often of late")
+        start_time = time.perf_counter()
+        try:
+            response = await call(
+                method, request, service=self._name, timeout_seconds=timeout_seconds
+            )
+            if check:
+                check(response)
+        except self._failures:
+            self._breaker.failed()
+            raise
+        except DeadlineExceeded:
+            self.note_late(timeout_seconds)
+            raise
+        except Overloaded:
+            raise
+        except TandemError:
+            self._breaker.succeeded()
+            raise
+        finally:
+            note_call(self._name, time.perf_counter() - start_time)
+        self._breaker.succeeded()
+        return response
+
+
+def _left(deadline_time: float) -> float:
+    """Returns the seconds that a call may take; raises DeadlineExceeded where there are none."""
+    left = deadline_time - HOP_SECONDS - time.monotonic()
+    if left <= 0:
+        raise DeadlineExceeded(what="the call before all its stages")
+    return left

@@ -1,0 +1,454 @@
+"""The services behind, as plain functions over our own types. Protobuf ends here.
+
+Each call gets what is left until `deadline_time` on the monotonic clock, less what it takes for the
+answer to be here by then.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.content_room import Taking
+from orchestrator_svc.hit import Hit, merge_windows
+from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.services.call_policy import FAILURES, Dependency
+from orchestrator_svc.services.rerank_client import RerankClient
+from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.contract.attribute_wire import (
+    attributes_from_proto,
+    attributes_to_proto,
+    filter_to_proto,
+)
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Content, Encoding, Modality, TruncationPolicy
+from tandem.contract.filters import Filter
+from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.contract.search_path import SearchPath, path_from_proto
+from tandem.errors import (
+    InternalFault,
+    ModelUnavailable,
+    SequenceNotReached,
+    TandemError,
+)
+from tandem.v1 import (
+    encoder_service_pb2,
+    encoder_service_pb2_grpc,
+    index_service_pb2,
+    index_service_pb2_grpc,
+    model_service_pb2,
+    model_service_pb2_grpc,
+)
+from tandem.wire import (
+    content_from_proto,
+    content_to_proto,
+    embedding_from_proto,
+    embedding_to_proto,
+    encoding_from_proto,
+    item_error_from_proto,
+    modality_to_proto,
+    tokens_from_proto,
+    tokens_to_proto,
+    truncation_policy_to_proto,
+)
+
+MAX_CONTENT_COUNT = 64
+"""What EncodeContents takes at once."""
+MAX_EMBEDDING_COUNT = 64
+"""What SearchEmbeddings takes at once."""
+
+# What GetItems takes at once; a search may return more.
+_MAX_GET_COUNT = 256
+# Most answers' contents are small, and what is asked for is reserved before it is known.
+_FIRST_GET_BYTES = 2 * 2**20
+_FURTHER_GET_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedItem:
+    """An item with all that a shard stores of it."""
+
+    item_id: str
+    content: Content
+    encoding: Encoding
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItem:
+    """What a shard gives back of an item."""
+
+    content: Content
+    attributes: Attributes
+    size_bytes: int = field(default=0, compare=False)
+    """On the wire."""
+
+
+class EncodePurpose(enum.Enum):
+    """What an encoding is for; names are the contract's."""
+
+    QUERY = "query"
+    INGEST = "ingest"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedContents:
+    """What the encoder made of several contents."""
+
+    outcomes: Sequence[Encoding | TandemError]
+    """An encoding, or why there is none, for each content."""
+    fingerprint: str
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """What is here was kept from earlier calls."""
+    model_version: int = 0
+    """By which all were encoded; 0 where nothing was, or the encoder does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardHits:
+    """One shard's nearest items, best first, and how many it has of the index and modality."""
+
+    hits: Sequence[Hit]
+    item_count: int
+    path: SearchPath
+    """How they were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many items were there, and where the shard's change log stands now."""
+
+    count: int
+    sequence: int
+    is_complete: bool = True
+    """Of an index: whether nothing is left of it on the shard."""
+
+
+class EncoderClient:
+    """Calls encoder_svc."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
+    ) -> None:
+        self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
+        self._model = model_service_pb2_grpc.ModelServiceStub(channel)
+        # Without its model the encoder still knows what it encoded of late, so it is asked.
+        failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
+        self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
+
+    async def encode(
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns what became of each content, all in one call."""
+        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
+        response: encoder_service_pb2.EncodeContentsResponse = await send(
+            self._stub.EncodeContents,
+            encoder_service_pb2.EncodeContentsRequest(
+                contents=[content_to_proto(content) for content in contents],
+                truncation_policy=truncation_policy_to_proto(truncation_policy),
+                purpose=f"ENCODE_PURPOSE_{purpose.name}",
+            ),
+            deadline_time,
+        )
+        if len(response.results) != len(contents):
+            raise InternalFault(
+                why=f"encoder answered {len(response.results)} of {len(contents)} contents"
+            )
+        return EncodedContents(
+            [_outcome(result) for result in response.results],
+            response.model_fingerprint,
+            cost_from_proto(response.cost),
+            response.model_unavailable,
+            response.model_version,
+        )
+
+    async def describe_model(self, deadline_time: float) -> ModelDescription:
+        """Returns what the encoder serves."""
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+        )
+        return model_from_proto(response.model)
+
+
+class ShardClient:
+    """Calls one shard's index_svc; the rerank_svc beside it is its `reranker`."""
+
+    def __init__(
+        self,
+        index_channel: grpc.aio.Channel,
+        rerank_channel: grpc.aio.Channel,
+        number: int,
+        shard_map_version: int = 1,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
+    ) -> None:
+        """The shard refuses calls that go by another version of the shard map than its own."""
+        self.reranker = RerankClient(rerank_channel, number, retry_budget, breaker_rule)
+        self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
+        self._index_name = f"index-{number}"
+        self._dependency = Dependency(self._index_name, retry_budget, breaker_rule)
+        self._shard_map_version = shard_map_version
+
+    async def search(
+        self,
+        index_id: str,
+        embeddings: Sequence[NDArray[np.float32]],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
+        where: Filter | None = None,
+        are_embeddings_included: bool = False,
+    ) -> ShardHits:
+        """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
+        [hits] = await self.search_each(
+            index_id,
+            [embeddings],
+            fingerprint,
+            modality,
+            retrieve_k,
+            deadline_time,
+            query_modality=query_modality,
+            minimum_sequence=minimum_sequence,
+            where=where,
+            are_embeddings_included=are_embeddings_included,
+        )
+        return hits
+
+    async def search_each(
+        self,
+        index_id: str,
+        queries: Sequence[Sequence[NDArray[np.float32]]],
+        fingerprint: str,
+        modality: Modality,
+        retrieve_k: int,
+        deadline_time: float,
+        *,
+        query_modality: Modality,
+        minimum_sequence: int = 0,
+        where: Filter | None = None,
+        are_embeddings_included: bool = False,
+    ) -> list[ShardHits]:
+        """Returns, for each query, the items nearest to any of its embeddings, best first.
+
+        At most 64 embeddings in all. Of those that the filter holds for, each once. They are out of
+        a shard that has applied every change up to `minimum_sequence`; raises SequenceNotReached
+        where it has not in time.
+        """
+        response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.ask(
+            self._index.SearchEmbeddings,
+            index_service_pb2.SearchEmbeddingsRequest(
+                index_id=index_id,
+                queries=[embedding_to_proto(each) for each in chain.from_iterable(queries)],
+                model_fingerprint=fingerprint,
+                modality=modality_to_proto(modality),
+                query_modality=modality_to_proto(query_modality),
+                retrieve_k=retrieve_k,
+                filter=filter_to_proto(where) if where is not None else None,
+                minimum_sequence=minimum_sequence,
+                shard_map_version=self._shard_map_version,
+                embeddings_included=are_embeddings_included,
+            ),
+            deadline_time,
+        )
+        # A shard that knows nothing of sequences would answer as if there were no minimum.
+        if response.applied_sequence < minimum_sequence:
+            raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
+        embedding_count = sum(map(len, queries))
+        if len(response.hit_lists) != embedding_count:
+            raise InternalFault(
+                why=f"{self._index_name} answered {len(response.hit_lists)} of "
+                f"{embedding_count} queries"
+            )
+        hit_lists = (
+            [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
+            for hit_list in response.hit_lists
+        )
+        path = path_from_proto(response.path)
+        return [
+            ShardHits(
+                merge_windows(list(islice(hit_lists, len(windows))), retrieve_k),
+                response.item_count,
+                path,
+            )
+            for windows in queries
+        ]
+
+    def note_late(self, waited_seconds: float) -> None:
+        """Notes that a search of the shard was given up after so long."""
+        self._dependency.note_late(waited_seconds)
+
+    async def get(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
+    ) -> Mapping[str, FetchedItem]:
+        """Returns items by their ids; one that is no longer there is left out.
+
+        Their bytes are taken by `taking`, whose errors end the reading.
+        """
+        fetched: dict[str, FetchedItem] = {}
+        async for response in self._get_each(index_id, item_ids, deadline_time, taking):
+            fetched |= {
+                item.item_id: FetchedItem(
+                    content_from_proto(item.content),
+                    attributes_from_proto(item.attributes),
+                    item.ByteSize(),
+                )
+                for item in response.items
+            }
+        return fetched
+
+    async def get_encodings(
+        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+    ) -> tuple[Mapping[str, Encoding], str]:
+        """Returns the items' encodings by id, and the fingerprint; without what is gone."""
+        encodings: dict[str, Encoding] = {}
+        fingerprint = ""
+        async for response in self._get_each(
+            index_id, item_ids, deadline_time, None, are_encodings_included=True
+        ):
+            if response.items:
+                raise InternalFault(
+                    why="a shard of an earlier version gives no encodings; update it"
+                )
+            encodings |= {
+                item.item_id: Encoding(
+                    embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
+                )
+                for item in response.encoded_items
+            }
+            fingerprint = response.model_fingerprint
+        return encodings, fingerprint
+
+    async def upsert(
+        self,
+        index_id: str,
+        fingerprint: str,
+        items: Sequence[EncodedItem],
+        request_id: str,
+        deadline_time: float,
+    ) -> int:
+        """Stores the items, all or none; returns when they are durable and searchable.
+
+        Returns the sequence at which the change log then stands. A repeated `request_id` is
+        answered as the first time; an empty one is not remembered.
+        """
+        response: index_service_pb2.UpsertItemsResponse = await self._dependency.tell(
+            self._index.UpsertItems,
+            index_service_pb2.UpsertItemsRequest(
+                index_id=index_id,
+                model_fingerprint=fingerprint,
+                items=[_item_to_proto(item) for item in items],
+                request_id=request_id,
+                shard_map_version=self._shard_map_version,
+            ),
+            deadline_time,
+        )
+        return response.sequence
+
+    async def delete(
+        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
+    ) -> Deleted:
+        """Deletes the items, all or none; `request_id` as for `upsert`."""
+        response: index_service_pb2.DeleteItemsResponse = await self._dependency.tell(
+            self._index.DeleteItems,
+            index_service_pb2.DeleteItemsRequest(
+                index_id=index_id,
+                item_ids=item_ids,
+                request_id=request_id,
+                shard_map_version=self._shard_map_version,
+            ),
+            deadline_time,
+        )
+        return Deleted(response.deleted_count, response.sequence)
+
+    async def delete_index(self, index_id: str, deadline_time: float) -> Deleted:
+        """Deletes the index, or a part of a large one: `is_complete` tells."""
+        response: index_service_pb2.DeleteIndexResponse = await self._dependency.tell(
+            self._index.DeleteIndex,
+            index_service_pb2.DeleteIndexRequest(
+                index_id=index_id, shard_map_version=self._shard_map_version
+            ),
+            deadline_time,
+        )
+        return Deleted(response.deleted_count, response.sequence, response.is_complete)
+
+    async def _get_each(
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline_time: float,
+        taking: Taking | None,
+        *,
+        are_encodings_included: bool = False,
+    ) -> AsyncIterator[index_service_pb2.GetItemsResponse]:
+        """Yields answers until they are about all items: the shard says what fits in each."""
+        left = list(item_ids)
+        max_bytes = _FIRST_GET_BYTES
+        while left:
+            asked = left[:_MAX_GET_COUNT]
+            if taking is not None:
+                await taking.reserve(max_bytes)
+            response: index_service_pb2.GetItemsResponse = await self._dependency.ask(
+                self._index.GetItems,
+                index_service_pb2.GetItemsRequest(
+                    index_id=index_id,
+                    item_ids=asked,
+                    encodings_included=are_encodings_included,
+                    max_bytes=max_bytes,
+                ),
+                deadline_time,
+            )
+            if taking is not None:
+                taking.take(response.ByteSize(), max_bytes)
+            # Shards of an earlier version answer all or fail.
+            read_count = response.read_count if response.HasField("read_count") else len(asked)
+            if not 1 <= read_count <= len(asked):
+                raise InternalFault(
+                    why=f"{self._index_name} read {read_count} of {len(asked)} items"
+                )
+            yield response
+            del left[:read_count]
+            max_bytes = _FURTHER_GET_BYTES
+
+
+def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
+    if result.WhichOneof("outcome") == "encoding":
+        return encoding_from_proto(result.encoding)
+    return item_error_from_proto(result.error)
+
+
+def _hit_from_proto(
+    hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
+) -> Hit:
+    if not is_embedding_included:
+        return Hit(hit.item_id, hit.similarity, modality)
+    if not hit.HasField("embedding"):
+        raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
+    return Hit(hit.item_id, hit.similarity, modality, embedding_from_proto(hit.embedding))
+
+
+def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:
+    return index_service_pb2.EncodedItem(
+        item_id=item.item_id,
+        content=content_to_proto(item.content),
+        embedding=embedding_to_proto(item.encoding.embedding),
+        tokens=tokens_to_proto(item.encoding.tokens),
+        attributes=attributes_to_proto(item.attributes),
+    )

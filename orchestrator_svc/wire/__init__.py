@@ -1,0 +1,1 @@
+"""Converts between protobuf messages and the orchestrator's own types."""

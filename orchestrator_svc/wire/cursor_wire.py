@@ -1,0 +1,196 @@
+"""The rest of an answer, as a cursor, and the pages that are taken from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from orchestrator_svc.depth import MAX_RETRIEVE_K
+from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.ranking.ranking import RankedHit
+from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
+from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
+from tandem.contract.content import Modality
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
+from tandem.v1 import search_cursor_pb2, search_service_pb2
+from tandem.wire import modality_from_proto, modality_to_proto
+
+# What a request may have beside a cursor.
+_PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """A page of an answer that was given before: taken from the cursor alone."""
+
+    ranked: Sequence[RankedHit]
+    is_content_included: bool
+    held: search_cursor_pb2.SearchCursor
+    """What holds for the whole answer; its columns are those of the pages after."""
+    next_cursor: bytes
+
+    @property
+    def index_id(self) -> str:
+        """The index that was searched."""
+        return self.held.index_id
+
+
+def make_cursor(
+    remaining: Sequence[RankedHit],
+    answer: search_service_pb2.SearchItemsResponse,
+    *,
+    index_id: str,
+    return_n: int,
+) -> bytes:
+    """Returns the cursor for the items that come after those of the answer; empty for none."""
+    if not remaining:
+        return b""
+    explanations = [entry.explanation for entry in remaining if entry.explanation is not None]
+    held = search_cursor_pb2.SearchCursor(
+        index_id=index_id,
+        model_fingerprint=answer.model_fingerprint,
+        model_version=answer.model_version,
+        return_n=return_n,
+        given_count=remaining[0].final_rank - 1,
+        coverage=answer.coverage,
+        rerank=answer.rerank,
+        degradations=answer.degradations,
+        item_ids=[entry.hit.item_id for entry in remaining],
+        similarities=[entry.hit.similarity for entry in remaining],
+        match_logits=[entry.match.logit if entry.match else math.nan for entry in remaining],
+        match_probabilities=[
+            entry.match.probability if entry.match else 0.0 for entry in remaining
+        ],
+        retrieve_ranks=[entry.retrieve_rank for entry in remaining],
+        modalities=[modality_to_proto(entry.hit.modality or Modality.IMAGE) for entry in remaining],
+        scores=[entry.score for entry in remaining],
+        explanations=map(explanation_to_proto, explanations),
+    )
+    return _sealed(held)
+
+
+def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
+    """Returns the page asked for; raises CursorInvalid, KOutOfRange, IndexIdInvalid."""
+    index_id = check_index_id(request.index_id)
+    beside = [field.name for field, _ in request.ListFields() if field.name not in _PAGE_FIELDS]
+    if beside:
+        raise CursorInvalid(why=f"{beside[0]} cannot be set beside it")
+    held = _opened(request.cursor)
+    if held.index_id != index_id:
+        raise CursorInvalid(why="it is of a search of another index")
+    return_n = request.return_n if request.HasField("return_n") else held.return_n
+    if not 1 <= return_n <= MAX_RETRIEVE_K:
+        raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
+    ranked = _ranked(held, return_n)
+    for column in _COLUMNS:
+        # What comes after the page is looked at when it is asked for.
+        del getattr(held, column)[:return_n]
+    held.given_count += len(ranked)
+    next_cursor = _sealed(held) if held.item_ids else b""
+    return Page(ranked, request.content_included, held, next_cursor)
+
+
+def explanation_to_proto(explanation: Explanation) -> search_service_pb2.Explanation:
+    """Returns the message that tells how an item came to its place."""
+    return search_service_pb2.Explanation(
+        terms=[
+            search_service_pb2.ScoreTerm(name=term.name, value=term.value, weight=term.weight)
+            for term in explanation.terms
+        ],
+        ranks=[
+            search_service_pb2.StageRank(stage=each.stage, rank=each.rank)
+            for each in explanation.ranks
+        ],
+    )
+
+
+_COLUMNS = (
+    "item_ids",
+    "similarities",
+    "match_logits",
+    "match_probabilities",
+    "retrieve_ranks",
+    "modalities",
+    "scores",
+    "explanations",
+)
+
+
+def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
+    cursor = seal_cursor(held.SerializeToString())
+    if len(cursor) > MAX_CURSOR_BYTES:
+        raise InternalFault(why=f"a cursor would have {len(cursor):,} bytes")
+    return cursor
+
+
+def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
+    """Returns what the cursor holds; its columns are of one length, and in their ranges."""
+    held_bytes = unseal_cursor(cursor)
+    check_cursor_shape(held_bytes)
+    held = search_cursor_pb2.SearchCursor()
+    try:
+        held.ParseFromString(held_bytes)
+    except DecodeError:
+        raise CursorInvalid(why="what it holds cannot be read") from None
+    count = len(held.item_ids)
+    lengths = {len(getattr(held, column)) for column in _COLUMNS if column != "explanations"}
+    if (
+        not 1 <= count <= MAX_ITEM_COUNT
+        or not 1 <= held.given_count <= MAX_ITEM_COUNT
+        or not 1 <= held.return_n <= MAX_RETRIEVE_K
+        or held.model_version < 0
+        or lengths != {count}
+        or len(held.explanations) not in (0, count)
+        or not 1 <= min(held.retrieve_ranks) <= max(held.retrieve_ranks) <= MAX_ITEM_COUNT
+        # Or a few bytes would ask for one large item over and over. As a text and as a picture an
+        # item may be there twice, if it was replaced while it was searched for.
+        or len(set(zip(held.item_ids, held.modalities, strict=True))) != count
+    ):
+        raise CursorInvalid(why="no answer leaves such a rest")
+    return held
+
+
+def _ranked(held: search_cursor_pb2.SearchCursor, count: int) -> list[RankedHit]:
+    """Returns the first items; raises CursorInvalid where one cannot be ours."""
+    try:
+        return [_ranked_hit(held, place) for place in range(min(count, len(held.item_ids)))]
+    except ValueError as error:
+        raise CursorInvalid(why=str(error)) from None
+    except TandemError as error:
+        raise CursorInvalid(why=error.message) from None
+
+
+def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
+    modality = modality_from_proto(held.modalities[place])
+    if modality is None:
+        raise ValueError("a modality is not known")
+    logit = held.match_logits[place]
+    match = None
+    if not math.isnan(logit):
+        match = MatchScore(_finite(logit), _finite(held.match_probabilities[place]))
+    return RankedHit(
+        Hit(check_item_id(held.item_ids[place]), _finite(held.similarities[place]), modality),
+        match,
+        held.retrieve_ranks[place],
+        held.given_count + 1 + place,
+        _finite(held.scores[place]),
+        _explanation(held.explanations[place]) if held.explanations else None,
+    )
+
+
+def _explanation(message: search_service_pb2.Explanation) -> Explanation:
+    return Explanation(
+        [ScoreTerm(term.name, term.value, term.weight) for term in message.terms],
+        [StageRank(each.stage, each.rank) for each in message.ranks],
+    )
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a score is not finite")
+    return value

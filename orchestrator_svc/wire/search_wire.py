@@ -1,0 +1,257 @@
+"""A search between its messages and our own types."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.query import (
+    GivenEncoding,
+    QueryPart,
+    RankingRule,
+    SearchQuery,
+    StoredItem,
+    check_part_count,
+)
+from orchestrator_svc.ranking.ranking import RankedHit
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.services.clients import FetchedItem
+from orchestrator_svc.wire.cursor_wire import Page, explanation_to_proto, make_cursor
+from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.inference_cost import cost_to_proto
+from tandem.contract.search_path import ShardRetrieval, path_to_proto
+from tandem.errors import QueryInvalid, RankingInvalid, TokensInvalid
+from tandem.v1 import search_service_pb2
+from tandem.wire import (
+    content_from_proto,
+    content_to_proto,
+    duration_to_proto,
+    embedding_from_proto,
+    item_error_to_proto,
+    modality_from_proto,
+    modality_to_proto,
+    text_use_to_proto,
+    tokens_from_proto,
+    truncation_policy_from_proto,
+)
+
+_FUSION_METHODS: Mapping[int, FusionMethod] = {
+    search_service_pb2.FUSION_METHOD_UNSPECIFIED: FusionMethod.CROSS_ENCODER,
+    search_service_pb2.FUSION_METHOD_CROSS_ENCODER: FusionMethod.CROSS_ENCODER,
+    search_service_pb2.FUSION_METHOD_ADD: FusionMethod.ADD,
+    search_service_pb2.FUSION_METHOD_NORMALISED_ADD: FusionMethod.NORMALISED_ADD,
+}
+
+
+def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
+    """Returns the query; raises what is wrong with it as far as the message alone shows."""
+    parts = _parts(request)
+    return SearchQuery(
+        parts=parts,
+        index_id=request.index_id,
+        target_modality=modality_from_proto(request.target_modality) or _usual_target(parts),
+        depth=Depth.of(
+            request.retrieve_k if request.HasField("retrieve_k") else None,
+            request.rerank_k if request.HasField("rerank_k") else None,
+            request.return_n if request.HasField("return_n") else None,
+        ),
+        is_reranked=not request.rerank_disabled,
+        is_content_included=request.content_included,
+        where=filter_from_proto(request.filter) if request.HasField("filter") else None,
+        consistency_tokens=request.consistency_tokens,
+        is_full_coverage_required=request.full_coverage_required,
+        are_all_modalities_included=request.all_modalities_included,
+        ranking=_ranking(request),
+        is_explained=request.explained,
+        truncation_policy=truncation_policy_from_proto(request.truncation_policy),
+        is_rerank_required=request.rerank_required,
+        is_depth_adaptive=request.adaptive_depth,
+    )
+
+
+def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
+    """Returns the message that tells the answer."""
+    seconds = answer.stage_seconds
+    response = search_service_pb2.SearchItemsResponse(
+        items=[
+            _ranked_item(entry, answer.contents.get(entry.hit.item_id)) for entry in answer.ranked
+        ],
+        model_fingerprint=answer.encoded.fingerprint,
+        durations=search_service_pb2.StageDurations(
+            encode_duration=duration_to_proto(seconds["encode"]),
+            retrieve_duration=duration_to_proto(seconds["retrieve"]),
+            rerank_duration=duration_to_proto(seconds.get("rerank", 0.0)),
+            fetch_duration=duration_to_proto(seconds.get("fetch", 0.0)),
+            rank_duration=duration_to_proto(seconds["rank"]),
+            total_duration=duration_to_proto(seconds["total"]),
+        ),
+        coverage=_coverage(answer.coverage),
+        rerank=search_service_pb2.RerankSummary(
+            reranked_depth=answer.rerank.reranked_depth,
+            stop=f"RERANK_STOP_{answer.rerank.stop.name}",
+            missing_count=answer.rerank.missing_count,
+        ),
+        degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
+        text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],
+        cost=cost_to_proto(answer.encoded.cost + answer.rerank.cost),
+        model_version=answer.encoded.model_version or answer.rerank.model_version,
+        retrievals=map(_retrieval, answer.coverage.retrievals),
+    )
+    start_time = time.perf_counter()
+    response.next_cursor = make_cursor(
+        answer.remaining,
+        response,
+        index_id=answer.query.index_id,
+        return_n=answer.query.depth.return_n,
+    )
+    cursor_seconds = time.perf_counter() - start_time
+    durations = response.durations
+    durations.rank_duration.CopyFrom(duration_to_proto(seconds["rank"] + cursor_seconds))
+    durations.total_duration.CopyFrom(duration_to_proto(seconds["total"] + cursor_seconds))
+    return response
+
+
+def page_to_proto(
+    page: Page, contents: Mapping[str, FetchedItem], stage_seconds: Mapping[str, float]
+) -> search_service_pb2.SearchItemsResponse:
+    """Returns the message that tells a page of an answer that was given before."""
+    return search_service_pb2.SearchItemsResponse(
+        items=[_ranked_item(entry, contents.get(entry.hit.item_id)) for entry in page.ranked],
+        model_fingerprint=page.held.model_fingerprint,
+        durations=search_service_pb2.StageDurations(
+            fetch_duration=duration_to_proto(stage_seconds.get("fetch", 0.0)),
+            rank_duration=duration_to_proto(stage_seconds["rank"]),
+            total_duration=duration_to_proto(sum(stage_seconds.values())),
+        ),
+        coverage=page.held.coverage,
+        rerank=page.held.rerank,
+        degradations=page.held.degradations,
+        next_cursor=page.next_cursor,
+        model_version=page.held.model_version,
+    )
+
+
+def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[QueryPart]:
+    if request.HasField("query"):
+        if request.query_parts:
+            raise QueryInvalid(why="query and query_parts are both set; set one of them")
+        return (QueryPart(content_from_proto(request.query)),)
+    if not request.query_parts:
+        raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
+    # Before they are looked at: each may be a picture, and there may be very many.
+    check_part_count(len(request.query_parts))
+    return tuple(map(_part, request.query_parts))
+
+
+def _part(message: search_service_pb2.QueryPart) -> QueryPart:
+    weight = message.weight if message.HasField("weight") else 1.0
+    match message.WhichOneof("source"):
+        case "content":
+            return QueryPart(content_from_proto(message.content), weight)
+        case "item_id":
+            return QueryPart(StoredItem(message.item_id), weight)
+        case "encoding":
+            return QueryPart(_given(message.encoding), weight)
+        case _:
+            raise QueryInvalid(why="a part has neither content nor item_id nor encoding")
+
+
+def _given(message: search_service_pb2.GivenEncoding) -> GivenEncoding:
+    tokens = tokens_from_proto(message.tokens) if message.HasField("tokens") else None
+    modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
+    if modality is None:
+        raise QueryInvalid(why="a given encoding does not say its modality")
+    if tokens is not None and tokens.modality is not modality:
+        raise TokensInvalid(why=f"they are of {tokens.modality.value}, not of {modality.value}")
+    if not message.model_fingerprint:
+        raise QueryInvalid(why="a given encoding does not say its model_fingerprint")
+    return GivenEncoding(
+        embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
+    )
+
+
+def _usual_target(parts: Sequence[QueryPart]) -> Modality:
+    """Returns what a query of these finds where it does not say: the other modality."""
+    modalities = {
+        part.source.modality
+        for part in parts
+        if isinstance(part.source, TextContent | ImageContent | GivenEncoding)
+    }
+    if len(modalities) != 1:
+        raise QueryInvalid(why="target_modality must be set for these query_parts")
+    return modalities.pop().other
+
+
+def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
+    """Returns the rule; raises RankingInvalid."""
+    fusion, diversity = request.fusion, request.diversity
+    method = _FUSION_METHODS.get(fusion.method)
+    if method is None:
+        raise RankingInvalid(why=f"fusion method {fusion.method} is not known here")
+    if fusion.HasField("cross_encoder_weight") and method is FusionMethod.CROSS_ENCODER:
+        raise RankingInvalid(why="cross_encoder_weight is for the two sums alone")
+    if request.rerank_disabled:
+        for name, is_set in {
+            "fusion": method is not FusionMethod.CROSS_ENCODER,
+            "min_probability": request.HasField("min_probability"),
+            "rerank_required": request.rerank_required,
+        }.items():
+            if is_set:
+                raise RankingInvalid(why=f"{name} needs the rerank that rerank_disabled leaves out")
+    rule = RankingRule(
+        fusion=method,
+        min_probability=request.min_probability if request.HasField("min_probability") else None,
+        relevance_weight=diversity.relevance_weight
+        if diversity.HasField("relevance_weight")
+        else None,
+        duplicate_similarity=diversity.duplicate_similarity
+        if diversity.HasField("duplicate_similarity")
+        else None,
+    )
+    if not fusion.HasField("cross_encoder_weight"):
+        return rule
+    return replace(rule, cross_encoder_weight=fusion.cross_encoder_weight)
+
+
+def _coverage(coverage: Coverage) -> search_service_pb2.Coverage:
+    return search_service_pb2.Coverage(
+        answered_shard_count=coverage.answered_shard_count,
+        shard_count=coverage.shard_count,
+        covered_item_count=coverage.covered_item_count,
+        item_count=coverage.item_count,
+        missing_shards=[
+            search_service_pb2.MissingShard(
+                shard_number=number, reason=item_error_to_proto(error).reason
+            )
+            for number, error in sorted(coverage.missing.items())
+        ],
+    )
+
+
+def _retrieval(retrieval: ShardRetrieval) -> search_service_pb2.ShardRetrieval:
+    return search_service_pb2.ShardRetrieval(
+        shard_number=retrieval.shard_number,
+        modality=modality_to_proto(retrieval.modality) if retrieval.modality else None,
+        path=path_to_proto(retrieval.path),
+        item_count=retrieval.item_count,
+    )
+
+
+def _ranked_item(entry: RankedHit, fetched: FetchedItem | None) -> search_service_pb2.RankedItem:
+    match = entry.match
+    return search_service_pb2.RankedItem(
+        item_id=entry.hit.item_id,
+        similarity=entry.hit.similarity,
+        match_logit=match.logit if match else None,
+        match_probability=match.probability if match else None,
+        retrieve_rank=entry.retrieve_rank,
+        final_rank=entry.final_rank,
+        content=content_to_proto(fetched.content) if fetched else None,
+        attributes=attributes_to_proto(fetched.attributes) if fetched else None,
+        modality=modality_to_proto(entry.hit.modality) if entry.hit.modality else None,
+        score=entry.score,
+        explanation=explanation_to_proto(entry.explanation) if entry.explanation else None,
+    )

@@ -1,0 +1,1 @@
+"""Ingests and removes items."""

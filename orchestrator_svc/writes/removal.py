@@ -1,0 +1,174 @@
+"""Items out: each id deleted on the shard that owns it, or an error that says what is unknown."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator_svc.services.clients import Deleted, ShardClient
+from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.write_id import shard_request_id
+from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.errors import (
+    BatchSizeOutOfRange,
+    DeadlineExceeded,
+    IndexNotFound,
+    ServiceUnavailable,
+    TandemError,
+    error_from_reason,
+)
+
+_MAX_REMOVE_COUNT = 256
+# After these a shard may have deleted all the same: the answer was lost, not the call.
+_UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
+_SHOWN_ID_COUNT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How many of the ids were there, and how far the shards' change logs are, by number."""
+
+    removed_count: int
+    sequences: Mapping[int, int]
+    is_complete: bool = True
+    """Of an index: whether nothing is left of it."""
+
+
+class Remover:
+    """Removes items from all shards."""
+
+    def __init__(self, shards: Sequence[ShardClient], shard_map: ShardMap) -> None:
+        """`shards` by number, as many as the map has."""
+        self._shards = shards
+        self._shard_map = shard_map
+
+    async def remove(
+        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
+    ) -> Removal:
+        """Returns when every shard that owns one of the ids has deleted it, durably.
+
+        Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before any
+        shard is asked; otherwise the error of the first shard that failed, once all have ended,
+        with what became of the ids. Never answers for some of the shards only.
+        """
+        check_index_id(index_id)
+        check_request_id(request_id)
+        if not 1 <= len(item_ids) <= _MAX_REMOVE_COUNT:
+            raise BatchSizeOutOfRange(
+                name="item_ids", got=len(item_ids), low=1, high=_MAX_REMOVE_COUNT
+            )
+        owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
+        # Not a fan_out: it would cancel the others' deletes, and nobody knew what became of them.
+        outcomes = await asyncio.gather(
+            *(
+                self._delete_on(number, index_id, ids, request_id, deadline_time)
+                for number, ids in owned.items()
+            )
+        )
+        done, failures = {}, {}
+        for number, outcome in zip(owned, outcomes, strict=True):
+            if isinstance(outcome, TandemError):
+                failures[number] = outcome
+            elif outcome:
+                done[number] = outcome
+        removed_count = sum(deleted.count for deleted in done.values())
+        if failures:
+            raise _failure(failures, owned, removed_count)
+        return Removal(removed_count, {number: each.sequence for number, each in done.items()})
+
+    async def remove_index(self, index_id: str, deadline_time: float) -> Removal:
+        """Removes an index from all shards, of a large one a part: call again until complete.
+
+        Raises IndexIdInvalid, IndexNotFound where no shard has it, and otherwise the error of the
+        first shard that failed, once all have ended, saying how much is removed.
+        """
+        check_index_id(index_id)
+        outcomes = await asyncio.gather(
+            *(self._delete_index_on(shard, index_id, deadline_time) for shard in self._shards)
+        )
+        done = {n: each for n, each in enumerate(outcomes) if isinstance(each, Deleted)}
+        removed_count = sum(each.count for each in done.values())
+        failures = [each for each in outcomes if isinstance(each, TandemError)]
+        if failures:
+            first = failures[0]
+            raise error_from_reason(
+                first.reason,
+                f"{removed_count:,} items are removed, {len(failures)} of {len(outcomes)} shards "
+                f"failed; repeat the call, which does no harm: {first.message}",
+                first.metadata,
+            )
+        if not done:
+            raise IndexNotFound(index_id=index_id)
+        return Removal(
+            removed_count,
+            {number: each.sequence for number, each in done.items()},
+            all(each.is_complete for each in done.values()),
+        )
+
+    async def _delete_index_on(
+        self, shard: ShardClient, index_id: str, deadline_time: float
+    ) -> Deleted | TandemError | None:
+        """Returns None where the shard has no such index."""
+        try:
+            return await shard.delete_index(index_id, deadline_time)
+        except IndexNotFound:
+            return None
+        except TandemError as error:
+            return error
+
+    async def _delete_on(
+        self,
+        number: int,
+        index_id: str,
+        item_ids: Sequence[str],
+        request_id: str,
+        deadline_time: float,
+    ) -> Deleted | TandemError | None:
+        """Returns None where none of the index's items ever came to the shard."""
+        try:
+            return await self._shards[number].delete(
+                index_id,
+                item_ids,
+                shard_request_id(request_id, number, self._shard_map),
+                deadline_time,
+            )
+        except IndexNotFound:
+            return None
+        except TandemError as error:
+            return error
+
+
+def _failure(
+    failures: Mapping[int, TandemError], owned: Mapping[int, Sequence[str]], removed_count: int
+) -> TandemError:
+    """Returns the first shard's error, telling of all ids what became of them."""
+    unknown = [
+        item_id
+        for number, error in failures.items()
+        if isinstance(error, _UNKNOWN_OUTCOMES)
+        for item_id in owned[number]
+    ]
+    kept_count = sum(len(owned[number]) for number in failures) - len(unknown)
+    told = [f"{removed_count:,} items are removed"]
+    if kept_count:
+        told.append(f"{kept_count:,} ids were refused and are as they were")
+    if unknown:
+        told.append(f"of {len(unknown):,} ids nobody can tell ({_shown(unknown)})")
+    error = failures[min(failures)]
+    return error_from_reason(
+        error.reason,
+        # The ids first: the message is cut at 512 characters, and gRPC's own words may be long.
+        f"{', '.join(told)}; repeat the call, which does no harm: {error.message}",
+        error.metadata
+        | {
+            "removed_count": str(removed_count),
+            "refused_count": str(kept_count),
+            "unknown_count": str(len(unknown)),
+        },
+    )
+
+
+def _shown(item_ids: Iterable[str]) -> str:
+    ids = sorted(item_ids)
+    # Of an id of 256 bytes, a part tells which it is.
+    names = ", ".join(ascii(item_id)[:40] for item_id in ids[:_SHOWN_ID_COUNT])
+    return f"{names} …" if len(ids) > _SHOWN_ID_COUNT else names

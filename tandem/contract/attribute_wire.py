@@ -1,0 +1,212 @@
+"""Attributes and filters between their protobuf messages and our own types.
+
+Pure Python: the SDK shares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from tandem.contract.attributes import (
+    MAX_ATTRIBUTE_COUNT,
+    Attributes,
+    AttributeValue,
+    check_attributes,
+)
+from tandem.contract.filters import (
+    MAX_CONDITION_COUNT,
+    MAX_DEPTH,
+    MAX_FILTER_BYTES,
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+    Value,
+    check_filter,
+    check_filter_value_count,
+    check_value_count,
+)
+from tandem.errors import AttributeInvalid, FilterInvalid
+from tandem.v1 import attribute_pb2 as pb
+
+
+def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attributes:
+    """Returns checked attributes; raises `AttributeInvalid`."""
+    if len(messages) > MAX_ATTRIBUTE_COUNT:
+        raise AttributeInvalid(
+            why=f"there are {len(messages):,}; send at most {MAX_ATTRIBUTE_COUNT}"
+        )
+    attributes: dict[str, AttributeValue] = {}
+    for name, message in messages.items():
+        value = value_from_proto(message)
+        if value is None:
+            raise AttributeInvalid(why=f"{name[:80]!a} has no value; send one, or leave it out")
+        attributes[name] = value
+    check_attributes(attributes)
+    return attributes
+
+
+def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
+    """Returns the messages that `attributes_from_proto` reads as `attributes`.
+
+    Raises `AttributeInvalid` for what no message can carry; the rest is for the reader to judge.
+    """
+    messages: dict[str, pb.AttributeValue] = {}
+    for name, value in attributes.items():
+        if not isinstance(name, str):
+            raise AttributeInvalid(why=f"a name is of type {type(name).__name__}; send a str")
+        try:
+            name.encode()
+            messages[name] = value_to_proto(value)
+        except (TypeError, ValueError) as error:
+            raise AttributeInvalid(why=f"{name[:80]!a} cannot be sent: {error}") from error
+    return messages
+
+
+def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:
+    """Returns the value, unchecked; None where there is none, or of a type we do not know."""
+    match message.WhichOneof("value"):
+        case "text":
+            return message.text
+        case "integer":
+            return message.integer
+        case "real":
+            return message.real
+        case "flag":
+            return message.flag
+        case "texts":
+            return tuple(message.texts.values)
+        case _:
+            return None
+
+
+def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
+    """Returns the message; raises ValueError or TypeError for what no message can carry."""
+    match value:
+        case bool():
+            return pb.AttributeValue(flag=value)
+        case int():
+            return pb.AttributeValue(integer=value)
+        case float():
+            return pb.AttributeValue(real=value)
+        case str():
+            return pb.AttributeValue(text=value)
+        case tuple():
+            return pb.AttributeValue(texts=pb.TextList(values=value))
+        case _:
+            raise TypeError("send a str, int, float, bool or tuple of str")
+
+
+def filter_from_proto(message: pb.Filter) -> Filter:
+    """Returns a checked filter; raises `FilterInvalid`."""
+    if (byte_count := message.ByteSize()) > MAX_FILTER_BYTES:
+        raise FilterInvalid(
+            why=f"it has {byte_count:,} bytes; send at most {MAX_FILTER_BYTES:,}, in fewer or "
+            "shorter values"
+        )
+    tree = _Reader().filter(message, depth=1)
+    check_filter(tree)
+    return tree
+
+
+def filter_to_proto(tree: Filter) -> pb.Filter:
+    """Returns the message that `filter_from_proto` reads as `tree`; raises `FilterInvalid`."""
+    check_filter(tree)
+    return _filter_to_proto(tree)
+
+
+class _Reader:
+    """Reads one message, and stops as soon as it is too deep or too large."""
+
+    def __init__(self) -> None:
+        # Every group has a condition in it or counts as one, so no valid filter has more nodes.
+        self._nodes_left = MAX_CONDITION_COUNT * MAX_DEPTH
+        self._value_count = 0
+
+    def filter(self, message: pb.Filter, depth: int) -> Filter:
+        self._nodes_left -= 1
+        if depth > MAX_DEPTH:
+            raise FilterInvalid(why=f"it is nested over {MAX_DEPTH} deep; send a flatter one")
+        if self._nodes_left < 0:
+            raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
+        match message.WhichOneof("condition"):
+            case "all_of":
+                return AllOf(self._filters(message.all_of, depth))
+            case "any_of":
+                return AnyOf(self._filters(message.any_of, depth))
+            case "negated":
+                return Not(self.filter(message.negated, depth + 1))
+            case "equals":
+                equality = message.equals
+                return OneOf(equality.name, (_wanted(equality.name, equality.value),))
+            case "one_of":
+                name = message.one_of.name
+                # Counted before they are looked at: there may be very many.
+                count = len(message.one_of.values)
+                check_value_count(name, count)
+                self._value_count += count
+                check_filter_value_count(self._value_count)
+                return OneOf(name, tuple(_wanted(name, value) for value in message.one_of.values))
+            case "range":
+                return _range_from_proto(message.range)
+            case "prefix":
+                return StartsWith(message.prefix.name, message.prefix.prefix)
+            case "exists":
+                return Exists(message.exists)
+            case _:
+                raise FilterInvalid(why="it has no condition, or none of this version; send one")
+
+    def _filters(self, message: pb.FilterList, depth: int) -> tuple[Filter, ...]:
+        if len(message.filters) > MAX_CONDITION_COUNT:
+            raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
+        return tuple(self.filter(each, depth + 1) for each in message.filters)
+
+
+def _wanted(name: str, message: pb.AttributeValue) -> Value:
+    value = value_from_proto(message)
+    if value is None:
+        raise FilterInvalid(why=f"{name[:80]!a} is compared with nothing; send a value")
+    if isinstance(value, tuple):
+        raise FilterInvalid(why=f"{name[:80]!a} is compared with a list; send one of its words")
+    return value
+
+
+def _range_from_proto(message: pb.Range) -> InRange:
+    return InRange(
+        message.name,
+        at_least=message.at_least if message.HasField("at_least") else None,
+        above=message.above if message.HasField("above") else None,
+        at_most=message.at_most if message.HasField("at_most") else None,
+        below=message.below if message.HasField("below") else None,
+    )
+
+
+def _filter_to_proto(tree: Filter) -> pb.Filter:
+    match tree:
+        case AllOf(filters):
+            return pb.Filter(all_of=pb.FilterList(filters=map(_filter_to_proto, filters)))
+        case AnyOf(filters):
+            return pb.Filter(any_of=pb.FilterList(filters=map(_filter_to_proto, filters)))
+        case Not(negated):
+            return pb.Filter(negated=_filter_to_proto(negated))
+        case OneOf(name, (value,)):
+            return pb.Filter(equals=pb.Equality(name=name, value=value_to_proto(value)))
+        case OneOf(name, values):
+            return pb.Filter(one_of=pb.OneOf(name=name, values=map(value_to_proto, values)))
+        case InRange(name, at_least, above, at_most, below):
+            return pb.Filter(
+                range=pb.Range(
+                    name=name, at_least=at_least, above=above, at_most=at_most, below=below
+                )
+            )
+        case StartsWith(name, prefix):
+            return pb.Filter(prefix=pb.Prefix(name=name, prefix=prefix))
+        case Exists(name):
+            return pb.Filter(exists=name)
+        case _:
+            assert_never(tree)

@@ -1,0 +1,283 @@
+"""What an item's attributes must be, for a search to find it (`tandem.v1.Filter`).
+
+Filters are written with `&`, `|` and `~`: `OneOf("style", ("noto",)) & ~Exists("hidden")`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias, assert_never, cast
+
+from tandem.contract.attributes import (
+    Attributes,
+    AttributeValue,
+    name_fault,
+    text_fault,
+    value_fault,
+)
+from tandem.errors import FilterInvalid
+
+Value: TypeAlias = str | int | float | bool
+
+MAX_CONDITION_COUNT = 64
+MAX_DEPTH = 8
+MAX_VALUE_COUNT = 1000
+MAX_FILTER_VALUE_COUNT = 10_000
+"""Of all its conditions together."""
+MAX_FILTER_BYTES = 1024 * 1024
+"""As protobuf measures its message: of 64 conditions 16 values each of the longest texts."""
+
+
+class _Operators:
+    """`&`, `|` and `~` between filters; runs of one operator stay one deep."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Filter) -> AllOf:
+        return AllOf((*_parts(self, AllOf), *_parts(other, AllOf)))
+
+    def __or__(self, other: Filter) -> AnyOf:
+        return AnyOf((*_parts(self, AnyOf), *_parts(other, AnyOf)))
+
+    def __invert__(self) -> Filter:
+        return self.negated if isinstance(self, Not) else Not(cast("Filter", self))
+
+    def __bool__(self) -> NoReturn:
+        # Python's `a and b` is b, which would drop a condition without a word.
+        raise TypeError("a filter is neither true nor false; write & for and, | for or, ~ for not")
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(_Operators):
+    """All of these hold; none given holds always."""
+
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(_Operators):
+    """One of these holds; none given never does."""
+
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(_Operators):
+    """This does not hold."""
+
+    negated: Filter
+
+
+class _OfTypedValues(_Operators):
+    """Equality that tells 1, 1.0 and True apart, which a filter does and Python does not.
+
+    Filters are keys: of searches that are asked as one, of masks that are kept.
+    """
+
+    __slots__ = ()
+
+    def _identity(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _OfTypedValues) or type(self) is not type(other):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf(_OfTypedValues):
+    """The attribute is one of the values, or a list with one of them in it."""
+
+    name: str
+    values: tuple[Value, ...]
+
+    def _identity(self) -> tuple[object, ...]:
+        return (self.name, *map(_typed, self.values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InRange(_OfTypedValues):
+    """The attribute is a number between the bounds; None is no bound."""
+
+    name: str
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def _identity(self) -> tuple[object, ...]:
+        bounds = (self.at_least, self.above, self.at_most, self.below)
+        # Integers and reals are one to a range, and flags, to be refused, are neither.
+        return (self.name, *((isinstance(bound, bool), bound) for bound in bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(_Operators):
+    """The attribute is a text with this prefix, or a list with such a text in it."""
+
+    name: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(_Operators):
+    """The item has the attribute, of whatever type."""
+
+    name: str
+
+
+Filter: TypeAlias = AllOf | AnyOf | Not | OneOf | InRange | StartsWith | Exists
+
+
+def check_filter(tree: Filter) -> None:
+    """Raises FilterInvalid where the filter is too large, or has a bad name, value or bound.
+
+    Conditions are what has a name, and groups with nothing in them; a condition alone is 1 deep.
+    """
+    if _count_conditions(tree, 1) > MAX_CONDITION_COUNT:
+        raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
+    check_filter_value_count(_count_values(tree))
+
+
+def check_filter_value_count(count: int) -> None:
+    """Raises FilterInvalid where the conditions have too many values together."""
+    if count > MAX_FILTER_VALUE_COUNT:
+        raise FilterInvalid(
+            why=f"it has {count:,} values in all; send at most {MAX_FILTER_VALUE_COUNT:,}"
+        )
+
+
+def check_value_count(name: str, count: int) -> None:
+    """Raises FilterInvalid where a condition would have too many values."""
+    if count > MAX_VALUE_COUNT:
+        raise FilterInvalid(
+            why=f"{name[:80]!a} has {count:,} values; send at most {MAX_VALUE_COUNT:,}"
+        )
+
+
+def holds(tree: Filter, attributes: Attributes) -> bool:
+    """Returns whether an item with these attributes may be found.
+
+    The plain reading of the contract, which index_svc's columns are held equal to.
+    """
+    match tree:
+        case AllOf(filters):
+            return all(holds(each, attributes) for each in filters)
+        case AnyOf(filters):
+            return any(holds(each, attributes) for each in filters)
+        case Not(negated):
+            return not holds(negated, attributes)
+        case Exists(name):
+            return name in attributes
+        case OneOf() | InRange() | StartsWith():
+            if tree.name not in attributes:
+                return False
+            return any(_holds_for(tree, value) for value in _words(attributes[tree.name]))
+        case _:
+            assert_never(tree)
+
+
+def _typed(value: Value) -> tuple[type, object]:
+    """Returns what two values have in common only if no filter can tell them apart."""
+    # By its text a float keeps the sign of its zero, and NaN, which is refused, equals itself.
+    return (type(value), repr(value) if isinstance(value, float) else value)
+
+
+def _parts(tree: _Operators, group: type[AllOf] | type[AnyOf]) -> tuple[Filter, ...]:
+    if isinstance(tree, group):
+        return tree.filters
+    return (cast("Filter", tree),)  # the classes that have the operators are those of Filter
+
+
+def _words(value: AttributeValue) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _holds_for(condition: OneOf | InRange | StartsWith, value: Value) -> bool:
+    match condition:
+        case OneOf(_, values):
+            return any(_kind(value) is _kind(wanted) and value == wanted for wanted in values)
+        case InRange(_, at_least, above, at_most, below):
+            # Python compares an int with a float by their exact values.
+            return (
+                not isinstance(value, str | bool)
+                and (at_least is None or value >= at_least)
+                and (above is None or value > above)
+                and (at_most is None or value <= at_most)
+                and (below is None or value < below)
+            )
+        case StartsWith(_, prefix):
+            return isinstance(value, str) and value.startswith(prefix)
+        case _:
+            assert_never(condition)
+
+
+def _kind(value: Value) -> type:
+    # To Python True is 1; here only integers and reals are numbers to each other.
+    return float if type(value) is int else type(value)
+
+
+def _count_conditions(tree: Filter, depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise FilterInvalid(why=f"it is nested over {MAX_DEPTH} deep; send a flatter one")
+    match tree:
+        case AllOf(filters) | AnyOf(filters):
+            # Each counts for one or more, so that what is far too long is not walked through.
+            if len(filters) > MAX_CONDITION_COUNT:
+                return len(filters)
+            return max(1, sum(_count_conditions(each, depth + 1) for each in filters))
+        case Not(negated):
+            return _count_conditions(negated, depth + 1)
+        case OneOf() | InRange() | StartsWith() | Exists():
+            fault = name_fault(tree.name) or _condition_fault(tree)
+            if fault is not None:
+                raise FilterInvalid(why=fault)
+            return 1
+        case _:
+            assert_never(tree)
+
+
+def _count_values(tree: Filter) -> int:
+    match tree:
+        case AllOf(filters) | AnyOf(filters):
+            return sum(map(_count_values, filters))
+        case Not(negated):
+            return _count_values(negated)
+        case OneOf(_, values):
+            return len(values)
+        case _:
+            return 0
+
+
+def _condition_fault(condition: OneOf | InRange | StartsWith | Exists) -> str | None:
+    match condition:
+        case OneOf(name, values):
+            check_value_count(name, len(values))
+            return next(filter(None, (value_fault(name, value) for value in values)), None)
+        case InRange(name, at_least, above, at_most, below):
+            bounds = [bound for bound in (at_least, above, at_most, below) if bound is not None]
+            if not bounds:
+                return f"{name} has a range without bounds; send at least one"
+            return next(filter(None, (_bound_fault(name, bound) for bound in bounds)), None)
+        case StartsWith(name, prefix):
+            return text_fault(name, prefix)
+        case Exists():
+            return None
+        case _:
+            assert_never(condition)
+
+
+def _bound_fault(name: str, bound: float) -> str | None:
+    if isinstance(bound, bool):
+        return f"{name} has a bound that is a flag; send a number"
+    try:
+        is_held = float(bound) == bound and math.isfinite(bound)
+    except OverflowError:
+        is_held = False
+    # Bounds travel as 64-bit floats, and one that was rounded would ask for something else.
+    return None if is_held else f"{name} has a bound that is no finite 64-bit float; send one"

@@ -1,0 +1,119 @@
+"""Lists of captions and the files of their pictures, in the manner of Conceptual Captions.
+
+    a cat on a mat<TAB>cats/1.jpg
+
+One file a split, called `<split>.tsv`, without a header; the pictures lie under its folder.
+Conceptual Captions' own files name URLs, and are refused: fetch the pictures first.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Final
+
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.caption_text import (
+    MAX_LINE_BYTES,
+    decoded,
+    numbered_captions,
+    numbered_lines,
+)
+from tandem.corpus.readers.image_sources import image_file
+from tandem.corpus.readers.plain_file import list_folder
+from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.splits import split_named
+from tandem.corpus.records import Caption, Record
+
+_SUFFIX: Final = ".tsv"
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
+
+
+def read_caption_list(
+    path: Path, split: str, language: str = "en", left_out: LeftOut | None = None
+) -> RecordStream:
+    """Returns a split's records in the file's order; every caption is in `language`.
+
+    `path` is one list, or a folder of them. A record's id is the picture's name as the list has it,
+    in NFC. Lines that follow one another and name one picture are captions of one record; a later
+    line that names it again is refused.
+
+    Raises at the call CorpusFileMissing and SplitUnknown. Refuses when a line is due PictureIsUrl,
+    and CorpusMalformed where it has not two columns, names a picture outside the folder, or names
+    one a second time or not in UTF-8. A caption that is not UTF-8 is its record's
+    `captions_fault`. Whether a picture is there shows when it is read.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    lists = _lists(path)
+    chosen = lists[split_named(split, lists, path, left_out)]
+    return RecordStream(_records(path, chosen, split, language, left_out), chosen, left_out)
+
+
+def _lists(path: Path) -> dict[str, Path]:
+    if path.is_file():
+        return {path.stem: path}
+    if not path.is_dir():
+        raise CorpusFileMissing(f"no file or folder {path}; give a .tsv file or a folder of them")
+    lists: dict[str, Path] = {}
+    for file in list_folder(path, path)[0]:
+        if file.suffix.lower() != _SUFFIX:
+            continue
+        if file.stem in lists:
+            raise CorpusMalformed(f"{file} and {lists[file.stem].name} are one split; rename one")
+        lists[file.stem] = file
+    return lists
+
+
+def _records(
+    given: Path, path: Path, split: str, language: str, left_out: LeftOut
+) -> Iterator[Record]:
+    seen: set[str] = set()
+    root = given if given.is_dir() else None
+    for name, rows in groupby(_rows(path, root, left_out), key=itemgetter(2)):
+        places, lines, _ = zip(*rows, strict=True)
+        try:
+            if name in seen:
+                raise CorpusMalformed(
+                    f"{places[0]} names {name} a second time; put the lines of a picture together"
+                )
+            image = image_file(path.parent, name, places[0])
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            continue
+        seen.add(name)
+        captions: tuple[Caption, ...] = ()
+        fault = None
+        try:
+            captions = numbered_captions(name, map(decoded, lines, places), language)
+        except CorpusMalformed as error:
+            fault = str(error)
+        yield Record(name, captions, split, name, image, captions_fault=fault)
+
+
+def _rows(path: Path, root: Path | None, left_out: LeftOut) -> Iterator[tuple[str, bytes, str]]:
+    """Yields the place, caption and picture's name of each line."""
+    for number, line in numbered_lines(path, root):
+        if not line.strip(b" "):
+            continue
+        place = f"{path}: line {number}"
+        try:
+            yield place, *_columns(line, place)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+
+
+def _columns(line: bytes, place: str) -> tuple[bytes, str]:
+    if len(line) > MAX_LINE_BYTES:
+        decoded(line, place)
+    columns = line.split(b"\t")
+    if len(columns) != 2:
+        raise CorpusMalformed(
+            f"{place} has {len(columns)} columns; write caption, one tab, the picture's file"
+        )
+    name = unicodedata.normalize("NFC", decoded(columns[1], place))
+    if _URL.match(name):
+        raise PictureIsUrl(place=place, url=name)
+    return columns[0], name

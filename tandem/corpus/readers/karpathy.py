@@ -1,0 +1,310 @@
+"""Captioned images in the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
+
+    {"dataset": str, "images": [{"filename", "filepath"?, "imgid", "split", "sentids",
+                                 "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
+
+What the layout has no place for goes into keys of our own, which other readers pass over:
+`record_id`, `family` and `attributes` of an image, `caption_id` and `language` of a sentence.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from tandem.contract.attributes import Attributes, check_attributes
+from tandem.corpus.errors import (
+    CorpusError,
+    CorpusExists,
+    CorpusMalformed,
+)
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.image_sources import ImageFile, image_file
+from tandem.corpus.readers.plain_file import open_plain_file
+from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.splits import split_named
+from tandem.corpus.records import Caption, Record
+from tandem.errors import AttributeInvalid
+
+DATASET_FILE = "dataset.json"
+IMAGES_FOLDER = "images"
+
+# Python refuses to read whole numbers of more than 4,300, and the file with them.
+_MAX_DIGITS = 1_000
+
+T = TypeVar("T")
+
+
+def read_karpathy(
+    json_path: Path,
+    image_root: Path,
+    split: str,
+    captions_per_image: int | None = None,
+    restval_in_train: bool = True,
+    left_out: LeftOut | None = None,
+) -> RecordStream:
+    """Returns the records of a split in the file's order, captions in the order of `sentids`.
+
+    A record's id is its picture's file name without the suffix, a caption's the record's and its
+    sentid: "36979#4". The sentid alone may be another picture's name, as it is in Flickr30k.
+
+    `captions_per_image` keeps the first so many captions of an image; five is what published
+    COCO figures use, where some images have six or seven. COCO's `restval` images are training
+    data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
+
+    The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
+    that no image is in, SplitUnknown. An entry is checked when its record is due, which refuses it
+    also for an id that another record or caption has. Whether its picture is there shows when that
+    is read: a record is no worse for the one before it.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    if captions_per_image is not None and captions_per_image < 1:
+        raise CorpusError(
+            f"captions_per_image is {captions_per_image}; give at least 1, or None for all"
+        )
+    images = _read_images(json_path, left_out)
+    known = {image["split"] for _, image in images}
+    if split == "train" and restval_in_train and known >= {"restval"}:
+        splits = {split, "restval"}
+    else:
+        splits = {split_named(split, known, json_path, left_out)}
+    chosen = [(place, image) for place, image in images if image["split"] in splits]
+    # Pictures may lie elsewhere by the caller's will; beside the JSON they stay there.
+    beside = json_path.parent
+    walls = beside if image_root.is_relative_to(beside) else image_root
+    records = _records(chosen, _Pictures(image_root, walls), split, captions_per_image, left_out)
+    return RecordStream(records, json_path, left_out, total=len(chosen))
+
+
+def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
+    """Writes records as `folder`/images and `folder`/dataset.json, and returns the JSON's path.
+
+    read_karpathy(json, folder / "images", split) gives the same records back. The JSON is written
+    last: a folder without it is not a corpus. Raises CorpusExists if `folder` has one already, and
+    CorpusError for an id that two records or captions have, for captions that could not be read,
+    or for bytes that are no JPEG, PNG or WebP.
+    """
+    json_path = folder / DATASET_FILE
+    if json_path.exists():
+        raise CorpusExists(
+            f"{json_path} is there already; choose another folder or delete it first"
+        )
+    (folder / IMAGES_FOLDER).mkdir(parents=True, exist_ok=True)
+    images: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    next_sentid = 0
+    for imgid, record in enumerate(records):
+        if record.captions_fault:
+            raise CorpusError(f"{record.record_id!r} is not whole: {record.captions_fault}")
+        for item_id in _item_ids(record):
+            if item_id in seen:
+                raise CorpusError(
+                    f"two records or captions are called {item_id!r}; give each an id of its own"
+                )
+            seen.add(item_id)
+        image_bytes = record.image.read()
+        # Numbered, because a record_id may be longer than a file name or hold a slash.
+        filename = f"{imgid:06d}{_extension(image_bytes, record.record_id)}"
+        (folder / IMAGES_FOLDER / filename).write_bytes(image_bytes)
+        images.append(_image(record, imgid, filename, next_sentid))
+        next_sentid += len(record.captions)
+    text = json.dumps({"dataset": folder.name, "images": images}, ensure_ascii=False)
+    json_path.write_text(text, encoding="utf-8")
+    return json_path
+
+
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """Where the pictures lie, and the folder that links among them may not leave."""
+
+    root: Path
+    walls: Path
+
+
+def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
+    """Returns each image with the words that point at it in the file."""
+    with open_plain_file(json_path) as file:
+        try:
+            json_bytes = file.read()
+        except OSError as error:
+            raise CorpusMalformed(f"{json_path} cannot be read: {error.strerror}") from error
+    try:
+        document = json.loads(json_bytes, parse_int=_whole_number)
+    except UnicodeDecodeError as error:
+        raise CorpusMalformed(
+            f"{json_path} is not UTF-8 ({error.reason}); save it as UTF-8, for example with: "
+            "iconv -f latin1 -t utf-8"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusMalformed(f"{json_path} is not JSON ({error}); fetch it again") from error
+    images = document.get("images") if isinstance(document, dict) else None
+    if not isinstance(images, list):
+        raise CorpusMalformed(f'{json_path} has no list "images"; is it a Karpathy split file?')
+    named = []
+    for number, image in enumerate(images):
+        place = f"{json_path}: images[{number}]"
+        try:
+            _field(image, "split", str, place)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+        else:
+            named.append((place, image))
+    return named
+
+
+def _records(
+    images: list[tuple[str, dict[str, Any]]],
+    pictures: _Pictures,
+    split: str,
+    limit: int | None,
+    left_out: LeftOut,
+) -> Iterator[Record]:
+    seen: set[str] = set()
+    for place, image in images:
+        try:
+            record = _record(image, pictures, split, limit, place)
+            own: set[str] = set()
+            for item_id in _item_ids(record):
+                if item_id in seen or item_id in own:
+                    raise CorpusMalformed(
+                        f"{place} has a second {item_id!r}; remove one, or give it a record_id or "
+                        "caption_id"
+                    )
+                own.add(item_id)
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+            continue
+        seen |= own
+        yield record
+
+
+def _record(
+    image: dict[str, Any], pictures: _Pictures, split: str, limit: int | None, place: str
+) -> Record:
+    source = _image_file(image, pictures, place)
+    stem = unicodedata.normalize("NFC", source.path.stem)
+    record_id = str(_id(image, "record_id", stem, place))
+    captions = tuple(_captions(image, record_id, place)[:limit])
+    family = str(_id(image, "family", record_id, place))
+    return Record(record_id, captions, split, family, source, _attributes(image, place))
+
+
+def _item_ids(record: Record) -> Iterator[str]:
+    yield record.record_id
+    yield from (caption.caption_id for caption in record.captions)
+
+
+def _attributes(image: dict[str, Any], place: str) -> Attributes:
+    if "attributes" not in image:
+        return {}
+    written: dict[str, Any] = _field(image, "attributes", dict, place)
+    # JSON has lists where attributes have tuples.
+    attributes = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
+    }
+    _check(attributes, place)
+    return attributes
+
+
+def _check(attributes: Attributes, place: str) -> None:
+    for name, value in attributes.items():
+        parts = value if isinstance(value, tuple) else ()
+        if not isinstance(value, str | int | float | tuple) or not all(
+            isinstance(part, str) for part in parts
+        ):
+            raise CorpusMalformed(
+                f"{place}: the attribute {name!r} is no text, number, flag or list of texts"
+            )
+    try:
+        check_attributes(attributes)
+    except AttributeInvalid as error:
+        raise CorpusMalformed(f"{place}: {error.message}") from error
+
+
+def _image_file(image: dict[str, Any], pictures: _Pictures, place: str) -> ImageFile:
+    folder = _field(image, "filepath", str, place) if "filepath" in image else ""
+    named = PurePosixPath(folder) / _field(image, "filename", str, place)
+    return image_file(pictures.root, str(named), place, pictures.walls)
+
+
+def _captions(image: dict[str, Any], record_id: str, place: str) -> list[Caption]:
+    sentences: list[dict[str, Any]] = _field(image, "sentences", list, place)
+    by_sentid = {
+        _field(sentence, "sentid", int, f"{place}.sentences[{number}]"): sentence
+        for number, sentence in enumerate(sentences)
+    }
+    sentids: list[Any] = _field(image, "sentids", list, place)
+    are_numbers = all(isinstance(sentid, int) for sentid in sentids)
+    if not are_numbers or sorted(sentids) != sorted(by_sentid) or len(by_sentid) != len(sentences):
+        raise CorpusMalformed(
+            f"{place}: sentids and sentences name different captions; fetch the file again"
+        )
+    return [
+        _caption(by_sentid[sentid], f"{record_id}#{sentid}", f"{place}, sentence {sentid}")
+        for sentid in sentids
+    ]
+
+
+def _caption(sentence: dict[str, Any], default_id: str, place: str) -> Caption:
+    text: str = _field(sentence, "raw", str, place)
+    caption_id = str(_id(sentence, "caption_id", default_id, place))
+    return Caption(caption_id, text, str(sentence.get("language", "en")))
+
+
+def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int:
+    value = owner.get(name, default)
+    if not isinstance(value, str | int):
+        raise CorpusMalformed(f"{place}: its {name} is no text and no whole number; correct it")
+    return value
+
+
+def _whole_number(digits: str) -> int | float:
+    """Returns a number as JSON has it; one of thousands of digits is too large to be one."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
+
+
+def _field(owner: object, name: str, kind: type[T], place: str) -> T:
+    value = owner.get(name) if isinstance(owner, dict) else None
+    if not isinstance(value, kind):
+        raise CorpusMalformed(
+            f"{place} has no {kind.__name__} {name!r}; is this a Karpathy split file?"
+        )
+    return value
+
+
+def _image(record: Record, imgid: int, filename: str, first_sentid: int) -> dict[str, Any]:
+    _check(record.attributes, repr(record.record_id))
+    sentids = range(first_sentid, first_sentid + len(record.captions))
+    return {
+        "filename": filename,
+        "imgid": imgid,
+        "split": record.split,
+        "record_id": record.record_id,
+        "family": record.family,
+        "attributes": dict(record.attributes),
+        "sentids": list(sentids),
+        "sentences": [
+            {
+                "raw": caption.text,
+                "tokens": re.findall(r"\w+", caption.text.lower()),
+                "imgid": imgid,
+                "sentid": sentid,
+                "caption_id": caption.caption_id,
+                "language": caption.language,
+            }
+            for sentid, caption in zip(sentids, record.captions, strict=True)
+        ],
+    }
+
+
+def _extension(image_bytes: bytes, record_id: str) -> str:
+    if image_bytes.startswith(b"\xff\xd8\xff"):
+        return ".jpg"
+    if image_bytes.startswith(b"\x89PNG\r\n\x1a\n"):
+        return ".png"
+    if image_bytes[:4] == b"RIFF" and image_bytes[8:12] == b"WEBP":
+        return ".webp"
+    raise CorpusError(f"the image of {record_id!r} is no JPEG, PNG or WebP; convert it first")

@@ -1,0 +1,340 @@
+"""Parquet files with a picture and its captions in each row.
+
+    image                bytes, or the struct {bytes, path} that Hugging Face's datasets write
+    captions or caption  a text or a list of texts; of a row's two the first that has any
+    caption_0 …          in their place, numbered: all that a row has
+    id                   optional: a text or a whole number, unlike every other row's
+    split                optional: a text; otherwise the file's name says it, as told in `shards`
+    language             optional: a text
+
+Needs the extra `parquet`: importing this module without it raises ExtraMissing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from tandem.corpus.errors import (
+    CorpusMalformed,
+    ExtraMissing,
+    PictureFileMissing,
+    PictureMissing,
+)
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.readers.caption_text import (
+    CAPTION_FIELDS,
+    LANGUAGE_FIELD,
+    caption_field,
+    decoded,
+    language_field,
+    numbered_captions,
+)
+from tandem.corpus.readers.image_sources import check_size, image_file
+from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.shards import ShardFile, shards_by_split
+from tandem.corpus.readers.splits import split_named
+from tandem.corpus.records import Caption, Record
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise ExtraMissing(what="parquet files are read with pyarrow", extra="parquet") from error
+
+# A row group is the least that can be read: one picture costs all of its group's.
+MAX_GROUP_BYTES: Final = 2 * 2**30
+# Cells that are equal lie in a file once, by a few bytes each, and are unpacked one by one: what a
+# group takes shows only on the way. Texts are small and unpacked so many rows at a time.
+_TEXT_ROWS: Final = 64
+
+_SUFFIX: Final = ".parquet"
+_IMAGE: Final = "image"
+_ID, _SPLIT = "id", "split"
+_NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
+# Names by which a column would be looked for, if it were known.
+_LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
+# Of larger ones a real number leaves whole numbers out, so that two ids could have become one.
+_MAX_EXACT_REAL: Final = 2**53
+_BYTES: Final = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetImage:
+    """An image source that is a row of a parquet file.
+
+    The last two row groups' pictures stay in memory, so that reading in the corpus's order reads
+    each group once. In any other order a picture may cost as much as its group.
+    """
+
+    file: Path
+    group: int
+    row: int
+    """In the group."""
+    place: str
+    max_group_bytes: int
+    root: Path | None = None
+    """The corpus's folder, where one was given."""
+
+    def __str__(self) -> str:
+        return self.place
+
+    def read(self) -> bytes:
+        """Returns the picture's bytes, or those of the file beside the corpus that the row names.
+
+        Raises PictureMissing for an empty cell, PictureFileMissing where a file is not there, and
+        PictureTooLarge as files do. Raises CorpusMalformed where the group's pictures have over
+        `max_group_bytes`.
+        """
+        try:
+            stat = self.file.stat()
+            cells = _image_cells(
+                self.file, self.group, self.max_group_bytes, stat.st_mtime_ns, stat.st_size
+            )
+            cell = cells[self.row].as_py()
+        except (*_BROKEN, IndexError) as error:
+            raise PictureFileMissing(f"{self} cannot be read: {error}") from error
+        fields = cell if isinstance(cell, dict) else {"bytes": cell}
+        if (image_bytes := fields["bytes"]) is not None:
+            check_size(str(self), len(image_bytes))
+            return bytes(image_bytes)
+        if name := fields.get("path"):
+            return image_file(self.file.parent, name, str(self), self.root).read()
+        raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or take the row out")
+
+
+def read_parquet(
+    path: Path,
+    split: str,
+    language: str = "en",
+    max_group_bytes: int = MAX_GROUP_BYTES,
+    left_out: LeftOut | None = None,
+) -> RecordStream:
+    """Returns a split's records, file by file, in the order of their rows.
+
+    Captions are in `language` where no column says another. A record's id is its row's, or its
+    file's name and row number from 0. Rows are read group by group, pictures when asked for.
+
+    Raises at the call CorpusFileMissing and SplitUnknown; refuses a file that is no parquet, lacks
+    a column, or has a row group over `max_group_bytes`, decompressed. A picture's `read` raises
+    CorpusMalformed for a group that only turns out so. Refuses when it is due a row whose id is of
+    another kind or not its own. A caption or language of another kind is its record's
+    `captions_fault`.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    shards = shards_by_split(path, _SUFFIX, left_out)
+    splits: dict[str, list[ShardFile]] = {}
+    totals: dict[str, int | None] = {}
+    for file_split, its_shards in shards.items():
+        for shard in its_shards:
+            try:
+                said, row_count = _splits_in(shard.path, max_group_bytes, left_out)
+            except CorpusMalformed as error:
+                left_out.refuse(error, FileFault.DAMAGED)
+                continue
+            for each in said or {file_split}:
+                splits.setdefault(each, []).append(shard)
+                before = totals.get(each, 0)
+                totals[each] = None if said or before is None else before + row_count
+    chosen = split_named(split, splits, path, left_out)
+    records = _records(splits[chosen], chosen, split, language, max_group_bytes, left_out)
+    return RecordStream(records, path, left_out, totals[chosen])
+
+
+def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
+    """Returns the splits that the rows of a file name, and how many rows; checks the file."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            names = parquet.schema_arrow.names
+            _check_columns(file, parquet.schema_arrow)
+            _check_groups(file, parquet.metadata, max_group_bytes)
+            for name in names:
+                if _LIKE_CAPTIONS.search(name) and name not in _caption_columns(names):
+                    left_out.pass_over(f"{file}: {name}", FileFault.COLUMN)
+            row_count = parquet.metadata.num_rows
+            if _SPLIT not in names:
+                return set(), row_count
+            splits: set[str] = set()
+            for batch in parquet.iter_batches(columns=[_SPLIT], batch_size=_TEXT_ROWS):
+                column = batch.column(0).to_pylist()
+                if not all(isinstance(each, str) for each in column):
+                    raise CorpusMalformed(
+                        f"{file} has rows whose {_SPLIT} is no text; fill the column"
+                    )
+                splits.update(column)
+    except _BROKEN as error:
+        raise _no_parquet(file, error) from error
+    return splits, row_count
+
+
+def _caption_columns(names: Iterable[str]) -> list[str]:
+    """Returns the columns that have captions: the two known ones, else those with a number."""
+    known = [name for name in names if name in CAPTION_FIELDS]
+    numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in names}
+    numbered = {name: int(match[1]) for name, match in numbers.items() if match}
+    return known or sorted(numbered, key=numbered.__getitem__)
+
+
+def _check_columns(file: Path, schema: pa.Schema) -> None:
+    there = ", ".join(schema.names)
+    if _IMAGE not in schema.names or not _caption_columns(schema.names):
+        raise CorpusMalformed(
+            f"{file} needs the columns {_IMAGE} and {' or '.join(CAPTION_FIELDS)}; it has: {there}"
+        )
+    kind = schema.field(_IMAGE).type
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    if not any(is_bytes(kind) for is_bytes in _BYTES):
+        raise CorpusMalformed(
+            f"{file}: the column {_IMAGE} is {kind}; it must be bytes or {{bytes, path}}"
+        )
+
+
+def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -> None:
+    for group in range(metadata.num_row_groups):
+        group_bytes = metadata.row_group(group).total_byte_size
+        if not 0 <= group_bytes <= max_group_bytes:
+            raise _group_too_large(file, group, f"{group_bytes:,}", max_group_bytes)
+
+
+def _records(
+    shards: list[ShardFile],
+    chosen: str,
+    split: str,
+    language: str,
+    max_group_bytes: int,
+    left_out: LeftOut,
+) -> Iterator[Record]:
+    seen: set[str] = set()
+    for shard in shards:
+        for number, source, row in _rows(shard, chosen, max_group_bytes, left_out):
+            place = str(source)
+            try:
+                record_id = _record_id(row, place, default=f"{shard.name}/{number}")
+                if record_id in seen:
+                    raise CorpusMalformed(
+                        f"{place} is a second {record_id!r}; give it an id of its own"
+                    )
+            except CorpusMalformed as error:
+                left_out.refuse(error)
+                continue
+            seen.add(record_id)
+            captions: tuple[Caption, ...] = ()
+            fault = None
+            try:
+                its_language = language_field(row, place) or shard.partitions.get(
+                    LANGUAGE_FIELD, language
+                )
+                captions = numbered_captions(record_id, _texts(row, place), its_language)
+            except CorpusMalformed as error:
+                fault = str(error)
+            yield Record(record_id, captions, split, record_id, source, captions_fault=fault)
+
+
+def _texts(row: dict[str, Any], place: str) -> list[str]:
+    if row.keys() & set(CAPTION_FIELDS):
+        return caption_field(row, place)
+    columns = _caption_columns(row)
+    return [
+        text for name in columns for text in caption_field({CAPTION_FIELDS[0]: row[name]}, place)
+    ]
+
+
+def _rows(
+    shard: ShardFile, split: str, max_group_bytes: int, left_out: LeftOut
+) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
+    """Yields the number, picture, and other cells by column, of each row of the split."""
+    file = shard.path
+    try:
+        with pq.ParquetFile(file) as parquet:
+            wanted = {*_caption_columns(parquet.schema_arrow.names), _ID, _SPLIT, LANGUAGE_FIELD}
+            columns = [name for name in parquet.schema_arrow.names if name in wanted]
+            first_row = 0
+            for group in range(parquet.num_row_groups):
+                batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
+                rows = (row for batch in batches for row in _cells(batch))
+                number = -1
+                for number, row in enumerate(rows):
+                    if row.get(_SPLIT, split) == split:
+                        place = f"{file}: row {first_row + number}"
+                        source = ParquetImage(
+                            file, group, number, place, max_group_bytes, shard.root
+                        )
+                        yield first_row + number, source, row
+                first_row += number + 1
+    except _BROKEN as error:
+        left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
+
+
+def _cells(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Returns a batch's rows; a text that is not UTF-8 is bytes, and spoils its own row alone."""
+    try:
+        return batch.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        names = batch.schema.names
+        return [
+            {name: _cell(batch.column(name)[number]) for name in names}
+            for number in range(batch.num_rows)
+        ]
+
+
+def _cell(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return b""
+
+
+def _record_id(row: dict[str, Any], place: str, default: str) -> str:
+    if _ID not in row:
+        return default
+    told = row[_ID]
+    # pandas makes real numbers of whole ones where one is missing.
+    if isinstance(told, float) and told.is_integer() and abs(told) <= _MAX_EXACT_REAL:
+        told = int(told)
+    if isinstance(told, Decimal) and told == told.to_integral_value():
+        told = int(told)
+    if isinstance(told, UUID):
+        told = str(told)
+    if isinstance(told, bytes):
+        told = decoded(told, f"{place}: the {_ID}")
+    if not isinstance(told, (str, int)):
+        raise CorpusMalformed(f"{place} has the {_ID} {told!r}; make it a text or a whole number")
+    return str(told)
+
+
+@lru_cache(maxsize=2)
+def _image_cells(
+    file: Path, group: int, max_group_bytes: int, _mtime_ns: int, _size_bytes: int
+) -> list[pa.Scalar]:
+    """Returns a group's pictures; time and size are there to tell a file from its successor."""
+    cells: list[pa.Scalar] = []
+    total_bytes = 0
+    with pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(1, row_groups=[group], columns=[_IMAGE]):
+            total_bytes += batch.nbytes
+            if total_bytes > max_group_bytes:
+                raise _group_too_large(file, group, f"over {max_group_bytes:,}", max_group_bytes)
+            cells.append(batch.column(0)[0])
+    return cells
+
+
+def _group_too_large(file: Path, group: int, got: str, max_group_bytes: int) -> CorpusMalformed:
+    return CorpusMalformed(
+        f"{file}: row group {group} has {got} bytes, the limit is {max_group_bytes:,}; write the "
+        "file again with fewer rows a group"
+    )
+
+
+def _no_parquet(file: Path, error: Exception) -> CorpusMalformed:
+    return CorpusMalformed(f"{file} is no whole parquet file ({error}); fetch it again")

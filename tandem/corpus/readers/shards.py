@@ -1,0 +1,105 @@
+"""Corpora that are spread over files of one kind: which file is of which split.
+
+000.tar  001.tar                         split "all"
+train-000.tar  train-00000-of-00002.tar  split "train"; a hash may stand behind the number
+train/000.tar  default/train/0000.tar    split "train", whatever the file's name
+data/train-000.tar                       split "train", as Hugging Face lays it out
+dogs/000.tar                             split "dogs", where neither name is well known
+split=train/part-00000-….tar             split "train", as Spark lays it out
+part-00000-….tar                         split "all", as Spark does without one
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.readers.plain_file import files_below, leads_out
+from tandem.corpus.readers.splits import WHOLE_SPLIT, is_well_known
+
+_NUMBERED = re.compile(r"(?:(?P<split>.+?)[-_.])?\d+(?:-of-\d+(?:-[0-9a-f]+)?)?")
+# part-00000-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy, part-r-00000.gz
+_OF_SPARK = re.compile(r"part-(?:[rm]-)?\d+(?:[-.].*)?")
+_PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<value>.*)")
+# Folders that writers put around a corpus, and that say nothing of it.
+_AROUND: Final = frozenset({"data", "default", "plain_text"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """One file of a corpus."""
+
+    path: Path
+    name: str
+    """The path from the corpus's folder without its suffix, unlike every other's."""
+    root: Path | None = None
+    """The folder that was given; None of a file that was."""
+
+    @property
+    def partitions(self) -> dict[str, str]:
+        """Returns the columns that folders stand for, as Spark writes them: "language=de"."""
+        folders = self.path.relative_to(self.root).parent.parts if self.root else ()
+        matches = map(_PARTITION.fullmatch, folders)
+        return {match["column"].lower(): match["value"] for match in matches if match}
+
+
+def shards_by_split(
+    path: Path, suffix: str, left_out: LeftOut | None = None
+) -> dict[str, list[ShardFile]]:
+    """Returns each split's files by the order of their names.
+
+    `path` is one file, or a folder of files and of folders with files, however deep. What else
+    lies there `left_out` has, links out of it among them. Raises CorpusFileMissing where there is
+    no file of the kind, or the folder cannot be listed.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    splits = defaultdict(list)
+    if path.is_file():
+        splits[_split_of(path.stem) or WHOLE_SPLIT].append(ShardFile(path, path.stem))
+    elif path.is_dir():
+        for file in sorted(files_below(path, path, left_out)):
+            below = file.relative_to(path)
+            if below.name.startswith("_"):
+                continue  # Spark's _SUCCESS, _committed_…, _metadata: what it wrote about them
+            if file.suffix.lower() != suffix:
+                left_out.pass_over(file)
+            elif leads_out(file, path):
+                left_out.pass_over(file, FileFault.LEADS_OUT)
+            else:
+                name = str(below.with_suffix(""))
+                splits[split_of(below)].append(ShardFile(file, name, path))
+    if not splits:
+        there = left_out.told()
+        raise CorpusFileMissing(
+            f"no {suffix} file at {path}; give one, or the folder they lie in"
+            + (f" ({there})" if there else "")
+        )
+    return dict(splits)
+
+
+def split_of(below: Path) -> str:
+    """Returns the split of a file by its path from the corpus's folder."""
+    folders = [each for each in below.parent.parts if each not in _AROUND]
+    for folder in reversed(folders):
+        partition = _PARTITION.fullmatch(folder)
+        if partition and partition["column"].lower() == "split":
+            return partition["value"]
+        name = folder.removeprefix("partial-")  # Hugging Face's, of a corpus too large for it
+        if is_well_known(name):
+            return name
+    said = _split_of(below.stem)
+    if said is not None and (is_well_known(said) or not folders):
+        return said
+    named = [folder for folder in folders if not _PARTITION.fullmatch(folder)]
+    return named[0] if named else said or WHOLE_SPLIT
+
+
+def _split_of(stem: str) -> str | None:
+    """Returns what a file's name says, None where it says nothing but its number."""
+    if _OF_SPARK.fullmatch(stem):
+        return None
+    match = _NUMBERED.fullmatch(stem)
+    return match["split"] if match else stem

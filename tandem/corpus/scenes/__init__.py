@@ -1,0 +1,1 @@
+"""Composes the demo scenes: drawings in a stated arrangement, with captions in four languages."""

@@ -1,0 +1,86 @@
+"""What each drawing is called, and how many of it, in four languages.
+
+All phrases are nominative, so that no language needs case endings: the scene captions are built
+around that ("links zwei Hunde, rechts ein Regenschirm").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+Language = Literal["en", "de", "fr", "cs"]
+LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "cs")
+Role = Literal["train", "held_out"]
+
+# Numerals by grammatical gender; only one (and, in Czech, two) is inflected.
+_ONE: Mapping[Language, Mapping[str, str]] = {
+    "en": {"": "one"},
+    "de": {"m": "ein", "f": "eine", "n": "ein"},
+    "fr": {"m": "un", "f": "une"},
+    "cs": {"m": "jeden", "f": "jedna", "n": "jedno"},
+}
+_MANY: Mapping[Language, tuple[str, str, str]] = {
+    "en": ("two", "three", "four"),
+    "de": ("zwei", "drei", "vier"),
+    "fr": ("deux", "trois", "quatre"),
+    "cs": ("dva", "tři", "čtyři"),
+}
+MAX_COUNT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One noun in one language."""
+
+    gender: str
+    one: str
+    many: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A drawn thing that can be counted."""
+
+    codepoints: str
+    role: Role
+    # Left out of the hash: a dict has none, and the other two tell nouns apart.
+    names: Mapping[Language, Name] = field(hash=False)
+
+    def counted(self, count: int, language: Language) -> str:
+        """Returns "two dogs", "zwei Hunde", "deux chiens", "dva psi".
+
+        Raises ValueError for a count that is not 1 to MAX_COUNT.
+        """
+        if not 1 <= count <= MAX_COUNT:
+            raise ValueError(f"count is {count}; scenes hold 1 to {MAX_COUNT} of a drawing")
+        name = self.names[language]
+        if count == 1:
+            return f"{_ONE[language][name.gender]} {name.one}"
+        if language == "cs" and count == 2 and name.gender != "m":
+            return f"dvě {name.many}"
+        return f"{_MANY[language][count - 2]} {name.many}"
+
+
+@cache
+def load_nouns() -> tuple[Noun, ...]:
+    """Returns every noun of nouns.tsv, in the file's order."""
+    text = files("tandem.corpus.scenes").joinpath("nouns.tsv").read_text(encoding="utf-8")
+    return tuple(_noun(line) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def nouns_of(role: Role) -> tuple[Noun, ...]:
+    """Returns the nouns that training may draw ("train") or may never see ("held_out")."""
+    return tuple(noun for noun in load_nouns() if noun.role == role)
+
+
+def _noun(line: str) -> Noun:
+    codepoints, role, en_one, en_many, *others = line.split("\t")
+    if role not in ("train", "held_out"):
+        raise ValueError(f"nouns.tsv: role {role!r} of {codepoints} is neither train nor held_out")
+    names: dict[Language, Name] = {"en": Name("", en_one, en_many)}
+    for language, start in (("de", 0), ("fr", 3), ("cs", 6)):
+        gender, one, many = others[start : start + 3]
+        names[language] = Name(gender, one, many)  # type: ignore[index]
+    return Noun(codepoints, role, names)  # type: ignore[arg-type]

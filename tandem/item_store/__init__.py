@@ -1,0 +1,1 @@
+"""Stores a shard's items in LMDB: records, change log, group commit, checks and backups."""

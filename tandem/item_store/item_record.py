@@ -1,0 +1,220 @@
+"""How one item lies in the item store.
+
+    value = CRC32 | header | attributes, JSON | embedding | tokens | content
+
+The header says how to read what follows it: modality, token shape, and the change-log sequence
+number of the write. A reader takes only the part it needs, so a rerank does not copy pictures.
+
+Records of version 1 are still read: JSON in the place of the attributes has what the header lacks.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import (
+    Content,
+    Encoding,
+    ImageContent,
+    ImageTokens,
+    Modality,
+    TextContent,
+    TextTokens,
+    Tokens,
+)
+from tandem.errors import ItemCorrupt
+from tandem.item_store.checksum import (
+    CHECKSUM_BYTES,
+    ChecksumMismatch,
+    seal,
+    stored_checksum,
+    unseal,
+)
+
+_MAGIC = b"TDMI"
+_RECORD_VERSION = 2
+_PREFIX = struct.Struct("<4sH")
+# Magic, version, modality, dimensions of the tokens, sequence, the two dimensions (the second is 0
+# for token ids), then the lengths of attributes, embedding, tokens and content, in bytes.
+_HEADER = struct.Struct("<4sHBBQ2I4I")
+_HEADER_1 = struct.Struct("<4sHHIIII")
+_MODALITIES = (Modality.TEXT, Modality.IMAGE)
+# json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
+_parse_json = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredItem:
+    """One item with all that searching and reranking need of it.
+
+    Content and tokens are of the same modality.
+    """
+
+    item_id: str
+    content: Content
+    encoding: Encoding
+    attributes: Attributes = field(default_factory=dict)
+
+
+def item_key(index_id: str, item_id: str) -> bytes:
+    """Returns the item's key; neither id has a NUL, so keys of different items differ."""
+    return f"{index_id}\0{item_id}".encode()
+
+
+def pack_item(key: bytes, item: StoredItem, sequence: int) -> bytes:
+    """Returns the value to store under the key."""
+    content = (
+        item.content.text.encode()
+        if isinstance(item.content, TextContent)
+        else item.content.image_bytes
+    )
+    match item.encoding.tokens:
+        case TextTokens(ids):
+            tokens = np.ascontiguousarray(ids, dtype="<i4")
+        case ImageTokens(values):
+            tokens = np.ascontiguousarray(values, dtype="<f2")
+    rows, width = (*tokens.shape, 0)[:2]
+    parts = (
+        attributes_json(item.attributes) if item.attributes else b"",
+        np.ascontiguousarray(item.encoding.embedding, dtype="<f4").tobytes(),
+        tokens.tobytes(),
+        content,
+    )
+    header = _HEADER.pack(
+        _MAGIC,
+        _RECORD_VERSION,
+        _MODALITIES.index(item.content.modality),
+        tokens.ndim,
+        sequence,
+        rows,
+        width,
+        *map(len, parts),
+    )
+    return seal(key, b"".join((header, *parts)))
+
+
+def attributes_json(attributes: Attributes) -> bytes:
+    """Returns JSON, by name, from which the same values of the same types are read."""
+    return json.dumps(dict(attributes), separators=(",", ":"), sort_keys=True).encode()
+
+
+def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
+    """Returns a number that no other write of the item has.
+
+    It is the write's sequence and, below that, the record's checksum: a sequence by itself may be
+    given out anew where a fault of the disk undid a write. Both stand in the value's first bytes,
+    and no more is read or verified: damage there makes another version. Raises ItemCorrupt where
+    there is no such header.
+    """
+    try:
+        start = _HEADER.unpack_from(value, CHECKSUM_BYTES)
+        if start[:2] == (_MAGIC, _RECORD_VERSION):
+            return _version(start[4], value)
+    except (ChecksumMismatch, struct.error) as error:
+        raise ItemCorrupt(item_id=item_id, why=str(error)) from error
+    return RecordView(item_id, key, value).version
+
+
+class RecordView:
+    """A stored item whose checksum holds, read part by part.
+
+    A view into the read transaction: dead when that ends. What the methods return are copies.
+    """
+
+    modality: Modality
+    sequence: int
+    """Where the change log stood when the item was written."""
+    version: int
+    """As `item_version` gives it."""
+
+    def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
+        """Raises ItemCorrupt if the value is not what was written under the key."""
+        self.item_id = item_id
+        try:
+            payload = unseal(key, value)
+            magic, version = _PREFIX.unpack_from(payload)
+            if magic != _MAGIC or version not in (1, _RECORD_VERSION):
+                raise ItemCorrupt(item_id=item_id, why=f"no record of version {_RECORD_VERSION}")
+            lengths = self._read_header_1(payload) if version == 1 else self._read_header(payload)
+        except (ChecksumMismatch, struct.error) as error:
+            raise ItemCorrupt(item_id=item_id, why=str(error)) from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise ItemCorrupt(item_id=item_id, why=f"its header is no header: {error!r}") from error
+        self.version = _version(self.sequence, value)
+        start, end = self._start, self._start + sum(lengths)
+        if end != len(payload):
+            raise ItemCorrupt(item_id=item_id, why=f"it has {len(payload)} bytes, not {end}")
+        attributes, embedding, tokens, _ = lengths
+        self._attributes = payload[start : (start := start + attributes)]
+        self._embedding = payload[start : (start := start + embedding)]
+        self._tokens = payload[start : (start := start + tokens)]
+        self._content = payload[start:]
+
+    def _read_header(self, payload: memoryview) -> Sequence[int]:
+        _, _, modality, rank, self.sequence, rows, width, *lengths = _HEADER.unpack_from(payload)
+        self.modality = _MODALITIES[modality]
+        self._tokens_shape = (rows, width)[:rank]
+        self._start = _HEADER.size
+        return lengths
+
+    def _read_header_1(self, payload: memoryview) -> Sequence[int]:
+        *_, shape_length, embedding, tokens, content = _HEADER_1.unpack_from(payload)
+        self._start = _HEADER_1.size + shape_length
+        shape = json.loads(bytes(payload[_HEADER_1.size : self._start]))
+        self.modality = Modality(shape["modality"])
+        self.sequence = int(shape["sequence"])
+        self._tokens_shape = tuple(shape["tokens_shape"])
+        return (0, embedding, tokens, content)
+
+    def embedding(self) -> npt.NDArray[np.float32]:
+        """Returns the embedding, [d]."""
+        return np.frombuffer(self._embedding, dtype="<f4").astype(np.float32)
+
+    def attributes(self) -> Attributes:
+        """Returns the attributes, of the types they were stored with."""
+        if not self._attributes:
+            return {}
+        attributes: dict[str, Any] = _parse_json(str(self._attributes, "utf-8"))[0]
+        for name, value in attributes.items():
+            if type(value) is list:  # words; integers, floats and booleans JSON tells apart
+                attributes[name] = tuple(value)
+        return attributes
+
+    def tokens(self) -> Tokens:
+        """Returns what the cross-encoder reads."""
+        shape = self._tokens_shape
+        if self.modality is Modality.TEXT:
+            return TextTokens(
+                np.frombuffer(self._tokens, dtype="<i4").astype(np.int32).reshape(shape)
+            )
+        return ImageTokens(
+            np.frombuffer(self._tokens, dtype="<f2").astype(np.float16).reshape(shape)
+        )
+
+    def content(self) -> Content:
+        """Returns the content as the user gave it."""
+        content = bytes(self._content)
+        return (
+            TextContent(content.decode())
+            if self.modality is Modality.TEXT
+            else ImageContent(content)
+        )
+
+    def item(self) -> StoredItem:
+        """Returns all of it."""
+        return StoredItem(
+            self.item_id,
+            self.content(),
+            Encoding(self.embedding(), self.tokens()),
+            self.attributes(),
+        )
+
+
+def _version(sequence: int, value: bytes | memoryview) -> int:
+    return sequence << 32 | stored_checksum(value)

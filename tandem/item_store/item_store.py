@@ -1,0 +1,528 @@
+"""The truth of one shard: its items, their change log, and what each index was made with.
+
+Five databases in one LMDB environment, every value under a CRC:
+
+    items          index_id NUL item_id  -> one record (item_record.py)
+    log            sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million
+    meta           "schema"              -> schema version, and which shard of how many this is
+                   "store_id"            -> random, another after each restore
+                   "sequence"            -> where the change log stands
+                   "index/" index_id     -> fingerprint and dimension, set by the first upsert
+    requests       request id            -> what the write was answered (request_log.py)
+    request_order  number, big-endian    -> request id, oldest first
+
+One process writes (index_svc, from one thread); others beside it read the same files. Read
+transactions copy out and end within milliseconds: an open one keeps LMDB from reusing any page
+freed since it began.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, TypeVar
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from tandem.contract.attributes import Attributes
+from tandem.contract.content import Modality, Tokens
+from tandem.errors import (
+    EmbeddingInvalid,
+    IndexNotFound,
+    ItemCorrupt,
+    ModelMismatch,
+    ServiceUnavailable,
+    StoreFull,
+    TandemError,
+)
+from tandem.item_store.change_log import (
+    KEPT_CHANGE_COUNT,
+    Change,
+    Operation,
+    append_change,
+    first_sequence,
+    read_changes,
+)
+from tandem.item_store.environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
+from tandem.item_store.files import ShardIdentity, StoreFiles
+from tandem.item_store.item_record import (
+    RecordView,
+    StoredItem,
+    item_key,
+    item_version,
+    pack_item,
+)
+from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
+from tandem.item_store.verdict import Depth, verify_in_child
+
+DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
+"""What reading and writing raise where the disk fails, or LMDB no longer trusts itself."""
+
+_SEQUENCE_KEY = "sequence"
+_INDEX_PREFIX = "index/"
+_SCAN_COUNT = 512
+# Checksums of so much take some ten milliseconds, for which a transaction may stay open.
+_SCAN_BYTES = 16 << 20
+# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included.
+_RESERVE_BYTES = 4 << 20
+_PAGEFUL = bytes(4000)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What an index was made with."""
+
+    fingerprint: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredEmbedding:
+    """What retrieval needs of one item."""
+
+    item_id: str
+    modality: Modality
+    embedding: npt.NDArray[np.float32]
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTokens:
+    """What a rerank needs of one item, and which write of it that is."""
+
+    tokens: Tokens
+    version: int
+
+
+class ItemStore:
+    """One shard's items. Reading is safe from any thread, writing from one."""
+
+    def __init__(self, files: StoreFiles, kept_log_count: int, kept_request_count: int) -> None:
+        """Takes over the files; open() is the usual way."""
+        self._files = files
+        self._kept_log_count = kept_log_count
+        self._requests = RequestLog(files, kept_request_count)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        shard_number: int,
+        shard_count: int,
+        readonly: bool = False,
+        *,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        kept_log_count: int = KEPT_CHANGE_COUNT,
+        kept_request_count: int = KEPT_REQUEST_COUNT,
+        allow_any_file_system: bool = False,
+    ) -> Self:
+        """Opens the shard's store, making it where there is none and readonly is not set.
+
+        A store of an older schema is brought to ours, where readonly is not set. At most once in a
+        process. Raises StoreRefused as StoreFiles does; with readonly, ServiceUnavailable while
+        there is no store yet.
+        """
+        files = StoreFiles(
+            path,
+            ShardIdentity(shard_number, shard_count),
+            readonly=readonly,
+            map_bytes=map_bytes,
+            allow_any_file_system=allow_any_file_system,
+        )
+        return cls(files, kept_log_count, kept_request_count)
+
+    @property
+    def store_id(self) -> str:
+        """A random name of this store's history: another after each restore."""
+        return self._files.store_id
+
+    def close(self) -> None:
+        """Closes the files; no call may be under way."""
+        self._files.close()
+
+    def index_ids(self) -> list[str]:
+        """Returns the indexes that exist on this shard, sorted."""
+        with self._files.env.read() as txn:
+            return [
+                key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
+            ]
+
+    def index_info(self, index_id: str) -> IndexInfo:
+        """Returns what the index was made with; raises IndexNotFound."""
+        with self._files.env.read() as txn:
+            return self._index_info(txn, index_id)
+
+    def item_ids(self, index_id: str, count: int) -> list[str]:
+        """Returns the ids of the index's first items, in the order of their bytes."""
+        with self._files.env.read() as txn:
+            return self._item_ids(txn, index_id, count)
+
+    def index_fingerprint(self, index_id: str) -> str:
+        """Returns the fingerprint of the model behind the index; raises IndexNotFound."""
+        return self.index_info(index_id).fingerprint
+
+    def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem | None]:
+        """Returns the items in the order asked for, None where there is none.
+
+        Raises IndexNotFound, ItemCorrupt.
+        """
+        return self._read(index_id, item_ids, RecordView.item)
+
+    def read_items_within(
+        self, index_id: str, item_ids: Sequence[str], max_bytes: int
+    ) -> tuple[list[StoredItem | None], int]:
+        """Returns what read_items does of the first items, and of how many.
+
+        Of as many as their records' bytes allow, but at least of one. Errors as read_items.
+        """
+        items: list[StoredItem | None] = []
+        left_bytes = max_bytes
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            for item_id in item_ids:
+                key = item_key(index_id, item_id)
+                value = txn.get(key, db=self._files.items)
+                byte_count = 0 if value is None else len(value)
+                if items and byte_count > left_bytes:
+                    break
+                left_bytes -= byte_count
+                items.append(None if value is None else RecordView(item_id, key, value).item())
+        return items, len(items)
+
+    def read_tokens(self, index_id: str, item_ids: Sequence[str]) -> list[Tokens | None]:
+        """Returns the items' tokens in the order asked for, None where there is no item.
+
+        Raises IndexNotFound, ItemCorrupt.
+        """
+        return self._read(index_id, item_ids, RecordView.tokens)
+
+    def read_stored_tokens(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredTokens | None]:
+        """Returns the same with each item's version; errors as read_tokens."""
+        return self._read(index_id, item_ids, _stored_tokens)
+
+    def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
+        """Returns the items' versions in the order asked for, None where there is no item.
+
+        Reads the first bytes of each record and no tokens. Raises IndexNotFound, ItemCorrupt.
+        """
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            return [self._read_version(txn, index_id, item_id) for item_id in item_ids]
+
+    def read_embeddings(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredEmbedding | ItemCorrupt | None]:
+        """Returns what retrieval needs of the items, in the order asked for.
+
+        None where there is no item, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
+        """
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            return [self._read_embedding(txn, index_id, item_id) for item_id in item_ids]
+
+    def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
+        """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
+        start: bytes | None = item_key(index_id, "")
+        while start is not None:
+            # A transaction a batch, so that a scan of millions holds no page back for long.
+            batch, start = self._scan(item_key(index_id, ""), start)
+            yield from batch
+
+    def scan_damaged(self, index_id: str) -> Iterator[tuple[str, ItemCorrupt]]:
+        """Yields the ids of the index's items whose records are not as they were written.
+
+        Reads each record's bytes and copies none of them.
+        """
+        start: bytes | None = item_key(index_id, "")
+        while start is not None:
+            batch, start = self._scan_damaged(item_key(index_id, ""), start)
+            yield from batch
+
+    def sequence(self) -> int:
+        """Returns where the change log stands: the number of changes so far."""
+        with self._files.env.read() as txn:
+            return self._sequence(txn)
+
+    def changes_since(self, sequence: int) -> Iterator[Change] | None:
+        """Returns the changes after a sequence, oldest first, up to the newest there is.
+
+        None where they are no longer all kept, or where the store never stood there. Raises
+        ItemCorrupt while iterating, where the log is damaged.
+        """
+        with self._files.env.read() as txn:
+            newest, first = self._sequence(txn), first_sequence(txn, self._files.log)
+        if not 0 <= sequence <= newest or (sequence < newest and (first or 0) > sequence + 1):
+            return None
+        return self._changes(sequence + 1)
+
+    def used_bytes(self) -> int:
+        """Returns how much of the map was ever used; pages freed since are used again first."""
+        return self._files.env.used_bytes()
+
+    def map_bytes(self) -> int:
+        """Returns how large the store may become, in bytes."""
+        return self._files.env.map_bytes()
+
+    def free_bytes(self) -> int:
+        """Returns how much room the disk has."""
+        return self._files.env.free_bytes()
+
+    def commit_age_seconds(self) -> float | None:
+        """Returns how long ago this process wrote last; None where it has not yet."""
+        return self._files.env.commit_age_seconds()
+
+    def oldest_reader_age_seconds(self) -> float:
+        """Returns at least how long some reader has kept freed pages from being used again.
+
+        For the process that writes; readers of others count too.
+        """
+        return self._files.env.oldest_reader_age_seconds()
+
+    def had_little_room(self) -> bool:
+        """Says whether the disk had little room at the last commit, so that a fault means that."""
+        return self._files.env.had_little_room()
+
+    def check_readers(self) -> None:
+        """Frees the slots of readers that were killed inside a transaction."""
+        self._files.env.check_readers()
+
+    def reopen(self) -> None:
+        """Closes the files, has them checked and opens them, as is needed after a DISK_FAULTS.
+
+        Reads wait meanwhile. Raises ServiceUnavailable, and then so do all reads and writes until
+        it succeeds.
+        """
+        try:
+            self._files.env.reopen(self._check_sound)
+        except StoreRefused as error:
+            raise ServiceUnavailable(service="index", why=str(error)) from error
+
+    def _check_sound(self) -> None:
+        # In a process of its own: reading a damaged page may end the process that does it.
+        if damage := verify_in_child(self._files.path, Depth.WALK).damage:
+            raise StoreRefused(
+                f"{self._files.path} is damaged ({damage[0]}): restore it from a backup"
+            )
+
+    def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
+        """Commits the writes in order, in one transaction, each wholly or not at all.
+
+        Returns once they are on disk. A write that breaks a rule is left out and has its error in
+        its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
+        delete), RequestIdReused. Where disk or map are full the writes are tried one by one, so
+        that only those too large for what is left get StoreFull. Raises DISK_FAULTS on any other
+        fault of the disk: what is on it is then unknown, and reopen() must come before all else.
+        """
+        try:
+            with self._files.env.write() as txn:
+                outcomes = [self._apply_one(txn, write) for write in writes]
+                if any(isinstance(write, Upsert) for write in writes):
+                    self._check_reserve(txn)
+                return outcomes
+        except lmdb.Error as error:
+            if not self._files.env.is_full(error):
+                raise
+            if isinstance(error, lmdb.MapFullError) and self._files.env.grow():
+                return self.apply(writes)
+            if len(writes) == 1:
+                return [StoreFull(why=str(error))]
+        return [outcome for write in writes for outcome in self.apply([write])]
+
+    def _check_reserve(self, txn: lmdb.Transaction) -> None:
+        """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
+
+        A delete writes changed pages anew before it frees the old ones, so on a map filled to the
+        brim nothing could be deleted. LMDB does not tell how many pages are free; so take them, in
+        a transaction inside this one that is then dropped.
+        """
+        map_bytes = self._files.env.map_bytes()
+        if self.used_bytes() < map_bytes // 2:  # the usual case
+            return
+        reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
+        with self._files.env.rehearse(txn) as rehearsal:
+            for number in range(reserve_bytes // 4096):
+                rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
+
+    def _apply_one(self, txn: lmdb.Transaction, write: ItemWrite) -> Committed | TandemError:
+        try:
+            if (answer := self._requests.answer(txn, write)) is not None:
+                return answer
+            if isinstance(write, Upsert):
+                self._admit(txn, write)
+            else:
+                self._index_info(txn, write.index_id)
+        except TandemError as error:  # nothing of this write is in the transaction yet
+            return error
+        match write:
+            case Upsert():
+                committed = self._upsert(txn, write)
+            case Delete():
+                committed = self._delete(txn, write)
+            case Drop():
+                committed = self._drop(txn, write)
+        self._requests.keep(txn, write, committed)
+        return committed
+
+    def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
+        """Checks the write against its index; makes the index where there is none."""
+        dimension = len(write.items[0].encoding.embedding)
+        try:
+            info = self._index_info(txn, write.index_id)
+        except IndexNotFound:
+            info = IndexInfo(write.fingerprint, dimension)
+            self._files.put_meta(
+                txn, _INDEX_PREFIX + write.index_id, [write.fingerprint, dimension]
+            )
+        if write.fingerprint != info.fingerprint:
+            raise ModelMismatch(request=write.fingerprint, index=info.fingerprint)
+        if dimension != info.dimension:
+            raise EmbeddingInvalid(why=f"it has {dimension} dimensions instead of {info.dimension}")
+
+    def _upsert(self, txn: lmdb.Transaction, write: Upsert) -> Committed:
+        sequence = self._sequence(txn)
+        for item in write.items:
+            sequence += 1
+            key = item_key(write.index_id, item.item_id)
+            txn.put(key, pack_item(key, item, sequence), db=self._files.items)
+            self._log(txn, sequence, "upsert", write.index_id, item.item_id)
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence)
+
+    def _delete(self, txn: lmdb.Transaction, write: Delete) -> Committed:
+        before = sequence = self._sequence(txn)
+        for item_id in write.item_ids:
+            if txn.delete(item_key(write.index_id, item_id), db=self._files.items):
+                sequence += 1
+                self._log(txn, sequence, "delete", write.index_id, item_id)
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence, deleted_count=sequence - before)
+
+    def _drop(self, txn: lmdb.Transaction, write: Drop) -> Committed:
+        is_empty = not self._item_ids(txn, write.index_id, 1)
+        if is_empty:
+            self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
+        return Committed(self._sequence(txn), is_dropped=is_empty)
+
+    def _item_ids(self, txn: lmdb.Transaction, index_id: str, count: int) -> list[str]:
+        prefix = item_key(index_id, "")
+        item_ids: list[str] = []
+        with txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(prefix)
+            while found and len(item_ids) < count:
+                key = bytes(cursor.key())
+                if not key.startswith(prefix):
+                    break
+                item_ids.append(key.removeprefix(prefix).decode())
+                found = cursor.next()
+        return item_ids
+
+    def _log(
+        self,
+        txn: lmdb.Transaction,
+        sequence: int,
+        operation: Operation,
+        index_id: str,
+        item_id: str,
+    ) -> None:
+        change = Change(sequence, operation, index_id, item_id)
+        append_change(txn, self._files.log, change, self._kept_log_count)
+
+    def _changes(self, start: int) -> Iterator[Change]:
+        while True:
+            with self._files.env.read() as txn:
+                changes = read_changes(txn, self._files.log, start, _SCAN_COUNT)
+            if not changes:
+                return
+            yield from changes
+            start += len(changes)
+
+    def _scan(
+        self, prefix: bytes, start: bytes
+    ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
+        """Reads a batch from a key on; returns it and the key after it, None where that is all."""
+        batch: list[StoredEmbedding | ItemCorrupt] = []
+        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(start)
+            while found and (key := bytes(cursor.key())).startswith(prefix):
+                if len(batch) == _SCAN_COUNT:
+                    return batch, key
+                item_id = key.removeprefix(prefix).decode()
+                batch.append(_stored_embedding(item_id, key, cursor.value()))
+                found = cursor.next()
+        return batch, None
+
+    def _scan_damaged(
+        self, prefix: bytes, start: bytes
+    ) -> tuple[list[tuple[str, ItemCorrupt]], bytes | None]:
+        """Looks at a batch from a key on; returns its damaged items and the key after it."""
+        damaged: list[tuple[str, ItemCorrupt]] = []
+        left_bytes = _SCAN_BYTES
+        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
+            found = cursor.set_range(start)
+            while found and (key := bytes(cursor.key())).startswith(prefix):
+                if left_bytes <= 0:
+                    return damaged, key
+                item_id, value = key.removeprefix(prefix).decode(), cursor.value()
+                left_bytes -= len(value)
+                try:
+                    RecordView(item_id, key, value)
+                except ItemCorrupt as error:
+                    damaged.append((item_id, error))
+                found = cursor.next()
+        return damaged, None
+
+    def _read(
+        self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]
+    ) -> list[_T | None]:
+        with self._files.env.read() as txn:
+            self._index_info(txn, index_id)
+            return [self._read_one(txn, index_id, item_id, part) for item_id in item_ids]
+
+    def _read_one(
+        self, txn: lmdb.Transaction, index_id: str, item_id: str, part: Callable[[RecordView], _T]
+    ) -> _T | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else part(RecordView(item_id, key, value))
+
+    def _read_version(self, txn: lmdb.Transaction, index_id: str, item_id: str) -> int | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else item_version(item_id, key, value)
+
+    def _read_embedding(
+        self, txn: lmdb.Transaction, index_id: str, item_id: str
+    ) -> StoredEmbedding | ItemCorrupt | None:
+        key = item_key(index_id, item_id)
+        value = txn.get(key, db=self._files.items)
+        return None if value is None else _stored_embedding(item_id, key, value)
+
+    def _index_info(self, txn: lmdb.Transaction, index_id: str) -> IndexInfo:
+        stored = self._files.get_meta(txn, _INDEX_PREFIX + index_id)
+        if stored is None:
+            raise IndexNotFound(index_id=index_id)
+        return IndexInfo(*stored)
+
+    def _sequence(self, txn: lmdb.Transaction) -> int:
+        return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
+
+
+def _stored_tokens(record: RecordView) -> StoredTokens:
+    return StoredTokens(record.tokens(), record.version)
+
+
+def _stored_embedding(
+    item_id: str, key: bytes, value: bytes | memoryview
+) -> StoredEmbedding | ItemCorrupt:
+    try:
+        record = RecordView(item_id, key, value)
+    except ItemCorrupt as error:
+        return error
+    return StoredEmbedding(item_id, record.modality, record.embedding(), record.attributes())

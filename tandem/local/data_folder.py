@@ -1,0 +1,149 @@
+"""The folder that a stack of one machine keeps its stores and logs in: one stack's at a time."""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from tandem.errors import TandemError
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.files import StoreFiles
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.writer_lock import FILE_NAME as WRITER_LOCK_NAME
+from tandem.item_store.writer_lock import WriterLock
+from tandem.local.start_refused import StartRefused
+
+LOCK_NAME = "up.lock"
+_TRY_BYTES = 64 << 10
+_SMALL_MAP_BYTES = 1 << 20
+# Services of a stack whose parent was killed just now are on their way out.
+_WRITER_WAIT_SECONDS = 2.0
+
+
+class DataFolder:
+    """Held by one stack, and closed to other users of the machine. Use it in a with statement."""
+
+    def __init__(self, path: Path) -> None:
+        """Changes nothing yet."""
+        self.path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Makes the folder at need and takes it.
+
+        Raises StartRefused where another stack has it, a service of one writes a store in it, or
+        it cannot be written to.
+        """
+        try:
+            # Contents lie in it, which are nobody else's on this machine.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock()
+            self._try_writing()
+            for folder in (self.path / "logs", *self.shard_folders()):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                with suppress(PermissionError):  # another user's, who lets us write
+                    folder.chmod(0o700)  # one of an earlier release was open to all
+        except OSError as error:
+            self.release()
+            raise StartRefused(_told(self.path, error)) from error
+        for folder in self.shard_folders():
+            self._check_writer(folder)
+
+    def release(self) -> None:
+        """Lets another stack have it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def clear(self) -> None:
+        """Deletes the stores and logs, and nothing else that may lie there."""
+        for folder in (*self.shard_folders(), self.path / "logs"):
+            shutil.rmtree(folder)
+        (self.path / "logs").mkdir(mode=0o700)
+
+    def shard_folders(self) -> list[Path]:
+        """Returns the folders of shards that are there, by number."""
+        numbered = [
+            (int(number), path)
+            for path in self.path.glob("shard-*")
+            if (number := path.name.removeprefix("shard-")).isdecimal() and path.is_dir()
+        ]
+        return [path for _, path in sorted(numbered)]
+
+    def shard_count(self) -> int | None:
+        """Returns how many shards the stores are of, by their own word; None without a store."""
+        for folder in self.shard_folders():
+            if not (folder / DATA_NAME).is_file():
+                continue
+            # What is damaged is told by its shard, which serves the verdict.
+            with suppress(StoreRefused, TandemError, OSError):
+                files = StoreFiles(folder, None, readonly=True, map_bytes=_SMALL_MAP_BYTES)
+                count = files.identity.shard_count
+                files.close()
+                return count
+        return None
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+    def _take_lock(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(self.path / LOCK_NAME, flags, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            self.release()
+            raise StartRefused(
+                f"another tandem up (process {holder or 'unknown'}) serves {self.path}: stop it, "
+                "or give another folder by --data"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _try_writing(self) -> None:
+        """Raises OSError where the folder, or its disk, takes nothing."""
+        path = self.path / f"{LOCK_NAME}.try"
+        try:
+            with path.open("wb") as file:
+                file.write(bytes(_TRY_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _check_writer(self, folder: Path) -> None:
+        if not (folder / WRITER_LOCK_NAME).is_file():
+            return
+        deadline_time = time.monotonic() + _WRITER_WAIT_SECONDS
+        while True:
+            try:
+                WriterLock(folder).release()
+                return
+            except StoreRefused as error:
+                if time.monotonic() > deadline_time:
+                    self.release()
+                    raise StartRefused(str(error)) from None
+            time.sleep(0.1)
+
+
+def _told(path: Path, error: OSError) -> str:
+    match error.errno:
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"{path} is a file, or lies in one: give a folder by --data"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"the disk of {path} is full: make room, or give another folder by --data"
+        case errno.EROFS:
+            return f"{path} is on a read-only disk: give another folder by --data"
+        case errno.EACCES | errno.EPERM:
+            return f"{path} may not be written to by this user: give another folder by --data"
+        case _:
+            return f"{path} cannot hold data ({error.strerror}): give another folder by --data"

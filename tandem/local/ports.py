@@ -1,0 +1,55 @@
+"""Where the processes of one machine's Tandem listen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem.local.free_ports import free_ports
+
+HOST = "127.0.0.1"
+_STATELESS = ("encoder", "orchestrator")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where each process listens."""
+
+    orchestrator: int
+    encoder: int
+    index: tuple[int, ...]
+    rerank: tuple[int, ...]
+    triton: int
+    metrics: Mapping[int, int]
+    """The metrics port of each of the ports above."""
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Of further processes of a service that has no state, by name: encoder-1, orchestrator-1."""
+    triton_tls: int = 7441
+    """Of the proxy that shows certificates before Triton, where there are any."""
+
+    @classmethod
+    def fixed(cls, shard_count: int) -> "Ports":
+        """Returns the documented ports."""
+        index = tuple(7420 + number for number in range(shard_count))
+        rerank = tuple(7430 + number for number in range(shard_count))
+        every = (7400, 7410, *index, *rerank, 7440)
+        return cls(7400, 7410, index, rerank, 7440, {port: port + 100 for port in every})
+
+    @classmethod
+    def free(cls, shard_count: int, replica_count: int = 1) -> "Ports":
+        """Returns ports that are free now, for stacks that run side by side.
+
+        `replica_count` is of the services without state.
+        """
+        names = [f"{kind}-{number}" for kind in _STATELESS for number in range(1, replica_count)]
+        count = 3 + 2 * shard_count + len(names)
+        found = free_ports(2 * count + 1)
+        serving, metrics, triton_tls = found[:count], found[count:-1], found[-1]
+        return cls(
+            orchestrator=serving[0],
+            encoder=serving[1],
+            triton=serving[2],
+            index=tuple(serving[3 : 3 + shard_count]),
+            rerank=tuple(serving[3 + shard_count : 3 + 2 * shard_count]),
+            metrics=dict(zip(serving, metrics, strict=True)),
+            replicas=dict(zip(names, serving[3 + 2 * shard_count :], strict=True)),
+            triton_tls=triton_tls,
+        )

@@ -1,0 +1,209 @@
+"""A Prometheus of our own beside the local stack, with the rules that are deployed."""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tandem.child_processes.child_environment import child_environment
+from tandem.child_processes.keeper import ProcessKeeper
+from tandem.deployed_files import deployed_folder
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+_SCRAPE_SECONDS = 5.0
+# So many scrapes are in the shortest window of the rules, which is five minutes.
+_WINDOW_SECONDS = 300.0
+_SCRAPES_A_WINDOW = 7.5
+MAX_SPEED = 60.0
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+# A range's window, and the lines that say how long an alert waits and how often rules are run.
+_DURATION = re.compile(r"(\[|\bfor: |\binterval: )(\d+)([smhd])\b")
+
+
+class PrometheusUnavailable(Exception):
+    """Prometheus cannot be started on this machine, or did not come up."""
+
+
+class LocalPrometheus:
+    """Starts and stops one server on loopback. Use it in a with statement, which starts it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        targets: Mapping[str, str],
+        *,
+        speed: float = 1.0,
+        keeper: ProcessKeeper | None = None,
+    ) -> None:
+        """Scrapes `targets`, host:port by the name that each has as its instance.
+
+        Data, configuration and log go into `folder`; what it has of earlier runs is kept. Further
+        targets are scraped from files that are put into `target_folder` meanwhile. `speed` divides
+        every window and every wait of the rules, from 1 to MAX_SPEED, so that alerts that take an
+        hour can be seen within minutes. `keeper` ends the server, whatever ends this process.
+        """
+        if not 1 <= speed <= MAX_SPEED:
+            raise ValueError(f"rules can be run 1 to {MAX_SPEED:.0f} times as fast, not {speed}")
+        self._folder = folder
+        self._port = port
+        self._targets = targets
+        self._speed = speed
+        self._keeper = keeper
+        self._process: subprocess.Popen[bytes] | None = None
+        self.scrape_seconds = min(_SCRAPE_SECONDS, _WINDOW_SECONDS / speed / _SCRAPES_A_WINDOW)
+        self.target_folder = folder / "targets"
+
+    @staticmethod
+    def check_installed() -> None:
+        """Raises PrometheusUnavailable with what is missing."""
+        if shutil.which("prometheus") is None:
+            raise PrometheusUnavailable(
+                "there is no prometheus on PATH: install it (Debian and Ubuntu: apt install "
+                "prometheus; others: https://prometheus.io/download), or leave --monitoring out"
+            )
+        if not any(_rules_folder().glob("*.yml")):
+            raise PrometheusUnavailable(f"{_rules_folder()} has no rules: install Tandem anew")
+
+    @property
+    def url(self) -> str:
+        """Where its pages and its API are."""
+        return f"http://{_HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """Its process id; raises PrometheusUnavailable where it was not started."""
+        if self._process is None:
+            raise PrometheusUnavailable("Prometheus was not started")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when it is ready; raises PrometheusUnavailable with the end of its log."""
+        self.check_installed()
+        self._write_configuration()
+        with (self._folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                env=child_environment() | (self._keeper.mark() if self._keeper else {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # A group of its own: Ctrl-C at the terminal goes to us alone.
+                start_new_session=True,
+            )
+        deadline_time = time.monotonic() + _START_SECONDS
+        try:
+            while not self._is_ready():
+                if self.has_ended() or time.monotonic() > deadline_time:
+                    raise PrometheusUnavailable(f"Prometheus did not start\n{self._log_tail()}")
+                time.sleep(0.1)
+        except BaseException:
+            self.stop()
+            raise
+
+    def has_ended(self) -> bool:
+        """Returns whether it was started and has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Ends it; returns when it is gone."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = None
+
+    def __enter__(self) -> "LocalPrometheus":
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def _command(self) -> list[str]:
+        return [
+            "prometheus",
+            f"--config.file={self._folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
+            f"--web.listen-address={_HOST}:{self._port}",
+            # Histograms point to traces, and Prometheus forgets it unless told to.
+            "--enable-feature=exemplar-storage",
+        ]
+
+    def _write_configuration(self) -> None:
+        rules = self._folder / "rules"
+        for folder in (rules, self.target_folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        for path in _rules_folder().glob("*.yml"):
+            (rules / path.name).write_text(sped_up(path.read_text(), self._speed))
+        write_targets(self.target_folder / "tandem.json", self._targets)
+        interval = f"{round(1e3 * self.scrape_seconds)}ms"
+        configuration = {
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
+            "rule_files": [f"{rules}/*.yml"],
+            "scrape_configs": [
+                {
+                    "job_name": "tandem",
+                    "scrape_timeout": interval,
+                    "file_sd_configs": [{"files": [f"{self.target_folder}/*.json"]}],
+                }
+            ],
+        }
+        # JSON is YAML.
+        (self._folder / "prometheus.yml").write_text(json.dumps(configuration, indent=2))
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(_HOST, self._port, timeout=1.0)
+        with contextlib.closing(connection), contextlib.suppress(OSError):
+            connection.request("GET", "/-/ready")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        return False
+
+    def _log_tail(self) -> str:
+        path = self._folder / "prometheus.log"
+        return "\n".join([f"the end of {path}:", *path.read_text().splitlines()[-8:]])
+
+
+def write_targets(path: Path, targets: Mapping[str, str]) -> None:
+    """Writes a file of targets, host:port by instance, as Prometheus reads it while it runs."""
+    groups = [
+        {"targets": [address], "labels": {"instance": instance}}
+        for instance, address in targets.items()
+    ]
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(groups, indent=2))
+    partial.rename(path)
+
+
+def sped_up(rules: str, speed: float) -> str:
+    """Returns the text of a file of rules with every window, wait and interval divided."""
+
+    def shorter(found: re.Match[str]) -> str:
+        milliseconds = 1e3 * int(found[2]) * _SECONDS[found[3]] / speed
+        return f"{found[1]}{round(milliseconds)}ms"
+
+    return rules if speed == 1 else _DURATION.sub(shorter, rules)
+
+
+def scraped(endpoints: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Returns host:port by name, of names and URLs of metrics."""
+    return {name: url.removeprefix("http://").partition("/")[0] for name, url in endpoints}
+
+
+def _rules_folder() -> Path:
+    return deployed_folder("prometheus/rules")

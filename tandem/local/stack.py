@@ -1,0 +1,388 @@
+"""All of Tandem on one machine: Triton and every service, each a process on loopback."""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tandem.child_processes.child_environment import python_command, python_environment
+from tandem.child_processes.keeper import ProcessKeeper
+from tandem.local.ports import HOST, Ports
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_count
+
+_STOP_SECONDS = 10.0
+_PRIVATE_FOLDER, _PRIVATE_UMASK = 0o700, 0o077
+_SHARD_MAP_VERSION = 1
+# With replicas, one that leaves does so while the other is called: a notice, as in production.
+_REPLICATED_NOTICE_SECONDS = 1.0
+# Searches at once: what is let in must be answered in its time, and this machine does all the work.
+# At five times the capacity of two cores, 32 had a fifth fewer answers than 24 (docs/overload.md).
+_SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
+_PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
+_SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_", "TRACE_")
+_TLS_PROXY = "tls-proxy"
+_CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
+
+
+__all__ = ["Endpoint", "LocalStack", "Ports", "StackFailed"]
+
+
+class StackFailed(Exception):
+    """A process of the stack did not come up, or died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One process, for a table."""
+
+    name: str
+    address: str
+    metrics_url: str
+    pid: int
+
+
+class LocalStack:
+    """Starts, watches and stops the processes. Use it in a with statement."""
+
+    def __init__(
+        self,
+        data_folder: Path,
+        model_repository: Path,
+        ports: Ports,
+        *,
+        caches: bool = True,
+        swaps: bool = False,
+        settings: Mapping[str, str] | None = None,
+        certificates: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Stores and logs go into `data_folder`; nothing is started yet.
+
+        Without `caches` every search is computed, equal ones too, as measuring needs it. With
+        `swaps` Triton is one that takes another version of the model while it serves. `settings`
+        are services' own, by their variables, beside what the stack sets. `certificates` are the
+        TLS_… variables of each kind of process; with "triton" among them a proxy shows those before
+        Triton.
+        """
+        self._certificates = certificates or {}
+        self._settings = settings or {}
+        self._caches = caches
+        self._swaps = swaps
+        self.ports = ports
+        self._data_folder = data_folder
+        self._model_repository = model_repository
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[str, int] = {}
+        self._triton: TritonServer | None = None
+        self._should_stop: Callable[[], bool] = lambda: False
+        self.keeper = ProcessKeeper()
+        """Ends what was started under its mark, whatever ends this process."""
+
+    @property
+    def address(self) -> str:
+        """host:port of the orchestrator, or of several as one address."""
+        return self._addresses("orchestrator")
+
+    def start(
+        self,
+        timeout_seconds: float = 90.0,
+        should_stop: Callable[[], bool] = lambda: False,
+        show: Callable[[str], None] = lambda stage: None,  # noqa: ARG005 (to nobody)
+    ) -> None:
+        """Returns when every service is serving; shows each stage of the way.
+
+        Raises StackFailed with the log that says why not, or because `should_stop` turned true.
+        """
+        self._should_stop = should_stop
+        self._data_folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        (self._data_folder / "logs").mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        deadline_time = time.monotonic() + timeout_seconds
+        try:
+            # Before Triton, which takes most of the time: a service that cannot work ends at once.
+            if "triton" in self._certificates:
+                self.start_service(_TLS_PROXY)
+            for name in self.service_names():
+                self.start_service(name)
+            show(f"{len(self._processes)} services are started, and Triton loads the models")
+            self._start_first_triton()
+            show("Triton serves the models; the services become ready")
+            for name in self.service_names():
+                self.wait_until_serving(name, deadline_time)
+        except BaseException:
+            self.stop()
+            raise
+
+    def service_names(self) -> list[str]:
+        """Returns the services in the order of a query's path, entry last."""
+        shards = range(len(self.ports.index))
+        return [
+            *self._processes_of("encoder"),
+            *(f"index-{number}" for number in shards),
+            *(f"rerank-{number}" for number in shards),
+            *self._processes_of("orchestrator"),
+        ]
+
+    def start_triton(self) -> None:
+        """Starts Triton; returns when its models are ready."""
+        self._triton = TritonServer(
+            model_repository=self._model_repository,
+            grpc_port=self.ports.triton,
+            metrics_port=self.ports.metrics[self.ports.triton],
+            log_path=self._log_path("triton"),
+            is_swappable=self._swaps,
+            keeper=self.keeper,
+        )
+        self._triton.start(self._should_stop)
+
+    @property
+    def triton(self) -> TritonServer | None:
+        """The server, while it is meant to run."""
+        return self._triton
+
+    @property
+    def model_repository(self) -> Path:
+        """What Triton and the services were told to serve."""
+        return self._model_repository
+
+    def has_triton_lost_process(self) -> bool:
+        """Returns whether Triton goes on without some process of its own."""
+        return self._triton is not None and self._triton.has_lost_process()
+
+    def stop_triton(self) -> None:
+        """Stops Triton alone."""
+        if self._triton:
+            self._triton.stop()
+            self._triton = None
+
+    def start_service(self, name: str) -> None:
+        """Starts one service's process."""
+        arguments, environment = self.command(name)
+        with _private_log(self._log_path(name)) as log:
+            self._log_starts[name] = log.tell()  # what is before is of earlier runs
+            self._processes[name] = subprocess.Popen(
+                python_command(arguments),
+                env=_clean_environment() | environment | self.keeper.mark(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Stores, logs and snapshots have contents, which are nobody else's on this machine.
+                umask=_PRIVATE_UMASK,
+                # Its own group: Ctrl-C at the terminal goes to us alone, and we stop in order.
+                start_new_session=True,
+            )
+
+    def wait_until_serving(self, name: str, deadline_time: float) -> None:
+        """Returns once the service is ready; `deadline_time` is monotonic."""
+        while not self._is_serving(name):
+            if self._processes[name].poll() is not None:
+                raise StackFailed(f"{name} died\n{self._log_tail(name)}")
+            if self._should_stop():
+                raise StackFailed("told to stop while starting")
+            if time.monotonic() > deadline_time:
+                raise StackFailed(f"{name} is not serving yet\n{self._log_tail(name)}")
+            time.sleep(0.1)
+
+    def kill_service(self, name: str) -> None:
+        """Ends one service with no chance to clean up, as a crash would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def stop_service(self, name: str, timeout_seconds: float = _STOP_SECONDS) -> float:
+        """Has one service drain and end; returns how many seconds that took.
+
+        Raises StackFailed where it has not ended in time, or not with 0.
+        """
+        process = self._processes[name]
+        start_time = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise StackFailed(f"{name} does not stop\n{self._log_tail(name)}") from error
+        if status:
+            raise StackFailed(f"{name} ended with {status}\n{self._log_tail(name)}")
+        return time.monotonic() - start_time
+
+    def dead_service(self) -> str | None:
+        """Returns the name and last words of a service that has ended by itself, if any has."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
+        return None
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """Yields every running process."""
+        for name in reversed(self.service_names()):
+            yield self._endpoint(name, self._port(name), self._processes[name].pid)
+        if self._triton:
+            yield self._endpoint("triton", self.ports.triton, self._triton.pid)
+
+    def stop(self) -> None:
+        """Stops everything, entry first, and returns when no process is left."""
+        for name in reversed(list(self._processes)):
+            process = self._processes[name]
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline_time = time.monotonic() + _STOP_SECONDS
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, deadline_time - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        self.stop_triton()
+        self.keeper.close()
+
+    def __enter__(self) -> "LocalStack":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def address_of(self, name: str) -> str:
+        """Returns host:port of one service."""
+        return _address(self._port(name))
+
+    def metrics_url(self, name: str) -> str:
+        """Returns where Prometheus finds a service's, or "triton"'s, metrics."""
+        port = self.ports.triton if name == "triton" else self._port(name)
+        return f"http://{_address(self.ports.metrics[port])}/metrics"
+
+    def store_path(self, shard: int) -> Path:
+        """Returns the folder of a shard's item store."""
+        return self._data_folder / f"shard-{shard}"
+
+    def command(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Returns Python's arguments and the settings that the service is started with.
+
+        A stack whose services are to be run or told otherwise changes them here.
+        """
+        if name == _TLS_PROXY:
+            return self._tls_proxy_command()
+        kind, _, number = name.partition("-")
+        port = self._port(name)
+        prefix = kind.upper()
+        settings = {"ADDRESS": _address(port), "METRICS_PORT": str(self.ports.metrics[port])}
+        if kind in ("encoder", "rerank"):
+            has_tls = "triton" in self._certificates
+            settings["TRITON_ADDRESS"] = _address(
+                self.ports.triton_tls if has_tls else self.ports.triton
+            )
+            settings["TRITON_TLS"] = str(has_tls).lower()
+            settings["MODEL_REPOSITORY"] = str(self._model_repository)
+        if kind in ("index", "rerank"):
+            settings["STORE_PATH"] = str(self.store_path(int(number)))
+            settings["SHARD_NUMBER"] = number
+            settings["SHARD_COUNT"] = str(len(self.ports.index))
+        if kind in ("index", "orchestrator"):
+            settings["SHARD_MAP_VERSION"] = str(_SHARD_MAP_VERSION)
+        if self.ports.replicas:
+            settings["DRAIN_NOTICE_SECONDS"] = str(_REPLICATED_NOTICE_SECONDS)
+        if kind in _CACHE_SETTINGS and not self._caches:
+            settings[_CACHE_SETTINGS[kind]] = "0"
+        if kind == "orchestrator":
+            settings["ENCODER_ADDRESS"] = self._addresses("encoder")
+            settings["INDEX_ADDRESSES"] = ",".join(map(_address, self.ports.index))
+            settings["RERANK_ADDRESSES"] = ",".join(map(_address, self.ports.rerank))
+            searches = max(_LEAST_SEARCHES, _SEARCHES_A_CORE * core_count())
+            settings["MAX_INFLIGHT_COUNT"] = str(searches)
+        variables = {f"{prefix}_{key}": value for key, value in settings.items()}
+        others = tuple(f"{each}_" for each in _PREFIXES if each != prefix)
+        given = {k: value for k, value in self._settings.items() if not k.startswith(others)}
+        shown = self._certificates.get(kind, {})
+        return ["-m", f"{kind}_svc"], variables | given | dict(shown)
+
+    def _tls_proxy_command(self) -> tuple[list[str], dict[str, str]]:
+        variables = {
+            "TLSPROXY_ADDRESS": _address(self.ports.triton_tls),
+            "TLSPROXY_TARGET_ADDRESS": _address(self.ports.triton),
+        }
+        return ["-m", "tandem.chassis.tls_proxy"], variables | dict(self._certificates["triton"])
+
+    def _start_first_triton(self) -> None:
+        """Starts Triton, but for a service that has ended meanwhile; raises StackFailed by it."""
+        asked = self._should_stop
+        self._should_stop = lambda: asked() or self.dead_service() is not None
+        try:
+            self.start_triton()
+        except TritonUnavailable:
+            if dead := self.dead_service():
+                raise StackFailed(dead) from None
+            raise
+        finally:
+            self._should_stop = asked
+
+    def _is_serving(self, name: str) -> bool:
+        """Asks the metrics port, which is plain HTTP whatever certificates calls need."""
+        # Not urllib, which would ask a proxy the way to loopback.
+        connection = http.client.HTTPConnection(
+            HOST, self.ports.metrics[self._port(name)], timeout=1.0
+        )
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", "/ready")
+                return connection.getresponse().status == http.HTTPStatus.OK
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def _processes_of(self, kind: str) -> list[str]:
+        return [kind, *(name for name in self.ports.replicas if name.startswith(f"{kind}-"))]
+
+    def _addresses(self, kind: str) -> str:
+        addresses = [_address(self._port(name)) for name in self._processes_of(kind)]
+        return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
+
+    def _port(self, name: str) -> int:
+        if name in self.ports.replicas:
+            return self.ports.replicas[name]
+        kind, _, number = name.partition("-")
+        match kind:
+            case "index":
+                return self.ports.index[int(number)]
+            case "rerank":
+                return self.ports.rerank[int(number)]
+            case "encoder":
+                return self.ports.encoder
+            case _:
+                return self.ports.orchestrator
+
+    def _endpoint(self, name: str, port: int, pid: int) -> Endpoint:
+        return Endpoint(name, _address(port), self.metrics_url(name), pid)
+
+    def _log_path(self, name: str) -> Path:
+        return self._data_folder / "logs" / f"{name}.log"
+
+    def _log_tail(self, name: str) -> str:
+        path = self._log_path(name)
+        lines: list[str] = []
+        if path.exists():
+            with path.open("rb") as log:
+                log.seek(self._log_starts.get(name, 0))
+                lines = log.read().decode(errors="replace").splitlines()
+        return "\n".join([f"the end of {path}:", *lines[-8:]])
+
+
+def _private_log(path: Path) -> BinaryIO:
+    """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "ab")
+
+
+def _address(port: int) -> str:
+    return f"{HOST}:{port}"
+
+
+def _clean_environment() -> dict[str, str]:
+    """Returns the caller's less what are services' settings, or look like one.
+
+    Those of one are handed on by name: others, and another program's, would be refused as unknown.
+    """
+    dropped = (*(f"{each}_" for each in _PREFIXES), *_SHARED_PREFIXES)
+    environment = python_environment()
+    return {key: value for key, value in environment.items() if not key.startswith(dropped)}

@@ -1,0 +1,77 @@
+"""What is looked at before `tandem up` starts anything: in seconds, and told by its cause."""
+
+import errno
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from tandem.local.ports import HOST, Ports
+from tandem.local.start_refused import StartRefused
+from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.triton_server import TritonServer, TritonUnavailable
+from tandem.modeling.checkpoint_files import CheckpointFiles
+
+DEFAULT_SHARD_COUNT = 2
+
+
+def check_machine(checkpoint: Path) -> None:
+    """Raises StartRefused where Triton cannot run here, or the checkpoint is none."""
+    try:
+        TritonServer.check_installed()
+    except TritonUnavailable as error:
+        raise StartRefused(str(error)) from None
+    if not checkpoint.is_dir():
+        what = "is a file" if checkpoint.exists() else "is not there"
+        raise StartRefused(
+            f"{checkpoint} {what}: --checkpoint is a folder that tandem train wrote; without it "
+            "the shipped model is served"
+        )
+    CheckpointFiles.read(checkpoint)
+
+
+def precision_note(precision: Precision | None) -> str | None:
+    """Returns what to say of a precision that this CPU only emulates."""
+    if precision is Precision.BF16 and native_precision() is not Precision.BF16:
+        return "this CPU has no bf16 of its own: --precision fp32 answers sooner"
+    return None
+
+
+def shard_count(asked: int | None, stored: int | None, data: Path) -> int:
+    """Returns how many shards to start; raises StartRefused where the folder's are others."""
+    if asked is None or stored is None or asked == stored:
+        return asked or stored or DEFAULT_SHARD_COUNT
+    raise StartRefused(
+        f"{data} has {stored} shard{'s' if stored > 1 else ''}, not {asked}: give --shards "
+        f"{stored}, or another folder by --data"
+    )
+
+
+def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
+    """Raises StartRefused, naming each port that somebody else has."""
+    named = [
+        ("orchestrator", ports.orchestrator),
+        ("encoder", ports.encoder),
+        ("triton", ports.triton),
+        *((f"index-{number}", port) for number, port in enumerate(ports.index)),
+        *((f"rerank-{number}", port) for number, port in enumerate(ports.rerank)),
+    ]
+    named += [(f"{name}'s metrics", ports.metrics[port]) for name, port in named]
+    taken = [f"{port} ({name})" for name, port in (*named, *others) if _is_taken(port)]
+    if taken:
+        raise StartRefused(
+            f"in use already on {HOST}: port {', '.join(taken)}; stop what has it, such as another "
+            "tandem up, or give --free-ports"
+        )
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as listener:
+        # As servers do: connections of an earlier one that are still closing are no hindrance.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Exports checkpoints to TorchScript and checks what was exported."""

@@ -1,0 +1,179 @@
+"""The two files of an export: traced, loaded again, tried, and held against an eager model.
+
+TorchScript appears in this file alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.precision import Precision
+from tandem.modeling.export.served_parts import served_parts
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
+
+# Both run on this machine, on the same inputs. In fp32 the order of additions alone may differ; in
+# fewer bits such a difference can tip a value over to its neighbour.
+_TOLERANCES = {
+    Precision.FP32: 1e-5,
+    Precision.BF16: 1e-3,
+    Precision.FP16: 1e-3,
+    Precision.INT8: 1e-3,
+}
+
+
+class ExportMismatch(ValueError):
+    """The exported model does not give what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedModel:
+    """Both parts as a server loads them, and the manifest that tells what they take."""
+
+    manifest: Manifest
+    backbone: torch.jit.ScriptModule
+    encoder: torch.jit.ScriptModule
+
+    @classmethod
+    def load(cls, manifest: Manifest, backbone_file: Path, encoder_file: Path) -> Self:
+        """Returns the loaded files; raises ExportMismatch naming one that is no TorchScript."""
+        return cls(manifest, _load(backbone_file), _load(encoder_file))
+
+    @torch.inference_mode()
+    def check_answers(self) -> None:
+        """Raises ExportMismatch unless every kind of input that is served has a legal answer.
+
+        Legal are the shapes that the manifest tells, finite numbers, embeddings of unit length.
+        """
+        manifest = self.manifest
+        for batch in (1, 3):
+            tokens_BRD = self.backbone(sample_pixels(manifest, batch))
+            token_shape = (batch, manifest.image_token_count, manifest.token_width)
+            _check_legal(IMAGE_BACKBONE, tokens_BRD, token_shape, torch.float16)
+        for inputs in _served_inputs(manifest):
+            batch = len(inputs[0])
+            embeddings_BD, logits_B1 = self.encoder(*inputs)
+            embedding_shape = (batch, manifest.embedding_dim)
+            _check_legal(JOINT_ENCODER, embeddings_BD, embedding_shape, torch.float32)
+            _check_legal(JOINT_ENCODER, logits_B1, (batch, 1), torch.float32)
+            off = (embeddings_BD.norm(dim=-1) - 1.0).abs().max().item()
+            if off > 1e-3:
+                raise ExportMismatch(f"{JOINT_ENCODER}: embeddings are {off:.2e} off unit length")
+
+    @torch.inference_mode()
+    def compare(self, model: JointModel) -> None:
+        """Raises ExportMismatch unless `model`, in the export's precision, gives the same.
+
+        Within 1e-5 in fp32, else 1e-3. Part for part, and from pixels to logit as it was trained.
+        """
+        tolerance = _TOLERANCES[Precision(self.manifest.precision)]
+        backbone, encoder = served_parts(model)
+        for batch in (1, 3):
+            pixels = sample_pixels(self.manifest, batch)
+            _compare(IMAGE_BACKBONE, self.backbone(pixels), backbone(pixels), tolerance)
+        for inputs in _served_inputs(self.manifest):
+            for exported, eager in zip(self.encoder(*inputs), encoder(*inputs), strict=True):
+                _compare(JOINT_ENCODER, exported, eager, tolerance)
+        if model.config.apart_layer_count:  # else the parts are the model's own
+            self._compare_whole(model, tolerance)
+
+    def _compare_whole(self, model: JointModel, tolerance: float) -> None:
+        pixels = sample_pixels(self.manifest, 3)
+        ids, text_mask, _, image_mask = sample_pairs(
+            self.manifest,
+            len(pixels),
+            min(16, self.manifest.max_text_tokens),
+            self.manifest.image_token_count,
+        )
+        trained = model.joint_encoder(ids, text_mask, model.image_backbone(pixels), image_mask)
+        served = self.encoder(ids, text_mask, self.backbone(pixels), image_mask)
+        for exported, eager in zip(served, trained, strict=True):
+            _compare("both parts", exported, eager, tolerance)
+
+
+def write_exported(
+    model: JointModel, manifest: Manifest, backbone_file: Path, encoder_file: Path
+) -> None:
+    """Traces both parts of a model and writes them."""
+    backbone, encoder = served_parts(model)
+    pairs = sample_pairs(
+        manifest, 2, min(7, manifest.max_text_tokens), min(5, manifest.image_token_count)
+    )
+    torch.jit.save(_traced(backbone, (sample_pixels(manifest, 2),)), str(backbone_file))
+    if isinstance(encoder, SeparateEncoders):
+        # A trace takes one way through; what chooses between the two is compiled.
+        traced = (_traced(each, pairs) for each in encoders_in(encoder))
+        torch.jit.save(torch.jit.script(SeparateEncoders(*traced)), str(encoder_file))
+    else:
+        torch.jit.save(_traced(encoder, pairs), str(encoder_file))
+
+
+def sample_pixels(manifest: Manifest, batch: int) -> Tensor:
+    """Returns random pictures, uint8 [B, H, W, 3]."""
+    size = manifest.image_size
+    generator = torch.Generator().manual_seed(batch)
+    return torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, generator=generator)
+
+
+def sample_pairs(
+    manifest: Manifest, batch: int, text_length: int, image_length: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns random inputs; each text after the first is padded from its middle on."""
+    generator = torch.Generator().manual_seed(batch * 1000 + text_length)
+    ids = torch.randint(
+        0, manifest.vocabulary_size, (batch, text_length), dtype=torch.int64, generator=generator
+    )
+    text_mask = torch.ones_like(ids)
+    text_mask[1:, max(1, text_length // 2) :] = 0
+    tokens = torch.randn(batch, image_length, manifest.token_width, generator=generator).half()
+    return ids, text_mask, tokens, torch.ones(batch, image_length, dtype=torch.int64)
+
+
+def _served_inputs(manifest: Manifest) -> Iterator[tuple[Tensor, ...]]:
+    """Yields text alone, image alone and pairs, in sizes other than the traced ones."""
+    for batch in (1, 5):
+        for text_length in manifest.text_length_buckets:
+            ids, text_mask, tokens, image_mask = sample_pairs(manifest, batch, text_length, 1)
+            yield ids, text_mask, torch.zeros_like(tokens), torch.zeros_like(image_mask)
+            yield sample_pairs(manifest, batch, text_length, manifest.image_token_count)
+        yield sample_pairs(manifest, batch, 1, manifest.image_token_count)
+
+
+@torch.inference_mode()
+def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
+    # A trace keeps whether a GPU may compute convolutions in TF32, which it otherwise does: fp32
+    # on a GPU would then be ten bits, and not what the CPU gives.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        return torch.jit.trace(module, example, check_trace=False)
+
+
+def _load(path: Path) -> torch.jit.ScriptModule:
+    try:
+        return torch.jit.load(str(path))
+    except RuntimeError as error:
+        raise ExportMismatch(f"{path} is no TorchScript of this torch: {error}") from error
+
+
+def _check_legal(name: str, answer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if answer.shape != shape or answer.dtype != dtype:
+        raise ExportMismatch(
+            f"{name}: answers {list(answer.shape)} {answer.dtype} instead of {list(shape)} {dtype}"
+        )
+    if not answer.isfinite().all():
+        raise ExportMismatch(f"{name}: answers what is no finite number")
+
+
+def _compare(name: str, exported: Tensor, eager: Tensor, tolerance: float) -> None:
+    if exported.shape != eager.shape or exported.dtype != eager.dtype:
+        raise ExportMismatch(
+            f"{name}: exported {list(exported.shape)} {exported.dtype}, "
+            f"eager {list(eager.shape)} {eager.dtype}"
+        )
+    difference = (exported.double() - eager.double()).abs().max().item()
+    if not difference <= tolerance:  # also true of NaN
+        raise ExportMismatch(f"{name}: exported and eager differ by {difference:.2e}")

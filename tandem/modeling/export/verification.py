@@ -1,0 +1,54 @@
+"""A model repository put to the test: its files, what they answer, and what they were made from."""
+
+from pathlib import Path
+
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.model_version import (
+    FIRST_VERSION,
+    verify_serving_version,
+    version_folder,
+)
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import ExportedModel, ExportMismatch
+from tandem.modeling.export.lowered import lowered
+
+
+def verify_repository(repository: Path, checkpoint_folder: Path | None = None) -> Manifest:
+    """Returns the manifest of a repository that holds what its manifest tells.
+
+    Every file has its digest, the models load and answer as the manifest says, a later version that
+    serves too, and with a checkpoint the first gives what it gives. Raises ValueError that names
+    the file at fault, and ExportMismatch for models that answer otherwise or are of another
+    checkpoint.
+    """
+    manifest = our_manifest(repository)
+    # Before anything is loaded: what is not the exporter's file is not run.
+    manifest.verify(repository)
+    version = verify_serving_version(repository, manifest)
+    backbone_file = model_file(repository, IMAGE_BACKBONE)
+    exported = ExportedModel.load(manifest, backbone_file, model_file(repository, JOINT_ENCODER))
+    exported.check_answers()
+    if version != FIRST_VERSION:
+        later_file = version_folder(repository, version) / "model.pt"
+        ExportedModel.load(manifest, backbone_file, later_file).check_answers()
+    if checkpoint_folder is not None:
+        checkpoint = load_checkpoint(checkpoint_folder)
+        _check_origin(manifest, checkpoint, repository, checkpoint_folder)
+        exported.compare(lowered(checkpoint.model, Precision(manifest.precision)))
+    return manifest
+
+
+def _check_origin(
+    manifest: Manifest, checkpoint: Checkpoint, repository: Path, folder: Path
+) -> None:
+    precision = Precision(manifest.precision)
+    expected = export_manifest(checkpoint.files, precision, manifest.models)
+    if manifest == expected:
+        return
+    raise ExportMismatch(
+        f"{repository} holds model {manifest.fingerprint[:12]}, and {folder} would export as "
+        f"{expected.fingerprint[:12]} in {precision}; run tandem models add {folder}"
+    )

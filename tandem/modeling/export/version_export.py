@@ -1,0 +1,100 @@
+"""Another joint encoder for a repository that serves: a checkpoint into a version's folder."""
+
+import shutil
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+from tandem.model_io.calibration import CALIBRATION_NAME, calibration_in, write_calibrations
+from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.model_version import ModelVersion, next_version, version_folder
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import (
+    ExportedModel,
+    ExportMismatch,
+    sample_pixels,
+    write_exported,
+)
+from tandem.modeling.export.lowered import lowered
+
+# In what a version may be another than the first.
+_OWN_FIELDS = {"fingerprint", "precision", "models", "checkpoint"}
+# Of the tokens' length: precisions of one backbone differ by less, other backbones by all of it.
+_TOKEN_TOLERANCE = 0.02
+
+
+def export_version(
+    checkpoint_folder: Path, repository: Path, precision: Precision | None = None
+) -> int:
+    """Writes the checkpoint's joint encoder as the repository's next version; returns its number.
+
+    In the repository's precision unless told. Nothing that serves is touched, and nobody is told to
+    serve it. Raises ValueError where the checkpoint goes with another tokenizer, other shapes or
+    another image backbone than the repository's, and ExportMismatch as export_model.
+    """
+    manifest = our_manifest(repository)
+    checkpoint = load_checkpoint(checkpoint_folder)
+    chosen = precision or Precision(manifest.precision)
+    own_manifest = export_manifest(checkpoint.files, chosen, {})
+    _check_same_shape(own_manifest, manifest, checkpoint_folder, repository)
+    model = lowered(checkpoint.model, chosen)
+    version = next_version(repository)
+    # On the disk that it is for, and under a name that no Triton takes for a version: it must never
+    # see half a folder.
+    staging = version_folder(repository, version).with_name(f".version-{version}")
+    shutil.rmtree(staging, ignore_errors=True)
+    folder = staging / str(version)
+    folder.mkdir(parents=True)
+    try:
+        files = (staging / "backbone.pt", folder / "model.pt")
+        write_exported(model, own_manifest, *files)
+        exported = ExportedModel.load(own_manifest, *files)
+        exported.compare(model)
+        _check_same_backbone(exported, manifest, repository, checkpoint_folder)
+        calibration = calibration_in(checkpoint_folder / CALIBRATION_NAME, own_manifest.fingerprint)
+        if calibration is not None:
+            write_calibrations(folder / CALIBRATION_NAME, [calibration])
+        ModelVersion(
+            fingerprint=manifest.fingerprint,
+            precision=chosen,
+            model_sha256=sha256(files[1].read_bytes()).hexdigest(),
+            checkpoint=own_manifest.checkpoint,
+            calibration_fingerprint=own_manifest.fingerprint,
+        ).write(folder)
+        folder.rename(version_folder(repository, version))
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return version
+
+
+def _check_same_shape(own: Manifest, first: Manifest, checkpoint: Path, repository: Path) -> None:
+    theirs, ours = asdict(own), asdict(first)
+    differing = [name for name in ours if name not in _OWN_FIELDS and theirs[name] != ours[name]]
+    if differing:
+        raise ValueError(
+            f"{checkpoint} has another {', '.join(differing)} than {repository}, so it cannot be a "
+            "version of its model; serve it with tandem models add and ingest anew"
+        )
+
+
+@torch.inference_mode()
+def _check_same_backbone(
+    exported: ExportedModel, manifest: Manifest, repository: Path, checkpoint: Path
+) -> None:
+    serving = ExportedModel.load(
+        manifest, model_file(repository, IMAGE_BACKBONE), model_file(repository, JOINT_ENCODER)
+    )
+    pixels = sample_pixels(manifest, 2)
+    theirs, ours = exported.backbone(pixels).float(), serving.backbone(pixels).float()
+    off = float((theirs - ours).norm() / ours.norm())
+    if not off <= _TOKEN_TOLERANCE:
+        raise ExportMismatch(
+            f"{checkpoint} has another image backbone than {repository} (its image tokens differ "
+            f"by {off:.0%}), and indexes hold tokens of the one that is there; serve it with "
+            "tandem models add and ingest anew"
+        )

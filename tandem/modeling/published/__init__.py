@@ -1,0 +1,1 @@
+"""Reads checkpoints that others published: files, weights, vocabulary."""

@@ -1,0 +1,255 @@
+"""The files of a published checkpoint: found, refused where reading them could run code, and read.
+
+The library that wrote them, transformers, is needed only to download by name and to read the older
+files of RoBERTa's and XLM-R's tokenizers.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from tandem.model_io.json_object import FileInvalid, check_file, read_object, shown
+from tandem.model_io.special_tokens import special_tokens
+from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
+from tandem.modeling.stored_weights import (
+    StoredWeight,
+    not_finite,
+    stored_weights,
+    weights_like,
+)
+
+CONFIG = "config.json"
+_TOKENIZER = "tokenizer.json"
+_WEIGHTS = "model.safetensors"
+_PICKLED = "pytorch_model.bin"
+_DOWNLOADED = (
+    CONFIG,
+    "*.safetensors",
+    f"{_WEIGHTS}.index.json",
+    _TOKENIZER,
+    VOCABULARY,
+    "tokenizer_config.json",
+)
+# Of RoBERTa and of XLM-R, before tokenizer.json.
+_BYTE_PAIRS = ("vocab.json", "merges.txt")
+_PIECES = "sentencepiece.bpe.model"
+# A model may have a few rows that no token has, up to a round number; not most of them.
+_LEAST_SHARE = 3
+_DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
+
+
+class PublishedCheckpointInvalid(ValueError):
+    """What was given is no checkpoint that an encoder can start from."""
+
+
+def published_folder(name_or_folder: str) -> Path:
+    """Returns the folder, or the one that the hub's checkpoint of that name is downloaded to.
+
+    Raises PublishedCheckpointInvalid for what is neither.
+    """
+    folder = Path(name_or_folder)
+    if folder.is_dir():
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+        )
+    except ImportError as error:
+        raise PublishedCheckpointInvalid(
+            f"{name_or_folder} is no folder, and to download it by that name transformers is "
+            "needed: pip install 'tandem-search[pretrained]'"
+        ) from error
+    wanted = list(_DOWNLOADED)
+    try:
+        folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
+        if _listed(folder, _WEIGHTS) is None:
+            wanted += _DOWNLOADED_WITHOUT_SAFETENSORS
+            folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
+        return folder
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        raise PublishedCheckpointInvalid(
+            f"{name_or_folder} is neither a folder nor a checkpoint that the hub gives: {error}"
+        ) from error
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Returns a JSON file's object; raises PublishedCheckpointInvalid naming the file."""
+    with _refused():
+        return read_object(path)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Returns the files that the weights are in, by name: safetensors, or else torch's pickles.
+
+    Raises PublishedCheckpointInvalid where they are not there, or lie elsewhere.
+    """
+    for name in (_WEIGHTS, _PICKLED):
+        if (files := _listed(folder, name)) is not None:
+            with _refused():
+                for path in files:
+                    check_file(path)
+            return files
+    raise PublishedCheckpointInvalid(f"{folder} has no {_WEIGHTS}, nor {_PICKLED}")
+
+
+def told_weights(folder: Path) -> dict[str, StoredWeight]:
+    """Returns shape and type of all weights by their published names.
+
+    Of safetensors files by their headers, so that nothing is made room for that does not fit.
+    Errors as `read_weights`.
+    """
+    told: dict[str, StoredWeight] = {}
+    for path in weight_files(folder):
+        with _refused():
+            is_whole = path.suffix == ".safetensors"
+            part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
+            _refuse_repeats(path, told, part)
+            told |= part
+    return told
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Returns all weights by their published names, in float32; errors as `weight_files`.
+
+    And for a file that is damaged, a pickle of more than tensors, and a weight that is NaN or
+    infinite.
+    """
+    weights: dict[str, Tensor] = {}
+    for path in weight_files(folder):
+        try:
+            part = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
+        except (OSError, SafetensorError) as error:
+            raise PublishedCheckpointInvalid(f"{path} cannot be read: {error}") from error
+        if names := not_finite(part):
+            raise PublishedCheckpointInvalid(
+                f"{path}: weights are NaN or infinite: {names}; download it again, or begin from "
+                "another"
+            )
+        weights |= part
+    return {
+        name: tensor.float() if tensor.is_floating_point() else tensor
+        for name, tensor in weights.items()
+    }
+
+
+def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
+    """Returns the tokenizer without the padding and truncation that its file may ask for.
+
+    all-MiniLM's asks for 128 tokens a text, which would be 128 tokens a caption to compute.
+    Raises PublishedCheckpointInvalid for none, for one without the special tokens we need, and for
+    one of another model, by its ids.
+    """
+    with _refused():
+        path = folder / _TOKENIZER
+        if path.exists():
+            tokenizer = read_tokenizer_file(path)
+        elif (folder / VOCABULARY).exists():
+            tokenizer = word_piece_tokenizer(folder)
+        elif all((folder / name).exists() for name in _BYTE_PAIRS) or (folder / _PIECES).exists():
+            tokenizer = _older(folder)
+        else:
+            raise PublishedCheckpointInvalid(
+                f"{folder} has no tokenizer: neither {_TOKENIZER} nor {VOCABULARY}; copy the one "
+                "that its model was trained with into it"
+            )
+    try:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        special_tokens(tokenizer)
+        check_tokenizer(tokenizer, vocabulary_size)
+        token_count = tokenizer.get_vocab_size()
+        if token_count * _LEAST_SHARE < vocabulary_size:
+            raise ValueError(
+                f"the tokenizer has {token_count:,} tokens and {CONFIG} {vocabulary_size:,}; "
+                "they are not of one checkpoint"
+            )
+    except ValueError as error:
+        raise PublishedCheckpointInvalid(f"{folder}: {error}") from error
+    return tokenizer
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raises what is wrong with a file as what is wrong with the checkpoint."""
+    try:
+        yield
+    except FileInvalid as error:
+        raise PublishedCheckpointInvalid(str(error)) from error
+
+
+def _refuse_repeats(path: Path, told: Container[str], part: Iterable[str]) -> None:
+    if repeated := sorted(name for name in part if name in told):
+        raise PublishedCheckpointInvalid(
+            f"{path} has weights that another file has too: {', '.join(repeated[:3])}"
+        )
+
+
+def _listed(folder: Path, name: str) -> list[Path] | None:
+    """Returns the file of that name, or those of its index; None where there is neither."""
+    if (folder / name).exists():
+        return [folder / name]
+    index = folder / f"{name}.index.json"
+    if not index.exists():
+        return None
+    placed = read_fields(index).get("weight_map")
+    if not isinstance(placed, dict) or not placed:
+        raise PublishedCheckpointInvalid(
+            f"{index}: weight_map is {shown(placed)}, no list of files"
+        )
+    suffix = Path(name).suffix
+    for part in placed.values():
+        is_text = isinstance(part, str) and "\0" not in part
+        if not is_text or Path(part).name != part or Path(part).suffix != suffix:
+            raise PublishedCheckpointInvalid(f"{index} names {part!r}, no {suffix} beside it")
+    return sorted(folder / part for part in set(placed.values()))
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """Returns the weights of a pickle: many a published BERT has no other file."""
+    try:
+        weights = read_pickled_tensors(path)
+    except PickleRefused as error:
+        raise PublishedCheckpointInvalid(f"{error}; {_WEIGHTS} is what is needed") from error
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
+    ):
+        raise PublishedCheckpointInvalid(f"{path} is no list of weights by name")
+    for name, tensor in weights.items():
+        # A view can say that a few bytes are a tensor of any size, and a copy makes room for it.
+        is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+        if not is_plain or tensor.is_quantized or not _is_held(tensor):
+            raise PublishedCheckpointInvalid(f"{path}: {name} is no plain tensor of numbers")
+    return dict(weights)
+
+
+def _is_held(tensor: Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+
+def _older(folder: Path) -> Tokenizer:
+    """Returns the tokenizer of a folder that has RoBERTa's or XLM-R's own files alone."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise PublishedCheckpointInvalid(
+            f"{folder} has no {_TOKENIZER}, and for its older files transformers is needed: "
+            "pip install 'tandem-search[pretrained]'"
+        ) from error
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
+    except Exception as error:  # whatever its steps stumble over
+        raise PublishedCheckpointInvalid(
+            f"{folder} has no tokenizer that can be read: {error}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Prepares what a training run reads: pairs, batches, image tokens, negatives."""

@@ -1,0 +1,200 @@
+"""Batches of texts and images for every objective, drawn from captioned pictures of any kind.
+
+Shapes: N pictures, B rows.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from tandem.training.data.batches import (
+    ImageTextBatch,
+    MatchBatch,
+    PairBatch,
+    TextBatch,
+    TripletBatch,
+    tokenize,
+)
+from tandem.training.data.caption_groups import caption_groups
+from tandem.training.data.mined_negatives import MinedNegatives
+from tandem.training.data.pooled_images import PooledImages
+
+
+class PairSource(Protocol):
+    """Captioned pictures, numbered from 0 to N - 1."""
+
+    @property
+    def families(self) -> Sequence[Sequence[int]]:
+        """The numbers of each family's pictures; every picture is in one family."""
+        ...
+
+    @property
+    def siblings_mismatch(self) -> bool:
+        """Whether a caption is false of its picture's siblings, or else may be true of them.
+
+        Where it is false, siblings are drawn together and serve as mismatches; where it may be
+        true, they are never negatives of each other.
+        """
+        ...
+
+    def captions(self, number: int) -> Sequence[str]:
+        """Returns everything that is said of a picture."""
+        ...
+
+    def caption(self, number: int, rng: random.Random) -> str:
+        """Returns one of a picture's captions, drawn."""
+        ...
+
+
+def check_family_count(source: PairSource, count: int) -> None:
+    """Raises ValueError where a source has fewer families than a batch takes."""
+    there = len(source.families)
+    if there < count:
+        raise ValueError(
+            f"a batch takes {count} families and the corpus has {there}; "
+            "give pictures of more families or, from Python, a recipe of smaller batches"
+        )
+
+
+def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
+    """Returns the numbers of as many families, all different.
+
+    Raises ValueError where there are fewer.
+    """
+    check_family_count(source, count)
+    return rng.sample(range(len(source.families)), count)
+
+
+def draw_member(source: PairSource, family: int, rng: random.Random) -> int:
+    """Returns the number of one of a family's pictures."""
+    members = source.families[family]
+    return members[rng.randrange(len(members))]
+
+
+class PairPool:
+    """A source's pictures with their image tokens, from which rounds are drawn.
+
+    Everything drawn follows from the generator that is handed in.
+    """
+
+    def __init__(
+        self,
+        source: PairSource,
+        images: PooledImages,
+        tokenizer: Tokenizer,
+        max_text_tokens: int,
+    ) -> None:
+        """Batches raise CaptionTooLong for a caption over `max_text_tokens`."""
+        self._source = source
+        self._images = images
+        self._tokenizer, self._max_text_tokens = tokenizer, max_text_tokens
+        self._place = {
+            number: (family, place)
+            for family, members in enumerate(source.families)
+            for place, number in enumerate(members)
+        }
+
+    def __len__(self) -> int:
+        """Returns N."""
+        return len(self._place)
+
+    def match_batch(self, rng: random.Random, size: int) -> MatchBatch:
+        """Returns one caption and one image of each of `size` families, matching row by row.
+
+        The groups are the families. Records of two families share no caption, but scenes may, most
+        of all those of a single kind of drawing: in 9 % of batches of 64 from the default's pool
+        some row's caption is said of another row's picture too (seeds 1 and 2, 5,000 batches each).
+        """
+        drawn = draw_families(self._source, rng, size)
+        numbers = [draw_member(self._source, family, rng) for family in drawn]
+        groups_B = torch.tensor(drawn)
+        return MatchBatch(self._texts(numbers, rng), *self._images.of(numbers), groups_B)
+
+    def pair_batch(
+        self,
+        rng: random.Random,
+        family_count: int,
+        sibling_negative_share: float,
+        mined: MinedNegatives | None = None,
+        mined_negative_share: float = 0.0,
+    ) -> PairBatch:
+        """Returns a match and a mismatch for each picture drawn from `family_count` families.
+
+        All of a family are drawn where siblings mismatch, else one. A mismatch keeps the caption or
+        the image by equal chance and takes the other side from a sibling, with the given
+        probability, or from a picture of another family (methods: 1:1 negatives, half by image,
+        half by caption). With `mined`, and the probability beside it, the other side is one of the
+        nearest wrong ones instead. Raises ValueError for a single family, which has no other to
+        take a picture from.
+        """
+        if family_count < 2:
+            raise ValueError(f"family_count is {family_count}; mismatches need at least 2 families")
+        if sibling_negative_share and not self._source.siblings_mismatch:
+            raise ValueError("siblings share captions here, so sibling_negative_share must be 0")
+        drawn = draw_families(self._source, rng, family_count)
+        own = [number for family in drawn for number in self._members(family, rng)]
+        text_numbers, image_numbers = list(own), list(own)
+        for number in own:
+            other = self._other(number, own, rng, sibling_negative_share)
+            keeps_image = rng.random() < 0.5
+            if mined and rng.random() < mined_negative_share:
+                wrong = mined.texts_of_image if keeps_image else mined.images_of_text
+                [other] = wrong.draw(number, 1, rng)
+            text_numbers.append(other if keeps_image else number)
+            image_numbers.append(number if keeps_image else other)
+        matches = torch.cat([torch.ones(len(own)), torch.zeros(len(own))])
+        return PairBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers), matches)
+
+    def triplet_batch(
+        self, rng: random.Random, size: int, negative_count: int, mined: MinedNegatives
+    ) -> TripletBatch:
+        """Returns pairs of `size` families, each with that many mined wrong texts and images."""
+        text_numbers, image_numbers = [], []
+        for family in draw_families(self._source, rng, size):
+            number = draw_member(self._source, family, rng)
+            wrong_texts = mined.texts_of_image.draw(number, negative_count, rng)
+            wrong_images = mined.images_of_text.draw(number, negative_count, rng)
+            text_numbers += [number, *wrong_texts]
+            image_numbers += [number, *wrong_images]
+        return TripletBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
+
+    def in_order(self, rng: random.Random, size: int) -> Iterator[ImageTextBatch]:
+        """Yields every picture with one caption, `size` at a time, by number."""
+        for start in range(0, len(self), size):
+            numbers = range(start, min(start + size, len(self)))
+            yield ImageTextBatch(self._texts(numbers, rng), *self._images.of(numbers))
+
+    def groups(self) -> Tensor:
+        """Returns int64 [N], equal where one picture's caption may be true of the other.
+
+        That is where two share a caption, word by word, and in a family whose siblings do not
+        mismatch.
+        """
+        joined = [] if self._source.siblings_mismatch else self._source.families
+        captions = [self._source.captions(number) for number in range(len(self))]
+        return torch.tensor(caption_groups(captions, joined))
+
+    def _members(self, family: int, rng: random.Random) -> Sequence[int]:
+        if self._source.siblings_mismatch:
+            return self._source.families[family]
+        return [draw_member(self._source, family, rng)]
+
+    def _other(
+        self, number: int, drawn: Sequence[int], rng: random.Random, sibling_share: float
+    ) -> int:
+        family, place = self._place[number]
+        if rng.random() < sibling_share:
+            members = self._source.families[family]
+            return members[(place + rng.randint(1, len(members) - 1)) % len(members)]
+        other = rng.choice(drawn)
+        while self._place[other][0] == family:
+            other = rng.choice(drawn)
+        return other
+
+    def _texts(self, numbers: Sequence[int], rng: random.Random) -> TextBatch:
+        texts = [self._source.caption(number, rng) for number in numbers]
+        return tokenize(self._tokenizer, texts, self._max_text_tokens)

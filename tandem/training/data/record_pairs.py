@@ -1,0 +1,41 @@
+"""Records of any corpus as a source of pairs."""
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tandem.corpus.records import Record
+from tandem.model_io.readable_records import RecordFault, RecordUnreadable
+from tandem.training.data.caption_groups import caption_groups
+
+
+class RecordPairs:
+    """Records as a source of pairs: a caption may be true of every sibling.
+
+    Its families are the corpus' own, and where two of these share a caption they are one: those
+    pictures are never negatives of each other.
+    """
+
+    siblings_mismatch = False
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        """Raises RecordUnreadable for a record without captions."""
+        self._captions = [tuple(caption.text for caption in each.captions) for each in records]
+        for record, captions in zip(records, self._captions, strict=True):
+            if not captions:
+                raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
+        corpus_families: dict[str, list[int]] = defaultdict(list)
+        for number, record in enumerate(records):
+            corpus_families[record.family].append(number)
+        members: dict[int, list[int]] = defaultdict(list)
+        for number, group in enumerate(caption_groups(self._captions, corpus_families.values())):
+            members[group].append(number)
+        self.families: Sequence[Sequence[int]] = list(members.values())
+
+    def captions(self, number: int) -> Sequence[str]:
+        """Returns every caption in every language."""
+        return self._captions[number]
+
+    def caption(self, number: int, rng: random.Random) -> str:
+        """Returns a caption, all alike in chance."""
+        return rng.choice(self._captions[number])

@@ -1,0 +1,30 @@
+"""Which drawing's centre lies under each image token: what the backbone learns first.
+
+It plays the part that object detectors play for OSCAR and UNITER, whose region features the paper
+takes as given: tokens that say what is where, before any sentence is read.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.corpus.scenes.drawing import place_drawings
+from tandem.corpus.scenes.nouns import nouns_of
+from tandem.corpus.scenes.scene import Scene
+from tandem.modeling.config import TOKEN_SIZE
+
+
+def class_count() -> int:
+    """Returns the number of classes: one a noun that training may draw, and 0 for none."""
+    return len(nouns_of("train")) + 1
+
+
+def token_classes(scene: Scene, image_size: int) -> NDArray[np.int64]:
+    """Returns int64 [R]: at each token, the class of the drawing whose centre is there, or 0."""
+    number_of = {noun.codepoints: n for n, noun in enumerate(nouns_of("train"), start=1)}
+    side = image_size // TOKEN_SIZE
+    classes = np.zeros((side, side), dtype=np.int64)
+    for placed in place_drawings(scene):
+        row = int(placed.y + placed.size / 2) // TOKEN_SIZE
+        column = int(placed.x + placed.size / 2) // TOKEN_SIZE
+        classes[row, column] = number_of[placed.group.noun.codepoints]
+    return classes.reshape(-1)

@@ -1,0 +1,70 @@
+"""Scenes for training: labelled pixels for the backbone, pairs for the encoder.
+
+Shapes: B rows, H W pixels, R image tokens.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from tandem.corpus.scenes.captions import captions_of
+from tandem.corpus.scenes.drawing import scene_pixels
+from tandem.corpus.scenes.nouns import LANGUAGES
+from tandem.corpus.scenes.records import FAMILY_SIZE, Split, scene_families
+from tandem.corpus.scenes.scene import Scene
+from tandem.training.data.scene_labels import token_classes
+
+# English is what most queries of the demo are in.
+_LANGUAGE_WEIGHTS = (2, 1, 1, 1)
+
+
+def labelled_pixels(
+    seed: int, batch_size: int, batch_count: int, image_size: int, start: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields uint8 [B, H, W, 3] with int64 [B, R]: scenes and the drawing under each token.
+
+    `start` is the number of the first batch of the `batch_count` there are.
+    """
+    drawn = _DrawnScenes("train", seed, start * batch_size, batch_count * batch_size, image_size)
+    return iter(DataLoader(drawn, batch_size=batch_size, num_workers=1, prefetch_factor=4))
+
+
+class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
+    """Scenes drawn in a process beside the training."""
+
+    def __init__(self, split: Split, seed: int, start: int, stop: int, image_size: int) -> None:
+        self._split: Split = split
+        self._seed, self._start, self._stop, self._image_size = seed, start, stop, image_size
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+        scenes = chain.from_iterable(scene_families(self._split, self._seed))
+        for scene in islice(scenes, self._start, self._stop):
+            # A copy: Pillow's own buffer is read-only, and torch warns of that.
+            yield scene_pixels(scene).copy(), token_classes(scene, self._image_size)
+
+
+class ScenePairs:
+    """Scenes as a source of pairs: a caption is false of the scene's siblings."""
+
+    siblings_mismatch = True
+
+    def __init__(self, families: Sequence[tuple[Scene, ...]]) -> None:
+        self._scenes = [scene for family in families for scene in family]
+        self.families: Sequence[range] = [
+            range(start, start + FAMILY_SIZE) for start in range(0, len(self._scenes), FAMILY_SIZE)
+        ]
+
+    def captions(self, number: int) -> Sequence[str]:
+        """Returns every caption in every language."""
+        scene = self._scenes[number]
+        return [text for language in LANGUAGES for text in captions_of(scene, language)]
+
+    def caption(self, number: int, rng: random.Random) -> str:
+        """Returns a caption in a language drawn first."""
+        language = rng.choices(LANGUAGES, _LANGUAGE_WEIGHTS)[0]
+        return rng.choice(captions_of(self._scenes[number], language))
