@@ -22,7 +22,7 @@ for _variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.model_io.tiny_triton"]
+pytest_plugins = ["tests.support.model_io.tiny_triton"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

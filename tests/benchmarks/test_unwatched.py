@@ -13,9 +13,9 @@ from tandem.chassis.channels import open_channel
 from tandem.local.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.faults.supervisor import ROOT, Supervised
+from tests.support.faults.supervisor import ROOT, Supervised
 
-MODULE = "tests.chassis.lone_service"
+MODULE = "tests.support.chassis.lone_service"
 
 
 def metrics_page(port: int) -> str:

@@ -20,7 +20,7 @@ from tandem.chassis.channels import MAX_MESSAGE_BYTES, call
 from tandem.errors import DeadlineExceeded, MessageTooLarge, Overloaded
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import (
+from tests.support.chassis.scripted_service import (
     SEARCH_SERVICE,
     hang,
     nothing_found,

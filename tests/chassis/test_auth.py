@@ -26,8 +26,13 @@ from tandem.chassis.tls import Identity, TlsSettings, server_credentials
 from tandem.chassis.tokens import TokenFile
 from tandem.client.server_status import ServerStatus
 from tandem.contract.access import ACCESS, Access
-from tests.chassis.authority import Files
-from tests.chassis.contract import arity, contract_methods, request_in_index, speaks_of_index
+from tests.support.chassis.authority import Files
+from tests.support.chassis.contract import (
+    arity,
+    contract_methods,
+    request_in_index,
+    speaks_of_index,
+)
 
 METHODS = contract_methods()
 BY_TOKEN = sorted(path for path in METHODS if ACCESS.get(path) is not Access.INTERNAL)

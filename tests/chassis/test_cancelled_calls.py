@@ -12,7 +12,7 @@ import pytest
 from tandem.chassis.channels import call
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import scripted_service
+from tests.support.chassis.scripted_service import scripted_service
 
 CALL_COUNT = 400
 

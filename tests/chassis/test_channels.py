@@ -17,7 +17,7 @@ from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
     add_SearchServiceServicer_to_server,
 )
-from tests.chassis.scripted_service import ScriptedSearch
+from tests.support.chassis.scripted_service import ScriptedSearch
 
 
 @asynccontextmanager

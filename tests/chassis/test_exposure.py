@@ -12,7 +12,7 @@ from tandem.chassis.exposure import is_loopback, warn_of_exposure
 from tandem.chassis.guard import Guard
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tokens import TokenFile
-from tests.chassis.authority import Files
+from tests.support.chassis.authority import Files
 
 ORCHESTRATOR = ["tandem.v1.SearchService", "tandem.v1.ModelService"]
 INDEX = ["tandem.v1.IndexService", "tandem.v1.IndexAdminService"]

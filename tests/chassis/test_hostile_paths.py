@@ -13,7 +13,8 @@ import pytest
 from tandem.chassis.channels import open_channel
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.raw_http2 import (
+from tests.chassis.test_serve import ROOT, started
+from tests.support.chassis.raw_http2 import (
     END_HEADERS,
     END_STREAM,
     HEADERS,
@@ -23,7 +24,6 @@ from tests.chassis.raw_http2 import (
     frame,
     opened,
 )
-from tests.chassis.test_serve import ROOT, started
 
 PATHS = (
     b"/tandem.v1.SearchService/\xff",
@@ -69,7 +69,12 @@ async def test_a_path_that_is_no_text_ends_its_call_alone(tmp_path: Path) -> Non
 async def test_such_a_path_ends_a_server_without_our_guard() -> None:
     """The control. Where it fails, grpcio is mended, and docs/decisions/0037 says what can go."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.chassis.bare_server", cwd=ROOT, stdout=PIPE, stderr=PIPE
+        sys.executable,
+        "-m",
+        "tests.support.chassis.bare_server",
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     try:
         assert process.stdout is not None

@@ -23,7 +23,7 @@ from tandem.chassis.metrics import REGISTRY
 from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import (
+from tests.support.chassis.scripted_service import (
     SEARCH_SERVICE,
     hang,
     nothing_found,

@@ -19,7 +19,7 @@ from tandem.chassis.metrics import REGISTRY
 from tandem.errors import IndexNotFound, QueryInvalid
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import scripted_service
+from tests.support.chassis.scripted_service import scripted_service
 
 CALL_COUNT = 10_000
 WARM_COUNT = 200

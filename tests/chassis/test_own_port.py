@@ -17,7 +17,7 @@ from tandem.chassis.health import Health
 from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.server import make_server
 from tandem.chassis.tls import Identity, server_credentials, server_options
-from tests.chassis.authority import Files
+from tests.support.chassis.authority import Files
 
 
 @asynccontextmanager

@@ -21,8 +21,8 @@ from tandem.chassis.tokens import TokenFile
 from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.open_door import INGEST, SEARCH, address, connection, raw, refusal
-from tests.chassis.scripted_service import sample, until
+from tests.support.chassis.open_door import INGEST, SEARCH, address, connection, raw, refusal
+from tests.support.chassis.scripted_service import sample, until
 
 IDLE_SECONDS = 0.4
 
@@ -186,7 +186,7 @@ async def test_a_service_that_is_slow_is_not_taken_for_dead() -> None:
     """Its event loop stands still for longer than a ping is waited for; gRPC itself answers."""
     code = (
         "import asyncio, time, grpc\n"
-        "from tests.chassis.open_door import address\n"
+        "from tests.support.chassis.open_door import address\n"
         "from tandem.v1 import search_service_pb2 as pb\n"
         "async def search(request, context):\n"
         "    time.sleep(3)\n"

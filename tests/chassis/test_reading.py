@@ -25,8 +25,9 @@ from tandem.chassis.tokens import TokenFile
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.contract import contract_methods
-from tests.chassis.open_door import (
+from tests.chassis.test_auth import door
+from tests.support.chassis.contract import contract_methods
+from tests.support.chassis.open_door import (
     BATCH,
     CHECK,
     INGEST,
@@ -38,9 +39,8 @@ from tests.chassis.open_door import (
     raw,
     refusal,
 )
-from tests.chassis.scripted_service import until
-from tests.chassis.test_auth import door
-from tests.fuzz.wire_maker import WireMaker
+from tests.support.chassis.scripted_service import until
+from tests.support.fuzz.wire_maker import WireMaker
 
 TOKEN = (("authorization", "Bearer token"),)
 TOKENS = f"""

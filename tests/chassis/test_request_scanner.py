@@ -15,7 +15,7 @@ from tandem.contract.request_limits import PROBE_LIMIT, REQUEST_LIMITS, RequestL
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed, TandemError
 from tandem.v1 import index_admin_service_pb2, search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.chassis.contract import contract_methods
+from tests.support.chassis.contract import contract_methods
 
 METHODS = contract_methods()
 SEARCH = "/tandem.v1.SearchService/SearchItems"

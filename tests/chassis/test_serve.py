@@ -76,11 +76,16 @@ class Service:
 
 @asynccontextmanager
 async def started(folder: Path, **settings: object) -> AsyncIterator[Service]:
-    """Starts `tests.chassis.lone_service` and ends it, whatever happens."""
+    """Starts `tests.support.chassis.lone_service` and ends it, whatever happens."""
     settings = {"port": free_port(), "metrics_port": free_port(), "folder": folder} | settings
     arguments = [f"{name}={value}" for name, value in settings.items()]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.chassis.lone_service", *arguments, cwd=ROOT, stderr=PIPE
+        sys.executable,
+        "-m",
+        "tests.support.chassis.lone_service",
+        *arguments,
+        cwd=ROOT,
+        stderr=PIPE,
     )
     try:
         yield Service(

@@ -27,7 +27,7 @@ from tandem.errors import (
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import Search, nothing_found, scripted_service
+from tests.support.chassis.scripted_service import Search, nothing_found, scripted_service
 
 
 def raising(error: BaseException) -> Search:

@@ -27,8 +27,8 @@ from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
     add_SearchServiceServicer_to_server,
 )
-from tests.chassis.authority import Files
-from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
+from tests.support.chassis.authority import Files
+from tests.support.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
 
 
 async def search(channel: grpc.aio.Channel, seconds: float = 20.0) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.chassis.raw_http2 import (
+from tests.chassis.test_serve import ROOT, started
+from tests.support.chassis.raw_http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -29,8 +30,7 @@ from tests.chassis.raw_http2 import (
     frame,
     opened,
 )
-from tests.chassis.test_serve import ROOT, started
-from tests.security.canaries import bytes_canary, found, text_canary
+from tests.support.security.canaries import bytes_canary, found, text_canary
 
 SECRET = "Zubenelgenubi-and-Aldebaran-4711"
 RAW = SECRET.encode()
@@ -136,7 +136,12 @@ async def test_nothing_of_what_was_sent_is_told(
 async def test_one_that_tells_is_found() -> None:
     """The control: grpcio without us writes a header that is no UTF-8 whole."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.chassis.bare_server", cwd=ROOT, stdout=PIPE, stderr=PIPE
+        sys.executable,
+        "-m",
+        "tests.support.chassis.bare_server",
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     try:
         assert process.stdout is not None

@@ -35,7 +35,7 @@ from tandem.chassis.tracing import (
 from tandem.errors import IndexNotFound
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.scripted_service import nothing_found, scripted_service
+from tests.support.chassis.scripted_service import nothing_found, scripted_service
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"

@@ -11,7 +11,7 @@ from tandem.cli.app import app
 from tandem.cli.corpora import open_corpus
 from tandem.corpus.left_out import LeftOut
 from tandem.local.free_ports import free_ports
-from tests.client.search_server import search_server
+from tests.support.client.search_server import search_server
 
 COMMANDS = (
     ("search", "two dogs"),

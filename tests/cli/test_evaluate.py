@@ -21,8 +21,8 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.region_tokens import write_regions
-from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 
 def untrained(folder: Path, seed: int) -> Path:

@@ -12,8 +12,8 @@ from tandem.chassis.health import LIVENESS, Health
 from tandem.chassis.server import make_server
 from tandem.chassis.tls import server_credentials
 from tandem.cli.app import app
-from tests.chassis.authority import Files
 from tests.chassis.test_serve import started
+from tests.support.chassis.authority import Files
 
 
 @pytest.mark.parametrize(

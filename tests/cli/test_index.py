@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.corpus.made_items import image_item, text_item
-from tests.index_svc.encoded_items import upsert_request
-from tests.index_svc.shard_process import running
+from tests.support.index_svc.encoded_items import upsert_request
+from tests.support.index_svc.shard_process import running
+from tests.support.item_store.made_items import image_item, text_item
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import all_stored, search_server
-from tests.model_io.pictures import encoded, plain
+from tests.support.client.search_server import all_stored, search_server
+from tests.support.model_io.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
 

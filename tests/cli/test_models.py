@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.model_io.manifest import read_manifest
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("export")

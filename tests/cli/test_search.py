@@ -13,7 +13,7 @@ from tandem.cli.search_table import coverage_warning
 from tandem.client import Coverage
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import Search, ToldService, search_server
+from tests.support.client.search_server import Search, ToldService, search_server
 
 FULL = pb.Coverage(answered_shard_count=4, shard_count=4, covered_item_count=60, item_count=60)
 PARTIAL = pb.Coverage(

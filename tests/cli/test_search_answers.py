@@ -19,7 +19,7 @@ from tandem.contract.filters import holds
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
-from tests.model_io.pictures import encoded, plain
+from tests.support.model_io.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
 HOSTILE_IDS = [

@@ -16,8 +16,8 @@ from orchestrator_svc.writes.ingest import IncomingItem
 from tandem.cli.app import app
 from tandem.contract.content import ImageContent
 from tandem.v1.error_reason_pb2 import ErrorReason
-from tests.client.search_server import MODEL
-from tests.orchestrator_svc.downstream import door_address, stack
+from tests.support.client.search_server import MODEL
+from tests.support.orchestrator_svc.downstream import door_address, stack
 
 PAGE = (Path(__file__).parents[2] / "docs/search.md").read_text()
 ADDRESS = "127.0.0.1:7400"

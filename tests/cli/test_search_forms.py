@@ -17,7 +17,7 @@ from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
-from tests.client.search_server import ToldService
+from tests.support.client.search_server import ToldService
 
 
 async def paged(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

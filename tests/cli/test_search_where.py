@@ -9,7 +9,7 @@ from tandem.cli.app import app
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.contract.filters import Exists, InRange, Not, OneOf
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import search_server
+from tests.support.client.search_server import search_server
 
 
 async def found_one(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

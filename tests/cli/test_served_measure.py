@@ -17,7 +17,7 @@ from tandem.evaluation.report import Report, joined
 from tandem.model_io.readable_records import OnError
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import all_stored, search_server
+from tests.support.client.search_server import all_stored, search_server
 
 REFUSED = "-scenes-test-000000-2"
 

@@ -11,8 +11,8 @@ from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tests.corpus.made_items import FINGERPRINT, text_item
-from tests.corpus.stored_values import overwrite
+from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tests.support.item_store.stored_values import overwrite
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.region_tokens import write_regions
-from tests.modeling.published_folders import published_bert
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -15,8 +15,8 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.readers.karpathy import write_karpathy
 from tandem.modeling.region_tokens import RegionFile, write_regions
 from tandem.training.recipes import RECIPES
-from tests.modeling.published_folders import published_bert
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 PAGE = (Path(__file__).parents[2] / "docs/training.md").read_text()
 COMMANDS = re.findall(r"`tandem (train [^`]*--corpus pets[^`]*)`", PAGE)

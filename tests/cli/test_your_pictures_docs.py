@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tests.client.search_server import search_server
-from tests.model_io.pictures import encoded, plain
+from tests.support.client.search_server import search_server
+from tests.support.model_io.pictures import encoded, plain
 
 PAGE = (Path(__file__).parents[2] / "docs/your-pictures.md").read_text()
 COMMANDS = [

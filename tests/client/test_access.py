@@ -17,8 +17,8 @@ from tandem.chassis.tokens import TokenFile
 from tandem.client import Access, AsyncClient
 from tandem.errors import PermissionDenied, ServiceUnavailable, Unauthenticated
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
-from tests.chassis.authority import Files
-from tests.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch, nothing_found
+from tests.support.chassis.authority import Files
+from tests.support.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch, nothing_found
 
 TOKENS = f"""
 [tokens.a]

@@ -30,8 +30,8 @@ from tandem.contract.attribute_wire import filter_from_proto
 from tandem.contract.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.odd_server import ODD, odd_server
-from tests.client.search_server import all_stored, search_server
+from tests.support.client.odd_server import ODD, odd_server
+from tests.support.client.search_server import all_stored, search_server
 
 Items = Iterable[NewItem]
 

@@ -10,8 +10,8 @@ import pytest
 from tandem import errors
 from tandem.client import AsyncClient, Client, ModelDescription, Search, SearchResult
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.odd_server import ODD, odd_server
-from tests.client.search_server import MODEL, search_server
+from tests.support.client.odd_server import ODD, odd_server
+from tests.support.client.search_server import MODEL, search_server
 
 Batch = list[SearchResult | errors.TandemError]
 

@@ -11,9 +11,9 @@ import pytest
 
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tests.corpus.made_items import FINGERPRINT, text_item
-from tests.deploy.rendered import KUBERNETES, ROOT, parsed, rendered
-from tests.deploy.workloads import workloads
+from tests.support.deploy.rendered import KUBERNETES, ROOT, parsed, rendered
+from tests.support.deploy.workloads import workloads
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -11,8 +11,8 @@ import yaml
 from tandem import __version__
 from tandem.chassis.guard import AccessSettings
 from tandem.chassis.settings import load
-from tests.deploy.rendered import ROOT
-from tests.deploy.service_policies import SETTINGS
+from tests.support.deploy.rendered import ROOT
+from tests.support.deploy.service_policies import SETTINGS
 
 TEXT = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
 SERVICES: Mapping[str, Any] = yaml.safe_load(TEXT)["services"]
@@ -129,7 +129,7 @@ def test_only_the_doors_are_published() -> None:
 
 
 def test_triton_takes_nothing_over_the_wire() -> None:
-    """As in Kubernetes: tests/deploy/service_policies.py."""
+    """As in Kubernetes: tests/support/deploy/service_policies.py."""
     flags = SERVICES["triton"]["command"]
 
     assert {"--model-control-mode=none", "--allow-http=false", "--strict-readiness=true"} <= set(

@@ -14,9 +14,9 @@ from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import ProxySettings
 from tandem.cli.certificates_command import CONTAINERS
 from tandem.local.certificates import LocalAuthority
-from tests.deploy.rendered import ROOT
-from tests.deploy.service_policies import SETTINGS
 from tests.deploy.test_compose import OURS, SERVICES, port
+from tests.support.deploy.rendered import ROOT
+from tests.support.deploy.service_policies import SETTINGS
 
 TEXT = (ROOT / "deploy" / "compose.tls.yaml").read_text(encoding="utf-8")
 LOCKED: Mapping[str, Any] = yaml.safe_load(TEXT)["services"]

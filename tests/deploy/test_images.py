@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.deploy.rendered import ROOT, installed_command
+from tests.support.deploy.rendered import ROOT, installed_command
 
 IMAGES = ROOT / "deploy" / "images"
 DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))

@@ -10,12 +10,12 @@ import yaml
 
 from tandem import __version__
 from tandem.chassis.metrics import REGISTRY
-from tests.deploy.pod_policies import beyond_pod_security, pod_security
-from tests.deploy.policies import POLICIES, faults
-from tests.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, one, parsed, rendered
-from tests.deploy.schemas import EXTENSIONS, kind_of, latest_versions, schema_faults
-from tests.deploy.service_policies import SETTINGS, settings_of
-from tests.deploy.workloads import service_containers, workloads
+from tests.support.deploy.pod_policies import beyond_pod_security, pod_security
+from tests.support.deploy.policies import POLICIES, faults
+from tests.support.deploy.rendered import KUBERNETES, OVERLAYS, of_kind, one, parsed, rendered
+from tests.support.deploy.schemas import EXTENSIONS, kind_of, latest_versions, schema_faults
+from tests.support.deploy.service_policies import SETTINGS, settings_of
+from tests.support.deploy.workloads import service_containers, workloads
 
 # Of Triton 2.51 too (its library names it), though only its /metrics could say so of a release.
 TRITON_METRICS = {"nv_inference_pending_request_count"}

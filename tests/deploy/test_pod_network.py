@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from tests.deploy.network_edges import Edge, documented, endpoints, ports
-from tests.deploy.pod_network import pod_network, reached, why_not
-from tests.deploy.rendered import Resource, one, rendered
+from tests.support.deploy.network_edges import Edge, documented, endpoints, ports
+from tests.support.deploy.pod_network import pod_network, reached, why_not
+from tests.support.deploy.rendered import Resource, one, rendered
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.policies import faults
-from tests.deploy.rendered import Resource, of_kind, one, rendered
-from tests.deploy.schemas import latest_versions, schema_faults
+from tests.support.deploy.policies import faults
+from tests.support.deploy.rendered import Resource, of_kind, one, rendered
+from tests.support.deploy.schemas import latest_versions, schema_faults
 
 Sabotage = Callable[[list[Resource]], None]
 

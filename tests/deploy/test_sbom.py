@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.deploy.rendered import ROOT
+from tests.support.deploy.rendered import ROOT
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 # Of CycloneDX 1.6's own schema what this document uses, and nothing else let in.

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tandem.model_io.triton_install import triton_environment, wheel_folder
-from tests.deploy.rendered import OVERLAYS, ROOT, rendered
-from tests.deploy.workloads import workloads
+from tests.support.deploy.rendered import OVERLAYS, ROOT, rendered
+from tests.support.deploy.workloads import workloads
 
 
 def told() -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.deploy.rendered import ROOT
+from tests.support.deploy.rendered import ROOT
 
 DEPLOY = ROOT / "deploy"
 

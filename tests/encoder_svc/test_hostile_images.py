@@ -17,10 +17,10 @@ from tandem.contract.content import ImageContent, TextContent
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto
-from tests.encoder_svc.encoder_process import EncoderProcess, running_encoder
 from tests.encoder_svc.test_servicer import reasons
-from tests.fuzz.run_counts import fuzz_seed, run_count
-from tests.model_io.hostile_images import (
+from tests.support.encoder_svc.encoder_process import EncoderProcess, running_encoder
+from tests.support.fuzz.run_counts import fuzz_seed, run_count
+from tests.support.model_io.hostile_images import (
     MIB,
     READ,
     TOO_LARGE,
@@ -29,8 +29,8 @@ from tests.model_io.hostile_images import (
     hostile_images,
     one_bit_png,
 )
-from tests.model_io.pictures import encoded, noise
-from tests.model_io.tiny_triton import Serving
+from tests.support.model_io.pictures import encoded, noise
+from tests.support.model_io.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 
@@ -137,7 +137,7 @@ async def test_memory_that_is_not_bounded_is_seen(
     tiny_repository: Path, tiny_serving: Serving, tmp_path: Path
 ) -> None:
     """The control: the same measure, of a service without limits."""
-    log_path, module = tmp_path / "encoder.log", "tests.encoder_svc.sabotaged_encoder"
+    log_path, module = tmp_path / "encoder.log", "tests.support.encoder_svc.sabotaged_encoder"
     async with running_encoder(tiny_repository, tiny_serving, log_path, module) as (
         process,
         channel,

@@ -16,7 +16,7 @@ from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
-from tests.model_io.pictures import encoded, plain
+from tests.support.model_io.pictures import encoded, plain
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -26,9 +26,9 @@ from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
-from tests.model_io.pictures import encoded, noise
-from tests.model_io.tiny_triton import Serving, serving
-from tests.model_io.triton_metrics import Counts, counted
+from tests.support.model_io.pictures import encoded, noise
+from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

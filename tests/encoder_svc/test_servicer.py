@@ -34,7 +34,7 @@ from tandem.v1.encoder_service_pb2_grpc import (
     add_EncoderServiceServicer_to_server,
 )
 from tandem.wire import content_to_proto, encoding_from_proto
-from tests.model_io.pictures import BLUE, encoded, noise, plain, png_header
+from tests.support.model_io.pictures import BLUE, encoded, noise, plain, png_header
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
-from tests.encoder_svc.encoder_process import EncoderProcess
+from tests.support.encoder_svc.encoder_process import EncoderProcess
 
 TRACE_ID, UNSAMPLED_ID = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "b7ad6b7169203331"

@@ -16,7 +16,7 @@ from tandem.evaluation.adaptive_depth import (
     with_most_saved,
 )
 from tandem.evaluation.held_out_pools import HeldOutPools
-from tests.evaluation.made_pools import made_pools
+from tests.support.evaluation.made_pools import made_pools
 
 
 def depth_by_asking(rule: AdaptiveDepthRule, pools: HeldOutPools, query: int) -> int:

@@ -8,7 +8,7 @@ from tandem.evaluation.model_calibration import (
     calibration_markdown,
     depth_rows,
 )
-from tests.evaluation.made_pools import made_pools
+from tests.support.evaluation.made_pools import made_pools
 
 DEV = {"text→image": made_pools(seed=1), "image→text": made_pools(seed=2)}
 TEST = {"text→image": made_pools(seed=3), "image→text": made_pools(seed=4)}

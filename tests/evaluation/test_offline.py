@@ -22,8 +22,8 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.region_tokens import RegionFile, write_regions
-from tests.modeling.published_folders import published_xlm_r
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+from tests.support.modeling.published_folders import published_xlm_r
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 SCENE_COUNT = 12
 DIRECTIONS = [Modality.IMAGE, Modality.TEXT]

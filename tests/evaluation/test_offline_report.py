@@ -18,7 +18,7 @@ from tandem.evaluation.offline_report import offline_report
 from tandem.evaluation.report import BE, Report
 from tandem.evaluation.report_markdown import report_markdown
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 TEXT, IMAGE = "text→image", "image→text"
 ABOUT = {"title": "t"}

@@ -14,7 +14,7 @@ from tandem.evaluation.probability_fit import (
     expected_calibration_error,
     fit_probability,
 )
-from tests.evaluation.made_pools import made_pools
+from tests.support.evaluation.made_pools import made_pools
 
 
 def test_the_chances_that_made_the_answers_are_found() -> None:

@@ -13,7 +13,7 @@ from tandem.evaluation.gallery import EvaluationQuery, make_gallery
 from tandem.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.client.search_server import search_server
+from tests.support.client.search_server import search_server
 
 
 def query(text: str, answer_id: str = "right", language: str = "en") -> EvaluationQuery:

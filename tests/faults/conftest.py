@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.faults.run_counts import RUNS_VARIABLE, SEED_VARIABLE, run_count
+from tests.support.faults.run_counts import RUNS_VARIABLE, SEED_VARIABLE, run_count
 
 _START_SECONDS = 120
 

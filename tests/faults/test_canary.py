@@ -24,8 +24,8 @@ from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.triton_client import TritonClient
-from tests.faults.run_counts import is_full, run_count
-from tests.faults.summary import report
+from tests.support.faults.run_counts import is_full, run_count
+from tests.support.faults.summary import report
 
 pytestmark = [pytest.mark.xdist_group("triton-model-io"), pytest.mark.timeout(600)]
 

@@ -15,17 +15,22 @@ from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.corpus.made_items import FINGERPRINT
-from tests.faults.condition import wait_until
-from tests.faults.damage import Damage, damage
-from tests.faults.history import FindingKind, History, Version
-from tests.faults.observation import observe, observe_served
-from tests.faults.summary import report
-from tests.faults.supervisor import Ending
-from tests.faults.traffic import Traffic
-from tests.faults.versioned_item import versioned_item
-from tests.index_svc.encoded_items import INDEX_ID
-from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardNotReady, ShardProcess, running
+from tests.support.faults.condition import wait_until
+from tests.support.faults.damage import Damage, damage
+from tests.support.faults.history import FindingKind, History, Version
+from tests.support.faults.observation import observe, observe_served
+from tests.support.faults.summary import report
+from tests.support.faults.supervisor import Ending
+from tests.support.faults.traffic import Traffic
+from tests.support.faults.versioned_item import versioned_item
+from tests.support.index_svc.encoded_items import INDEX_ID
+from tests.support.index_svc.shard_process import (
+    SNAPSHOT_OFTEN,
+    ShardNotReady,
+    ShardProcess,
+    running,
+)
+from tests.support.item_store.made_items import FINGERPRINT
 
 pytestmark = pytest.mark.xdist_group("faults")
 

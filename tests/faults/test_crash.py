@@ -14,15 +14,15 @@ from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto
-from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
-from tests.faults.history import Finding, FindingKind, History, Outcome
-from tests.faults.observation import observe
-from tests.faults.run_counts import is_full
-from tests.faults.sabotaged_index import sabotaged
-from tests.faults.summary import median, report
-from tests.faults.traffic import Traffic
-from tests.index_svc.encoded_items import INDEX_ID, search_request, upsert_request
-from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, running
+from tests.support.faults.history import Finding, FindingKind, History, Outcome
+from tests.support.faults.observation import observe
+from tests.support.faults.run_counts import is_full
+from tests.support.faults.sabotaged_index import sabotaged
+from tests.support.faults.summary import median, report
+from tests.support.faults.traffic import Traffic
+from tests.support.index_svc.encoded_items import INDEX_ID, search_request, upsert_request
+from tests.support.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, running
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.condition import wait_until
-from tests.faults.history import Finding, FindingKind, History
-from tests.faults.observation import observe
-from tests.faults.run_counts import is_full
-from tests.faults.sabotaged_index import sabotaged
-from tests.faults.small_disk import SmallDisk
-from tests.faults.summary import median, report
-from tests.faults.traffic import Traffic
-from tests.index_svc.shard_process import SNAPSHOT_OFTEN, running
+from tests.support.faults.condition import wait_until
+from tests.support.faults.history import Finding, FindingKind, History
+from tests.support.faults.observation import observe
+from tests.support.faults.run_counts import is_full
+from tests.support.faults.sabotaged_index import sabotaged
+from tests.support.faults.small_disk import SmallDisk
+from tests.support.faults.summary import median, report
+from tests.support.faults.traffic import Traffic
+from tests.support.index_svc.shard_process import SNAPSHOT_OFTEN, running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.condition import wait_until
-from tests.faults.history import FindingKind, History
-from tests.faults.observation import observe
-from tests.faults.power_cut_disk import PowerCutDisk
-from tests.faults.run_counts import is_full
-from tests.faults.sabotaged_index import sabotaged
-from tests.faults.summary import median, report
-from tests.faults.traffic import Traffic
-from tests.faults.volatile_files import Loss
-from tests.index_svc.shard_process import running
+from tests.support.faults.condition import wait_until
+from tests.support.faults.history import FindingKind, History
+from tests.support.faults.observation import observe
+from tests.support.faults.power_cut_disk import PowerCutDisk
+from tests.support.faults.run_counts import is_full
+from tests.support.faults.sabotaged_index import sabotaged
+from tests.support.faults.summary import median, report
+from tests.support.faults.traffic import Traffic
+from tests.support.faults.volatile_files import Loss
+from tests.support.index_svc.shard_process import running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.faults.history import Call, FindingKind, History, Version
+from tests.support.faults.history import Call, FindingKind, History, Version
 
 
 def answered(history: History, changes: Mapping[str, Version], sequence: int) -> Call:

@@ -9,14 +9,14 @@ import pytest
 
 from tandem.chassis.channels import open_channel
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.condition import wait_until
-from tests.faults.history import Finding, History, Outcome
-from tests.faults.observation import observe
-from tests.faults.proxy import Direction, Proxy
-from tests.faults.run_counts import is_full
-from tests.faults.summary import median, report
-from tests.faults.traffic import Traffic
-from tests.index_svc.shard_process import running
+from tests.support.faults.condition import wait_until
+from tests.support.faults.history import Finding, History, Outcome
+from tests.support.faults.observation import observe
+from tests.support.faults.proxy import Direction, Proxy
+from tests.support.faults.run_counts import is_full
+from tests.support.faults.summary import median, report
+from tests.support.faults.traffic import Traffic
+from tests.support.index_svc.shard_process import running
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -11,14 +11,14 @@ import grpc
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.history import Finding, History, Outcome
-from tests.faults.observation import Observation, observe, observe_served
-from tests.faults.power_cut_disk import PowerCutDisk
-from tests.faults.sabotaged_index import sabotaged
-from tests.faults.summary import median, report
-from tests.faults.traffic import Traffic
-from tests.faults.volatile_files import Loss
-from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardNotReady, running
+from tests.support.faults.history import Finding, History, Outcome
+from tests.support.faults.observation import Observation, observe, observe_served
+from tests.support.faults.power_cut_disk import PowerCutDisk
+from tests.support.faults.sabotaged_index import sabotaged
+from tests.support.faults.summary import median, report
+from tests.support.faults.traffic import Traffic
+from tests.support.faults.volatile_files import Loss
+from tests.support.index_svc.shard_process import SNAPSHOT_OFTEN, ShardNotReady, running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

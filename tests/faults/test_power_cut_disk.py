@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.power_cut_disk import PowerCutDisk
-from tests.faults.volatile_files import Loss
+from tests.support.faults.power_cut_disk import PowerCutDisk
+from tests.support.faults.volatile_files import Loss
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

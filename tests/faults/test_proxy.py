@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.faults.proxy import Direction, Proxy
+from tests.support.faults.proxy import Direction, Proxy
 
 
 @pytest.fixture

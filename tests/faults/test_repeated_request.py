@@ -11,13 +11,13 @@ import pytest
 
 from tandem.chassis.channels import open_channel
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.history import Finding, FindingKind, History, Outcome
-from tests.faults.observation import observe
-from tests.faults.proxy import Proxy
-from tests.faults.sabotaged_index import sabotaged
-from tests.faults.summary import report
-from tests.faults.traffic import Traffic
-from tests.index_svc.shard_process import ShardProcess, running
+from tests.support.faults.history import Finding, FindingKind, History, Outcome
+from tests.support.faults.observation import observe
+from tests.support.faults.proxy import Proxy
+from tests.support.faults.sabotaged_index import sabotaged
+from tests.support.faults.summary import report
+from tests.support.faults.traffic import Traffic
+from tests.support.index_svc.shard_process import ShardProcess, running
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.faults.history import History, Outcome
-from tests.faults.observation import observe
-from tests.faults.power_cut_disk import PowerCutDisk
-from tests.faults.run_counts import is_full
-from tests.faults.summary import percentile, report
-from tests.faults.traffic import Traffic
-from tests.index_svc.shard_process import running
+from tests.support.faults.history import History, Outcome
+from tests.support.faults.observation import observe
+from tests.support.faults.power_cut_disk import PowerCutDisk
+from tests.support.faults.run_counts import is_full
+from tests.support.faults.summary import percentile, report
+from tests.support.faults.traffic import Traffic
+from tests.support.index_svc.shard_process import running
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

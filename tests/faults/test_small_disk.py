@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.small_disk import SmallDisk
+from tests.support.faults.small_disk import SmallDisk
 
 pytestmark = [
     pytest.mark.xdist_group("faults"),

@@ -4,8 +4,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.faults.condition import wait_until
-from tests.faults.supervisor import Ending, Supervised
+from tests.support.faults.condition import wait_until
+from tests.support.faults.supervisor import Ending, Supervised
 
 # Counts aloud, and starts a child that outlives it unless the whole group is killed.
 COUNTING = """

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tests.faults.history import History
-from tests.faults.run_counts import RUNS_VARIABLE
-from tests.faults.traffic import FLOOR_WRITES_PER_SECOND, Traffic
+from tests.support.faults.history import History
+from tests.support.faults.run_counts import RUNS_VARIABLE
+from tests.support.faults.traffic import FLOOR_WRITES_PER_SECOND, Traffic
 
 
 @pytest.mark.parametrize(("asked", "share"), [("full", 1.0), ("", 0.1)])

@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from tests.faults.volatile_files import SECTOR_BYTES, File, Loss, Resize, VolatileFiles, Write
+from tests.support.faults.volatile_files import (
+    SECTOR_BYTES,
+    File,
+    Loss,
+    Resize,
+    VolatileFiles,
+    Write,
+)
 
 
 def written_file() -> File:

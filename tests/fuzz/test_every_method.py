@@ -15,9 +15,16 @@ from google.protobuf.message import Message
 from tandem.chassis.channels import open_channel
 from tandem.client import Client
 from tandem.local.stack import LocalStack
-from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
-from tests.fuzz.run_counts import fuzz_seed, run_count
-from tests.fuzz.valid_requests import INDEX_ID, SENTENCES, fill_index, valid_requests
+from tests.support.fuzz.fuzzing import (
+    Tally,
+    fuzz,
+    made_requests,
+    methods,
+    service_names,
+    told_apart,
+)
+from tests.support.fuzz.run_counts import fuzz_seed, run_count
+from tests.support.fuzz.valid_requests import INDEX_ID, SENTENCES, fill_index, valid_requests
 
 SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
 QUICK_COUNT = 150

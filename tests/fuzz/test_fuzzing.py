@@ -21,8 +21,15 @@ from tandem.v1.encoder_service_pb2_grpc import (
     add_EncoderServiceServicer_to_server,
 )
 from tandem.wire import item_error_to_proto
-from tests.fuzz import fuzzing
-from tests.fuzz.fuzzing import Tally, fuzz, made_requests, methods, service_names, told_apart
+from tests.support.fuzz import fuzzing
+from tests.support.fuzz.fuzzing import (
+    Tally,
+    fuzz,
+    made_requests,
+    methods,
+    service_names,
+    told_apart,
+)
 
 VALID = [pb.EncodeContentsRequest(contents=[content_pb2.Content(text="two dogs")])]
 REQUEST_COUNT = 300

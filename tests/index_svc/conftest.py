@@ -4,7 +4,7 @@ import faiss
 import pytest
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from tests.index_svc.unit_rows import unit_rows
+from tests.support.index_svc.unit_rows import unit_rows
 
 faiss.omp_set_num_threads(1)
 

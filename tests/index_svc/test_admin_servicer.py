@@ -24,9 +24,9 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto
-from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
-from tests.index_svc.encoded_items import INDEX_ID, upsert_request
-from tests.index_svc.shard_process import running
+from tests.support.index_svc.encoded_items import INDEX_ID, upsert_request
+from tests.support.index_svc.shard_process import running
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 DIMENSION = 16
 ITEM_COUNT = 1_000

@@ -13,9 +13,9 @@ from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_from_proto, tokens_from_proto
-from tests.corpus.made_items import FINGERPRINT, image_item, text_item, unit_vector
-from tests.index_svc.encoded_items import encoded_item, search_request, upsert_request
 from tests.index_svc.test_servicer import TIMEOUT_SECONDS, channel, refusal, stub
+from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
 __all__ = ["channel", "stub"]  # fixtures
 

@@ -9,8 +9,8 @@ from tandem.contract.attribute_wire import attributes_from_proto, filter_to_prot
 from tandem.contract.attributes import Attributes
 from tandem.contract.filters import Exists, OneOf
 from tandem.errors import AttributeInvalid, FilterInvalid
-from tests.corpus.made_items import text_item
-from tests.index_svc.encoded_items import search_request, upsert_request
+from tests.support.index_svc.encoded_items import search_request, upsert_request
+from tests.support.item_store.made_items import text_item
 
 
 def test_an_items_attributes_come_in_and_go_out() -> None:

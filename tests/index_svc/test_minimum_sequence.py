@@ -12,9 +12,9 @@ from tandem.chassis.status import error_from_rpc
 from tandem.errors import SequenceNotReached
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.corpus.made_items import text_item
-from tests.index_svc.encoded_items import search_request, upsert_request
-from tests.index_svc.shard_process import running
+from tests.support.index_svc.encoded_items import search_request, upsert_request
+from tests.support.index_svc.shard_process import running
+from tests.support.item_store.made_items import text_item
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.corpus.made_items import FINGERPRINT, text_item
-from tests.faults.supervisor import Ending
-from tests.index_svc.encoded_items import search_request, upsert_request
-from tests.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, is_serving
+from tests.support.faults.supervisor import Ending
+from tests.support.index_svc.encoded_items import search_request, upsert_request
+from tests.support.index_svc.shard_process import SNAPSHOT_OFTEN, ShardProcess, is_serving
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 
 async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from tandem.v1.index_service_pb2_grpc import (
     IndexServiceStub,
     add_IndexServiceServicer_to_server,
 )
-from tests.corpus.made_items import FINGERPRINT, image_item, text_item, unit_vector
-from tests.index_svc.encoded_items import encoded_item, search_request, upsert_request
+from tests.support.index_svc.encoded_items import encoded_item, search_request, upsert_request
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
 MAP_BYTES = 64 << 20
 TIMEOUT_SECONDS = 20

@@ -28,8 +28,8 @@ from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.verdict import verify_in_child
-from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
-from tests.corpus.stored_values import overwrite, stored_value
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
+from tests.support.item_store.stored_values import overwrite, stored_value
 
 MAP_BYTES = 16 << 20
 

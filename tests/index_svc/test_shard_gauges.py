@@ -13,7 +13,7 @@ from index_svc.upkeep import maintenance
 from tandem.chassis.metrics import REGISTRY
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tests.corpus.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 INDEX_ID = "pets"
 

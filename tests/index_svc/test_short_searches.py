@@ -15,8 +15,8 @@ from index_svc.short_searches import ShortSearches
 from tandem.contract.content import Modality
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
-from tests.corpus.made_items import FINGERPRINT, text_item, unit_vector
-from tests.index_svc.encoded_items import INDEX_ID, search_request
+from tests.support.index_svc.encoded_items import INDEX_ID, search_request
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 QUERY = Query(INDEX_ID, FINGERPRINT, Modality.TEXT, Modality.IMAGE, [unit_vector(1)], 10)
 

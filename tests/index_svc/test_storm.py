@@ -26,9 +26,9 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto
-from tests.corpus.made_items import FINGERPRINT
-from tests.index_svc.encoded_items import INDEX_ID, encoded_item
-from tests.index_svc.shard_process import running
+from tests.support.index_svc.encoded_items import INDEX_ID, encoded_item
+from tests.support.index_svc.shard_process import running
+from tests.support.item_store.made_items import FINGERPRINT
 
 SECONDS = float(os.environ.get("TANDEM_STORM_SECONDS", "6"))
 ITEM_COUNT = int(os.environ.get("TANDEM_STORM_ITEMS", "3000"))

@@ -16,7 +16,7 @@ from tandem.model_io.manifest import (
     config_file,
     model_file,
 )
-from tests.model_io.native_rules import Shapes, read_config, violations
+from tests.support.model_io.native_rules import Shapes, read_config, violations
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

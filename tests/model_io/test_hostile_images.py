@@ -14,8 +14,8 @@ from tandem.errors import ImageTooLarge, ImageUnreadable, TandemError
 from tandem.model_io import image as image_module
 from tandem.model_io.image import decode_image
 from tandem.model_io.image_file import image_file_parts
-from tests.model_io.hostile_images import MIB, TOO_LARGE, hostile_images
-from tests.model_io.pictures import encoded, noise
+from tests.support.model_io.hostile_images import MIB, TOO_LARGE, hostile_images
+from tests.support.model_io.pictures import encoded, noise
 
 SIZE = 112
 ORIENTATION_TAG = 0x112
@@ -45,7 +45,7 @@ PROGRAM = """
 import sys, warnings
 from tandem.errors import TandemError
 from tandem.model_io.image import decode_image
-from tests.model_io.hostile_images import hostile_images, pillow_alone
+from tests.support.model_io.hostile_images import hostile_images, pillow_alone
 from tests.model_io.test_hostile_images import peak_bytes, peak_reset
 files = [hostile.file for hostile in hostile_images().values()]
 decode = lambda file: decode_image(file, 112)

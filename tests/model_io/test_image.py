@@ -14,7 +14,7 @@ from PIL import Image
 
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
-from tests.model_io.pictures import (
+from tests.support.model_io.pictures import (
     BLACK,
     BLUE,
     RED,

@@ -27,7 +27,7 @@ from tandem.model_io.readable_records import (
 )
 from tandem.model_io.text import TextPreprocessor
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tests.model_io.pictures import encoded, plain, png_header
+from tests.support.model_io.pictures import encoded, plain, png_header
 
 SENTENCE = "two dogs left of one umbrella"
 PICTURE = encoded(plain(), "PNG")

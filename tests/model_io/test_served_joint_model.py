@@ -20,9 +20,9 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
-from tests.model_io.tiny_triton import Serving, serving
-from tests.model_io.triton_metrics import Counts, counted, wait_for_queue
-from tests.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.triton_metrics import Counts, counted, wait_for_queue
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -7,8 +7,8 @@ from tokenizers import Tokenizer, models, processors
 
 from tandem.model_io import special_tokens as module
 from tandem.model_io.special_tokens import SpecialTokens, special_tokens
-from tests.modeling.published_folders import bert_tokenizer, xlm_r_tokenizer
-from tests.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.modeling.published_folders import bert_tokenizer, xlm_r_tokenizer
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 
 def test_doctests() -> None:

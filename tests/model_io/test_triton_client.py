@@ -26,7 +26,7 @@ from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_fault import error_from_triton
 from tandem.model_io.triton_metrics import note_inference
-from tests.model_io.odd_models import (
+from tests.support.model_io.odd_models import (
     DOUBLE,
     HEADLESS,
     MOODY,
@@ -36,8 +36,8 @@ from tests.model_io.odd_models import (
     SLOW,
     UNBATCHED,
 )
-from tests.model_io.tiny_triton import Serving
-from tests.model_io.triton_metrics import Counts, counted
+from tests.support.model_io.tiny_triton import Serving
+from tests.support.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -21,7 +21,7 @@ from tandem.model_io.model_version import ModelVersion, version_folder, write_se
 from tandem.model_io.model_version import Serving as Version
 from tandem.model_io.triton_client import OutputSpec, TritonAnswer, TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
-from tests.model_io.odd_models import (
+from tests.support.model_io.odd_models import (
     MOODY,
     PLAIN,
     SLOW,
@@ -30,7 +30,7 @@ from tests.model_io.odd_models import (
     write_model,
     write_odd_models,
 )
-from tests.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.tiny_triton import Serving, serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -13,9 +13,9 @@ from tandem.chassis.tls import triton_credentials
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ModelUnavailable
 from tandem.model_io.triton_client import OutputSpec, TritonClient
-from tests.chassis.authority import Files
-from tests.model_io.odd_models import MOODY
-from tests.model_io.tiny_triton import Serving
+from tests.support.chassis.authority import Files
+from tests.support.model_io.odd_models import MOODY
+from tests.support.model_io.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -21,7 +21,7 @@ from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.export.version_export import export_version
-from tests.model_io.tiny_triton import Serving, free_ports
+from tests.support.model_io.tiny_triton import Serving, free_ports
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

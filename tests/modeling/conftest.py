@@ -11,7 +11,7 @@ import torch
 
 from tandem.model_io.precision import Precision
 from tandem.modeling.export.export import export_model
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 torch.set_num_threads(1)
 

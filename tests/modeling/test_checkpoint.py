@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:

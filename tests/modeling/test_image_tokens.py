@@ -26,7 +26,7 @@ from tandem.modeling.export.lowered import lowered
 from tandem.modeling.image_tokens import PixelTokens
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.patches import PatchTokens
-from tests.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("image_tokens")

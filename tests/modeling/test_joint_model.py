@@ -15,7 +15,7 @@ from tandem.modeling.config import Encoder
 from tandem.modeling.joint_model import JointEncoder, JointModel
 from tandem.modeling.separate_encoders import SeparateEncoders
 from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.support.modeling.tiny_checkpoint import tiny_model
 
 R, D = 49, 16
 CLS_ID = 2

@@ -23,7 +23,7 @@ from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.export.served_parts import served_parts
 from tandem.modeling.joint_model import JointModel
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("export")

@@ -22,7 +22,7 @@ from tandem.modeling.export.export import export_model
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tests.modeling.published_folders import published_bert, published_xlm_r
+from tests.support.modeling.published_folders import published_bert, published_xlm_r
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("pretrained_export")

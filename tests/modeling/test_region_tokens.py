@@ -29,7 +29,7 @@ from tandem.modeling.region_tokens import (
     write_regions,
 )
 from tests.modeling.test_published_fields import LFS_POINTER
-from tests.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]
 

@@ -19,8 +19,8 @@ from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
-from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 
 ROW_COUNT, TEXT_LENGTH = 5, 9
 CLS_ID = 2

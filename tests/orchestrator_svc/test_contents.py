@@ -20,7 +20,7 @@ from tandem.v1 import error_reason_pb2, search_cursor_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.orchestrator_svc.downstream import Stack, door, stack
+from tests.support.orchestrator_svc.downstream import Stack, door, stack
 
 TIMEOUT_SECONDS = 60
 ITEM_COUNT = 10

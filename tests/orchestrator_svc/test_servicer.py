@@ -21,7 +21,7 @@ from tandem.contract.filters import Exists, InRange, OneOf, Value
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
-from tests.orchestrator_svc.caller import (
+from tests.support.orchestrator_svc.caller import (
     TIMEOUT_SECONDS,
     batch,
     query,
@@ -30,7 +30,7 @@ from tests.orchestrator_svc.caller import (
     stored,
     text_of,
 )
-from tests.orchestrator_svc.downstream import door, stack
+from tests.support.orchestrator_svc.downstream import door, stack
 
 
 async def test_what_was_ingested_is_found() -> None:

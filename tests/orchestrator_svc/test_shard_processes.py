@@ -21,8 +21,8 @@ from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.writes.removal import Remover
 from tandem import errors
 from tandem.contract.content import Modality, TextContent
-from tests.index_svc.shard_process import ShardProcess
-from tests.orchestrator_svc.downstream import stack
+from tests.support.index_svc.shard_process import ShardProcess
+from tests.support.orchestrator_svc.downstream import stack
 
 SHARD_COUNT = 4
 ITEM_COUNT = 60

@@ -17,9 +17,9 @@ from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
-from tests.model_io.tiny_triton import Serving
-from tests.model_io.triton_metrics import Counts, counted
-from tests.rerank_svc.served_reranker import (
+from tests.support.model_io.tiny_triton import Serving
+from tests.support.model_io.triton_metrics import Counts, counted
+from tests.support.rerank_svc.served_reranker import (
     MAP_BYTES,
     TIMEOUT_SECONDS,
     request,

@@ -17,9 +17,9 @@ from tandem.v1 import error_reason_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tandem.wire import tokens_to_proto
-from tests.model_io.tiny_triton import Serving
-from tests.model_io.triton_metrics import Counts, counted
-from tests.rerank_svc.served_reranker import (
+from tests.support.model_io.tiny_triton import Serving
+from tests.support.model_io.triton_metrics import Counts, counted
+from tests.support.rerank_svc.served_reranker import (
     INDEX_ID,
     QUERY,
     TIMEOUT_SECONDS,

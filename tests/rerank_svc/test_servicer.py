@@ -26,7 +26,7 @@ from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
 )
-from tests.rerank_svc.served_reranker import (
+from tests.support.rerank_svc.served_reranker import (
     IMAGE_COUNT,
     INDEX_ID,
     MAP_BYTES,

@@ -11,7 +11,7 @@ from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.item_store.refused import StoreRefused
-from tests.corpus.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 
 def settings(path: Path, shard_number: int = 0) -> RerankSettings:

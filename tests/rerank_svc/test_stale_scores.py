@@ -30,7 +30,7 @@ from tandem.model_io.manifest import Manifest
 from tandem.model_io.served_joint_model import Inferred, ServedJointModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
-from tests.rerank_svc.served_reranker import item, request, serving, text_tokens
+from tests.support.rerank_svc.served_reranker import item, request, serving, text_tokens
 
 FINGERPRINT = "scripted"
 TIMEOUT_SECONDS = 20.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.collector import Collector, collecting
-from tests.security.run_counts import is_full
-from tests.security.secured_stack import SecuredStack
+from tests.support.security.collector import Collector, collecting
+from tests.support.security.run_counts import is_full
+from tests.support.security.secured_stack import SecuredStack
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

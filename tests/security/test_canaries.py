@@ -16,8 +16,8 @@ from pathlib import Path
 import grpc
 
 from tandem.local.free_ports import free_ports
-from tests.faults.supervisor import Supervised
-from tests.security.canaries import (
+from tests.support.faults.supervisor import Supervised
+from tests.support.security.canaries import (
     Canary,
     bytes_canary,
     digest_canary,
@@ -26,11 +26,11 @@ from tests.security.canaries import (
     text_canary,
     told_by,
 )
-from tests.security.canary_requests import CanaryRequests, Sent, send
-from tests.security.collector import Collector
-from tests.security.credentials import credentials_of
-from tests.security.run_counts import run_count
-from tests.security.secured_stack import SecuredStack
+from tests.support.security.canary_requests import CanaryRequests, Sent, send
+from tests.support.security.collector import Collector
+from tests.support.security.credentials import credentials_of
+from tests.support.security.run_counts import run_count
+from tests.support.security.secured_stack import SecuredStack
 
 REQUEST_COUNT = run_count(120, 1_000)
 CONCURRENT_COUNT = 8
@@ -92,7 +92,7 @@ async def test_a_leak_in_each_place_is_found(
         "ORCHESTRATOR_ADDRESS": "127.0.0.1:0",
         "ORCHESTRATOR_METRICS_PORT": str(metrics_port),
     }
-    command = [sys.executable, "-m", "tests.security.leaking_orchestrator"]
+    command = [sys.executable, "-m", "tests.support.security.leaking_orchestrator"]
     leaking = Supervised(command, tmp_path / "leaking.log", variables)
     try:
         address = f"127.0.0.1:{await port_of(leaking)}"

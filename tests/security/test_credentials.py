@@ -16,10 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.contract.access import ACCESS, Access
 from tandem.item_store.item_store import ItemStore
-from tests.chassis.contract import code_of, contract_methods, request_in_index, speaks_of_index
-from tests.fuzz.fuzzing import service_names
-from tests.index_svc.shard_process import ShardProcess
-from tests.security.credentials import (
+from tests.support.chassis.contract import (
+    code_of,
+    contract_methods,
+    request_in_index,
+    speaks_of_index,
+)
+from tests.support.fuzz.fuzzing import service_names
+from tests.support.index_svc.shard_process import ShardProcess
+from tests.support.security.credentials import (
     PERMISSION_DENIED,
     UNAUTHENTICATED,
     UNAVAILABLE,
@@ -31,7 +36,7 @@ from tests.security.credentials import (
     credentials_of,
     scope_of,
 )
-from tests.security.secured_stack import INDEX_ID, SecuredStack
+from tests.support.security.secured_stack import INDEX_ID, SecuredStack
 
 REFUSALS = {UNAUTHENTICATED.name, PERMISSION_DENIED.name}
 METHODS = contract_methods()

@@ -24,8 +24,8 @@ from tandem.chassis.status import REASON_KEY
 from tandem.client.server_status import ServerStatus
 from tandem.v1 import attribute_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tests.chassis.contract import OWN_ERROR
-from tests.security.run_counts import run_count
+from tests.support.chassis.contract import OWN_ERROR
+from tests.support.security.run_counts import run_count
 
 COUNT = run_count(10, 1_000)
 MOST_GROWN_BYTES = 64 << 20
@@ -109,7 +109,7 @@ class Door:
     def __init__(self, token_path: Path) -> None:
         with (token_path.parent / "door.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.security.hostile_door", str(token_path)],
+                [sys.executable, "-m", "tests.support.security.hostile_door", str(token_path)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

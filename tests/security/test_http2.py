@@ -17,7 +17,8 @@ import pytest
 from tandem.chassis.channels import open_channel
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.chassis.raw_http2 import (
+from tests.chassis.test_serve import Service, started
+from tests.support.chassis.raw_http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -28,10 +29,9 @@ from tests.chassis.raw_http2 import (
     frame,
     opened,
 )
-from tests.chassis.test_serve import Service, started
-from tests.fuzz.run_counts import fuzz_seed
-from tests.security.http2_attacks import Attack
-from tests.security.run_counts import run_count
+from tests.support.fuzz.run_counts import fuzz_seed
+from tests.support.security.http2_attacks import Attack
+from tests.support.security.run_counts import run_count
 
 FRAME_COUNT = run_count(400, 100_000)
 CONNECTION_FRAME_COUNT = 20

@@ -20,12 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandem.client import Access, AsyncClient
 from tandem.v1 import index_service_pb2
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tests.chassis.authority import Files
-from tests.model_io.pictures import encoded, noise
-from tests.security.credentials import UNAUTHENTICATED, UNAVAILABLE, credentials_of
-from tests.security.rotation import Caller, rotate_certificates, rotate_token
-from tests.security.run_counts import is_full, run_count
-from tests.security.secured_stack import INDEX_ID, SecuredStack
+from tests.support.chassis.authority import Files
+from tests.support.model_io.pictures import encoded, noise
+from tests.support.security.credentials import UNAUTHENTICATED, UNAVAILABLE, credentials_of
+from tests.support.security.rotation import Caller, rotate_certificates, rotate_token
+from tests.support.security.run_counts import is_full, run_count
+from tests.support.security.secured_stack import INDEX_ID, SecuredStack
 
 TEXT = "two dogs left of one umbrella"
 ROTATION_COUNT = run_count(1, 20)

@@ -12,7 +12,7 @@ from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
-from tests.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
+from tests.support.model_io.triton_metrics import STACK_CANARY_COUNT, Counts
 
 SEARCH_COUNT = 16
 DEPTH = 60

@@ -15,7 +15,7 @@ from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
 from tandem.item_store.item_store import ItemStore
 from tandem.local.stack import LocalStack, Ports
-from tests.faults.run_counts import run_count
+from tests.support.faults.run_counts import run_count
 
 KILL_COUNT = run_count(quick=8, full=20)
 MOST_STORED_COUNT = 160

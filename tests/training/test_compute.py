@@ -18,7 +18,7 @@ from tandem.training.losses import (
     pair_classification_loss,
     sampled_triplet_loss,
 )
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.support.modeling.tiny_checkpoint import tiny_model
 
 META = Compute(torch.device("meta"), "fp32")
 

@@ -18,10 +18,16 @@ from tandem.modeling.separate_encoders import encoders_in
 from tandem.training.corpus_training import CorpusRecalls
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
-from tests.modeling.published_folders import xlm_r_tokenizer
-from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
-from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained, train_further
+from tests.support.modeling.published_folders import xlm_r_tokenizer
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
+from tests.support.training.emoji_tuning import (
+    RECIPE,
+    Stopped,
+    records,
+    save_untrained,
+    train_further,
+)
 
 
 @pytest.fixture(name="init", scope="module")

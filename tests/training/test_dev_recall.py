@@ -10,7 +10,7 @@ from tandem.training.corpus_training import FirstRecall
 from tandem.training.data.batches import TextBatch
 from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
 from tandem.training.recipes import tiny
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.support.modeling.tiny_checkpoint import tiny_model
 
 CLS_ID = 2
 

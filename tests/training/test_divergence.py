@@ -18,7 +18,7 @@ from tandem.training.optimisation import NotFinite, step
 from tandem.training.recipes import Recipe, tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile
 from tandem.training.train import train
-from tests.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 
 RECIPE = replace(
     tiny(1), backbone_step_count=1, round_count=8, dev_every_round_count=4, dev_family_count=2

@@ -24,8 +24,8 @@ from tandem.training.data.records_digest import records_sha256
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe, on_corpus, tiny
 from tandem.training.run_state import RunStateInvalid
-from tests.modeling.published_folders import published_bert
-from tests.training.emoji_tuning import Stopped, records
+from tests.support.modeling.published_folders import published_bert
+from tests.support.training.emoji_tuning import Stopped, records
 
 TRAIN, DEV = records("train", 100), records("val", 60)
 FRESH = on_corpus(replace(tiny(1), round_count=6, dev_every_round_count=3), "emoji")

@@ -22,9 +22,15 @@ from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE
 from tandem.training.recipes import Recipe
 from tandem.training.run import Run
-from tests.modeling.separate_checkpoint import save_be_and_ce
-from tests.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
-from tests.training.emoji_tuning import RECIPE, Stopped, records, save_untrained, train_further
+from tests.support.modeling.separate_checkpoint import save_be_and_ce
+from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
+from tests.support.training.emoji_tuning import (
+    RECIPE,
+    Stopped,
+    records,
+    save_untrained,
+    train_further,
+)
 
 TUNED = replace(
     RECIPE, backbone_step_count=6, backbone_batch_size=8, round_count=4, dev_every_round_count=4

@@ -22,7 +22,7 @@ from tandem.training.objectives import Objectives
 from tandem.training.processes import ALONE
 from tandem.training.recipes import tiny
 from tandem.training.run import Run
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.support.modeling.tiny_checkpoint import tiny_model
 
 USES = ("be", "mlm", "ce", "ance")
 FAMILIES = list(islice(scene_families("train", 1), 12))

@@ -9,7 +9,7 @@ from torch import Tensor
 from tandem.modeling.joint_model import JointModel
 from tandem.training.losses import batch_hard_triplet_loss, pair_classification_loss
 from tandem.training.optimisation import accumulate_gradient, step
-from tests.modeling.tiny_checkpoint import tiny_model
+from tests.support.modeling.tiny_checkpoint import tiny_model
 
 COUNT, SIZE = 4, 6
 CLS_ID = 2

@@ -13,7 +13,7 @@ from tandem.local.free_ports import free_ports
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
 from tandem.training.train import train
-from tests.training.run_of_several import RECIPE
+from tests.support.training.run_of_several import RECIPE
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("processes")
@@ -35,7 +35,7 @@ def train_by_two(folder: Path, left_out: str = "") -> str:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     ran = subprocess.run(
-        [*torchrun, *place, "-m", "tests.training.run_of_several", str(folder), left_out],
+        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder), left_out],
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         cwd=Path(__file__).parents[2],
         capture_output=True,

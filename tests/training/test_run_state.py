@@ -23,7 +23,7 @@ from tandem.training.recipes import Recipe, tiny
 from tandem.training.run import check_unfinished
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.train import train
-from tests.faults.run_counts import run_count
+from tests.support.faults.run_counts import run_count
 
 KILL_COUNT = run_count(quick=3, full=20)
 # Long enough in both stages to be stopped in either.

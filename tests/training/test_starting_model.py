@@ -16,8 +16,8 @@ from tandem.training.recipes import RECIPES, Recipe, half, tiny
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.train import train
-from tests.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
-from tests.modeling.tiny_checkpoint import tiny_tokenizer
+from tests.support.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("train")

@@ -9,7 +9,7 @@ import pytest
 from tandem.errors import ModelUnavailable
 from tandem.model_io.triton_client import OutputSpec, TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
-from tests.model_io.odd_models import (
+from tests.support.model_io.odd_models import (
     MOODY,
     REVERSED,
     REVERSED_INPUT_COUNT,
@@ -18,8 +18,8 @@ from tests.model_io.odd_models import (
     tensor,
     write_model,
 )
-from tests.model_io.tiny_triton import Serving, serving
-from tests.model_io.triton_metrics import Counts, counted
+from tests.support.model_io.tiny_triton import Serving, serving
+from tests.support.model_io.triton_metrics import Counts, counted
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

@@ -1,0 +1,237 @@
+"""What a filter means, by hand, and which filters are refused."""
+
+import pytest
+from hypothesis import given
+
+from tandem.contract.attribute_wire import filter_from_proto, filter_to_proto
+from tandem.contract.attributes import Attributes
+from tandem.contract.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+    check_filter,
+    holds,
+)
+from tandem.errors import FilterInvalid
+from tests.support.contract import made_filters
+
+ITEM: Attributes = {
+    "style": "noto",
+    "count": 3,
+    "weight": 3.0,
+    "big": 2**53 + 1,
+    "hidden": True,
+    "tags": ("red", "round"),
+    "none": (),
+}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        OneOf("style", ("noto",)),
+        OneOf("style", ("blob", "noto")),
+        OneOf("count", (3,)),
+        OneOf("count", (3.0,)),
+        OneOf("weight", (3,)),
+        OneOf("big", (2**53 + 1,)),
+        OneOf("hidden", (True,)),
+        OneOf("tags", ("round",)),
+        InRange("count", at_least=3, at_most=3),
+        InRange("weight", above=2.5, below=3.5),
+        InRange("big", above=2.0**53),
+        StartsWith("style", "no"),
+        StartsWith("style", ""),
+        StartsWith("tags", "ro"),
+        Exists("none"),
+        Exists("tags"),
+        AllOf(()),
+        AllOf((Exists("style"), Exists("count"))),
+        AnyOf((Exists("missing"), Exists("count"))),
+        Not(AnyOf(())),
+    ],
+)
+def test_what_holds(tree: Filter) -> None:
+    """And its negation does not."""
+    assert holds(tree, ITEM)
+    assert not holds(Not(tree), ITEM)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        OneOf("style", ("Noto",)),
+        OneOf("style", ()),
+        OneOf("missing", ("noto",)),
+        OneOf("hidden", (1,)),
+        OneOf("count", (True,)),
+        OneOf("count", ("3",)),
+        OneOf("big", (2**53,)),
+        OneOf("big", (2.0**53,)),
+        OneOf("tags", ("red round",)),
+        InRange("count", above=3),
+        InRange("count", below=3),
+        InRange("hidden", at_least=0),
+        InRange("style", at_least=0),
+        InRange("tags", at_least=0),
+        InRange("missing", at_least=0),
+        StartsWith("style", "oto"),
+        StartsWith("count", ""),
+        StartsWith("none", ""),
+        Exists("missing"),
+        AnyOf(()),
+        AllOf((Exists("style"), Exists("missing"))),
+    ],
+)
+def test_what_does_not_hold(tree: Filter) -> None:
+    """Of another type, missing or other values alike; and its negation holds."""
+    assert not holds(tree, ITEM)
+    assert holds(Not(tree), ITEM)
+
+
+def nested(depth: int) -> Filter:
+    """Returns a filter so deep."""
+    tree: Filter = Exists("a")
+    for _ in range(depth - 1):
+        tree = Not(tree)
+    return tree
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        AllOf((Exists("a"),) * 64),
+        AnyOf((AllOf((Exists("a"),) * 32), AllOf((Exists("a"),) * 32))),
+        AnyOf((AllOf(()),) * 64),
+        nested(8),
+        OneOf("a", ("x",) * 1000),
+        OneOf("a", ()),
+        OneOf("a", ("x" * 1024, 2**63 - 1, -(2**63), 1e308, True)),
+        StartsWith("a", "ä" * 512),
+        StartsWith("a", ""),
+        InRange("a", at_least=1),
+        Exists("Aa0_.-" + 58 * "x"),
+    ],
+)
+def test_the_largest_filters_are_taken(tree: Filter) -> None:
+    """64 conditions, 8 deep, 1,000 values, 1,024 bytes."""
+    check_filter(tree)
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        (AllOf((Exists("a"),) * 65), "over 64 conditions"),
+        (AnyOf((AllOf((Exists("a"),) * 32), AllOf((Exists("a"),) * 33))), "over 64 conditions"),
+        (AllOf((AllOf(()),) * 65), "over 64 conditions"),
+        (nested(9), "over 8 deep"),
+        (nested(100_000), "over 8 deep"),
+        (OneOf("a", ("x",) * 1001), "1,001 values"),
+        (OneOf("a", ("x" * 1025,)), "1,025 bytes"),
+        (OneOf("a", ("\ud800",)), "UTF-8"),
+        (OneOf("a", (float("nan"),)), "nan"),
+        (OneOf("a", (float("-inf"),)), "inf"),
+        (OneOf("a", (2**63,)), "64 bits"),
+        (OneOf("a", (10**5000,)), "64 bits"),
+        (StartsWith("a", "ä" * 513), "1,026 bytes"),
+        (InRange("a"), "without bounds"),
+        (InRange("a", at_least=float("nan")), "64-bit float"),
+        (InRange("a", below=float("inf")), "64-bit float"),
+        (InRange("a", above=2**53 + 1), "64-bit float"),
+        (InRange("a", above=10**400), "64-bit float"),
+        (InRange("a", above=True), "flag"),
+        (Exists(""), "no name"),
+        (Exists("a b"), "no name"),
+        (Exists("x" * 65), "no name"),
+        (Not(StartsWith("ä", "x")), "no name"),
+        (Exists("a\n"), "no name"),
+    ],
+)
+def test_what_is_refused(tree: Filter, why: str) -> None:
+    """With what is wrong."""
+    with pytest.raises(FilterInvalid, match=why):
+        check_filter(tree)
+
+
+@given(made_filters.filters_of(made_filters.values))
+def test_made_filters_are_valid(tree: Filter) -> None:
+    """So that the other properties are about filters that come to a search."""
+    check_filter(tree)
+
+
+def test_operators_write_trees_that_stay_flat() -> None:
+    """65 conditions in a row are not 65 deep, and two negations are none."""
+    a, b, c = Exists("a"), Exists("b"), Exists("c")
+
+    assert a & b & c == AllOf((a, b, c))
+    assert a & (b & c) == AllOf((a, b, c))
+    assert a | b | c == AnyOf((a, b, c))
+    assert a & b | c == AnyOf((AllOf((a, b)), c))
+    assert ~a == Not(a)
+    assert ~~a == a
+    assert ~(a | b) & c == AllOf((Not(AnyOf((a, b))), c))
+
+
+def test_pythons_own_and_is_refused() -> None:
+    """It would give the second filter alone, and the search would find what it should not."""
+    with pytest.raises(TypeError, match="write & for and"):
+        Exists("a") and Exists("b")  # type: ignore[unreachable]
+    with pytest.raises(TypeError, match="write & for and"):
+        not Exists("a")
+
+
+DIFFERENT_VALUES = [
+    0, 1, 0.0, -0.0, 1.0, True, False, 2**53, 2.0**53, 2**53 + 1, 2**63 - 1, 2.0**63, "1", "True"
+]  # fmt: skip
+
+
+def wrapped(leaf: Filter) -> list[Filter]:
+    """Returns trees with the condition somewhere in them."""
+    return [leaf, Not(leaf), AllOf((Exists("y"), leaf)), AnyOf((Not(AllOf((leaf,))),))]
+
+
+def test_filters_are_equal_only_where_no_item_can_tell_them_apart() -> None:
+    """1, 1.0 and True are one key in Python: two searches of a batch got one answer."""
+    leaves = [
+        *(OneOf("x", (value,)) for value in DIFFERENT_VALUES),
+        *(OneOf("x", (1, value)) for value in DIFFERENT_VALUES),
+        InRange("x", at_least=1),
+        InRange("x", at_least=True),
+        InRange("x", at_least=2.0**53),
+        InRange("x", at_least=2**53 + 1),
+        OneOf("x", ()),
+        OneOf("y", (1,)),
+        InRange("x", above=1),
+        InRange("x", at_most=1),
+        InRange("x", below=1),
+        StartsWith("x", "1"),
+        Exists("x"),
+    ]
+    trees = [tree for leaf in leaves for tree in wrapped(leaf)]
+
+    assert len(set(trees)) == len(trees)
+    for tree in trees:
+        assert sum(tree == other for other in trees) == 1
+
+
+@given(made_filters.filters_of(made_filters.values))
+def test_equal_filters_have_one_hash(tree: Filter) -> None:
+    """Made twice, from the same parts."""
+    again = filter_from_proto(filter_to_proto(tree))
+    twice = filter_from_proto(filter_to_proto(tree))
+
+    assert again == twice
+    assert hash(again) == hash(twice)
+    assert again != 1
+
+
+def test_equal_values_of_other_types_stay_other_filters_on_the_wire() -> None:
+    """Integers and reals are numbers to each other, flags are not; but each is sent as itself."""
+    for value in DIFFERENT_VALUES:
+        tree = OneOf("x", (value,))
+        assert filter_from_proto(filter_to_proto(tree)) == tree

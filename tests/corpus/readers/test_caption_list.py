@@ -1,0 +1,276 @@
+"""Lists of captions and files: what was written is what is read, and URLs never are."""
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tandem.corpus.errors import (
+    CorpusError,
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureIsUrl,
+    PictureOutside,
+    SplitUnknown,
+)
+from tandem.corpus.left_out import LeftOut, ReaderFault
+from tandem.corpus.readers.caption_list import read_caption_list
+from tandem.corpus.readers.caption_text import MAX_LINE_BYTES
+from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+
+TRAIN = "a cat\tcats/1.jpg\none cat\tcats/1.jpg\n\t2.jpg\n"
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A folder of two lists, one with two captions of one picture and none of another."""
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "1.jpg").write_bytes(b"pixels of 1")
+    (tmp_path / "2.jpg").write_bytes(b"pixels of 2")
+    (tmp_path / "train.tsv").write_text(TRAIN)
+    (tmp_path / "val.tsv").write_text("a dog\t2.jpg")
+    return tmp_path
+
+
+def with_lines(folder: Path, *lines: str) -> Path:
+    path = folder / "train.tsv"
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+@given(made(min_captions=1))
+def test_what_is_written_is_what_is_read(pictures: list[Made]) -> None:
+    """Any names, captions and bytes; a tab in a caption is the one thing a list cannot hold."""
+    with a_folder() as folder:
+        expected = []
+        lines = []
+        for each in pictures:
+            captions = tuple(text.replace("\t", " ") for text in each.captions)
+            expected.append(Made(f"{each.name}.jpg", captions, each.pixels))
+            (folder / f"{each.name}.jpg").write_bytes(each.pixels)
+            lines += [f"{text}\t{each.name}.jpg" for text in captions]
+        (folder / "any.tsv").write_bytes("\n".join(lines).encode())
+
+        records = list(read_caption_list(folder, "any"))
+
+        assert [as_made(each, each.record_id) for each in records] == expected
+
+
+def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
+    """In the list's order, an empty caption among them: whoever reads on judges that."""
+    first, second = read_caption_list(pets, "train", language="de")
+
+    assert (first.record_id, first.family, first.split) == ("cats/1.jpg", "cats/1.jpg", "train")
+    assert [(c.caption_id, c.text, c.language) for c in first.captions] == [
+        ("cats/1.jpg#de-0", "a cat", "de"),
+        ("cats/1.jpg#de-1", "one cat", "de"),
+    ]
+    assert first.image.read() == b"pixels of 1"
+    assert [c.text for c in second.captions] == [""]
+    assert second.image.read() == b"pixels of 2"
+
+
+def test_one_file_is_one_split(pets: Path) -> None:
+    """Given by its own path; its pictures lie beside it."""
+    (record,) = read_caption_list(pets / "val.tsv", "val")
+
+    assert (record.record_id, record.image.read()) == ("2.jpg", b"pixels of 2")
+    with pytest.raises(SplitUnknown, match=r"val\.tsv has no .* 'train'; its splits are: val; say"):
+        read_caption_list(pets / "val.tsv", "train")
+
+
+def test_an_unknown_split_names_the_lists_that_there_are(pets: Path) -> None:
+    """At the call."""
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; say"):
+        read_caption_list(pets, "test")
+
+
+def test_a_path_that_is_not_there_is_refused_at_the_call(tmp_path: Path) -> None:
+    """The error names the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no file or folder .*nowhere"):
+        read_caption_list(tmp_path / "nowhere", "train")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/1.jpg",
+        "HTTPS://a.example/1.jpg",
+        "ftp://a/1.jpg",
+        "file:///etc/passwd",
+        "//a.example/1.jpg",
+        "data:image/png;base64,AAAA",
+    ],
+)
+def test_a_url_is_refused_and_not_fetched(tmp_path: Path, url: str) -> None:
+    """By its line, with what to do."""
+    path = with_lines(tmp_path, f"a cat\t{url}")
+
+    with pytest.raises(PictureIsUrl, match=r"train\.tsv: line 1 names a URL .*never fetched"):
+        next(read_caption_list(path, "train"))
+
+
+def test_a_colon_makes_no_url(tmp_path: Path) -> None:
+    """Files may be called so."""
+    (tmp_path / "12:30.jpg").write_bytes(b"pixels")
+
+    (record,) = read_caption_list(with_lines(tmp_path, "noon\t12:30.jpg"), "train")
+
+    assert record.image.read() == b"pixels"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("a cat", "has 1 columns"),
+        ("a cat\t1.jpg\t2.jpg", "has 3 columns"),
+        ("a cat\t", "names the picture ''"),
+        ("a cat\t../1.jpg", "outside the image folder"),
+        ("a cat\t/etc/passwd", "outside the image folder"),
+        ("a cat\t1\0.jpg", "has NUL bytes in it"),
+        ("a cat\tcats/1.jpg", "names cats/1.jpg a second time"),
+    ],
+)
+def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str) -> None:
+    """And says what is wrong with it."""
+    path = pets / "train.tsv"
+    path.write_text(TRAIN + line + "\n")
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.tsv: line 4 .*{says}"):
+        list(read_caption_list(path, "train"))
+
+
+def test_a_caption_that_is_not_utf8_spoils_its_own_record_alone(pets: Path) -> None:
+    """Named by its line; whoever reads on stops there or goes past it."""
+    (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
+
+    first, second = read_caption_list(pets, "train")
+
+    assert (first.record_id, first.captions) == ("cats/1.jpg", ())
+    assert f"{pets / 'train.tsv'}: line 2 is not UTF-8" in (first.captions_fault or "")
+    assert (second.record_id, second.captions_fault) == ("2.jpg", None)
+
+
+def test_a_name_that_is_not_utf8_is_refused(pets: Path) -> None:
+    """Nothing could say which picture it is."""
+    (pets / "train.tsv").write_bytes("a cat\tKätzin.jpg\n".encode("latin-1"))
+
+    with pytest.raises(CorpusMalformed, match=r"train\.tsv: line 1 is not UTF-8"):
+        next(read_caption_list(pets, "train"))
+
+
+def test_blank_lines_are_spacing(pets: Path) -> None:
+    """As editors leave one at the end."""
+    (pets / "train.tsv").write_text(f"\n{TRAIN} \n\n")
+
+    assert len(list(read_caption_list(pets, "train"))) == 2
+
+
+def test_a_missing_picture_shows_when_it_is_read(pets: Path) -> None:
+    """With the line that names it; the record after it comes through."""
+    (pets / "cats" / "1.jpg").unlink()
+
+    missing, there = read_caption_list(pets, "train")
+
+    assert there.image.read() == b"pixels of 2"
+    with pytest.raises(PictureFileMissing, match=r"train\.tsv: line 1 names .*cats/1\.jpg"):
+        missing.image.read()
+
+
+def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
+    """Where work goes on; each is told by its number."""
+    lines = [
+        "no tab",
+        "a cat\t../1.jpg",
+        "a cat\t/etc/passwd",
+        "a cat\thttp://a.example/1.jpg",
+        "a cat\tcats/1.jpg",
+        "x" * (MAX_LINE_BYTES + 1) + "\t2.jpg",
+    ]
+    (pets / "train.tsv").write_text(TRAIN + "\n".join(lines) + "\nlast\tlast.jpg\n")
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_caption_list(pets, "train", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["cats/1.jpg", "2.jpg", "last.jpg"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 6}
+    for number in range(4, 10):
+        assert any(f"train.tsv: line {number} " in told for told in left_out.first)
+
+
+@pytest.mark.parametrize(
+    ("named", "on_disk"),
+    [
+        ("café.jpg", "cafe\N{COMBINING ACUTE ACCENT}.jpg"),
+        ("cafe\N{COMBINING ACUTE ACCENT}.jpg", "café.jpg"),
+        ("a.jpg", "a.JPG"),
+        ("a.JPEG", "a.jpeg"),
+        ("café/a.jpg", "cafe\N{COMBINING ACUTE ACCENT}/a.JPG"),
+    ],
+)
+def test_a_name_may_be_spelled_otherwise_on_disk(tmp_path: Path, named: str, on_disk: str) -> None:
+    """In accents, which macOS spells its own way, and in an extension's letters."""
+    path = with_lines(tmp_path, f"a cat\t{named}")
+    (tmp_path / on_disk).parent.mkdir(exist_ok=True)
+    (tmp_path / on_disk).write_bytes(b"pixels")
+
+    (record,) = read_caption_list(path, "train")
+
+    assert record.image.read() == b"pixels"
+    assert record.record_id == unicodedata.normalize("NFC", named)
+
+
+def test_two_spellings_on_disk_are_neither(tmp_path: Path) -> None:
+    """Which of them is meant, nobody knows; an exact name is meant."""
+    for name in ("a.JPG", "a.Jpg"):
+        (tmp_path / name).write_bytes(name.encode())
+    path = with_lines(tmp_path, "a cat\ta.jpg", "a dog\ta.JPG")
+
+    other, exact = read_caption_list(path, "train")
+
+    assert exact.image.read() == b"a.JPG"
+    with pytest.raises(PictureFileMissing, match=r"a\.jpg, which is not there"):
+        other.image.read()
+
+
+def test_links_out_of_the_folder_are_refused(
+    pets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of pictures, of folders, and of the list itself; a name spelled otherwise is no way round."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "x.jpg").write_bytes(b"secret")
+    (outside / "train.tsv").write_text("secret\t2.jpg\n")
+    (pets / "link.JPG").symlink_to(outside / "x.jpg")
+    (pets / "folder").symlink_to(outside)
+    (pets / "inside.jpg").symlink_to("cats/1.jpg")
+    names = ("link.JPG", "link.jpg", "folder/x.jpg", "inside.jpg")
+    with_lines(pets, *(f"a cat\t{name}" for name in names))
+
+    *out, inside = read_caption_list(pets, "train")
+
+    assert inside.image.read() == b"pixels of 1"
+    for each in out:
+        with pytest.raises(PictureOutside, match=r"train\.tsv: line \d names .* is a link out of"):
+            each.image.read()
+    (pets / "train.tsv").unlink()
+    (pets / "train.tsv").symlink_to(outside / "train.tsv")
+    with pytest.raises(CorpusFileMissing, match=r"train\.tsv is a link out of the corpus"):
+        list(read_caption_list(pets, "train"))
+    assert next(read_caption_list(pets / "train.tsv", "train")).captions[0].text == "secret"
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "latin-1"])
+def test_other_encodings_are_refused_with_what_mends_them(pets: Path, codec: str) -> None:
+    """UTF-16 with its mark or without, and the bytes of Western Europe."""
+    (pets / "train.tsv").write_bytes("eine Kätzin\t2.jpg\n".encode(codec))
+
+    try:
+        (record,) = read_caption_list(pets, "train")
+        told = record.captions_fault or ""
+    except CorpusError as error:
+        told = str(error)
+
+    assert re.search(r"train\.tsv.* (is UTF-16|is not UTF-8|has NUL bytes)", told)

@@ -1,0 +1,285 @@
+"""Multi30k: line by line the same pictures, in each variant's own files."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.corpus.errors import (
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureOutside,
+    SplitUnknown,
+)
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.multi30k import read_multi30k
+from tandem.corpus.records import Record
+from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+
+IMAGES = "images"
+
+
+def lines(path: Path, *texts: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(text + "\n" for text in texts).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def with_pictures(folder: Path, *names: str) -> Path:
+    (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / IMAGES / name).write_bytes(b"pixels of " + name.encode())
+    return folder
+
+
+def read(folder: Path, split: str, variant: str | None = None) -> list[Record]:
+    return list(read_multi30k(folder, folder / IMAGES, split, variant))  # type: ignore[arg-type]
+
+
+def said(record: Record) -> list[tuple[str, str, str]]:
+    return [(each.caption_id, each.text, each.language) for each in record.captions]
+
+
+@pytest.fixture
+def task1(tmp_path: Path) -> Path:
+    """Four languages of two training pictures, and a test split without Czech."""
+    lines(tmp_path / "train_images.txt", "20.jpg", "10.jpg")
+    lines(tmp_path / "train.en", "two men", "a dog")
+    lines(tmp_path / "train.de", "zwei Männer", "ein Hund")
+    lines(tmp_path / "train.fr", "deux hommes", "un chien")
+    lines(tmp_path / "train.cs", "dva muži", "pes")
+    lines(tmp_path / "test_2017_mscoco_images.txt", "COCO_val2014_30.jpg#367178")
+    lines(tmp_path / "test_2017_mscoco.en", "a cat")
+    lines(tmp_path / "test_2017_mscoco.fr", "un chat")
+    return with_pictures(tmp_path, "20.jpg", "10.jpg", "COCO_val2014_30.jpg")
+
+
+@pytest.fixture
+def task2(tmp_path: Path) -> Path:
+    """As published: packed, captions and lists in folders of their own."""
+    folder = tmp_path / "task2"
+    lines(folder / "image_splits" / "val_images.txt", "1.jpg", "2.jpg")
+    for number in range(1, 6):
+        for language in ("en", "de"):
+            texts = (f"{language} {number} of {name}" for name in (1, 2))
+            lines(folder / "raw" / f"val.{number}.{language}.gz", *texts)
+    return with_pictures(folder, "1.jpg", "2.jpg")
+
+
+@given(made(min_captions=4, max_captions=4), st.sets(st.sampled_from(["cs", "de", "en", "fr"])))
+def test_what_is_written_is_what_is_read(pictures: list[Made], dropped: set[str]) -> None:
+    """Any names, captions and bytes, in whichever languages there are."""
+    languages = sorted({"cs", "de", "en", "fr"} - dropped) or ["en"]
+    with a_folder() as folder:
+        lines(folder / "train.txt", *(f"{each.name}.jpg" for each in pictures))
+        for number, language in enumerate(languages):
+            lines(folder / f"train.{language}", *(each.captions[number] for each in pictures))
+        (folder / IMAGES).mkdir()
+        for each in pictures:
+            (folder / IMAGES / f"{each.name}.jpg").write_bytes(each.pixels)
+
+        records = read(folder, "train")
+
+        count = len(languages)
+        assert [as_made(record, record.record_id) for record in records] == [
+            Made(each.name, each.captions[:count], each.pixels) for each in pictures
+        ]
+        assert all([c.language for c in each.captions] == languages for each in records)
+
+
+def test_task_1_has_one_caption_a_language(task1: Path) -> None:
+    """In the order of the picture list, which is not that of the names."""
+    first, second = read(task1, "train")
+
+    assert (first.record_id, first.family, first.split) == ("20", "20", "train")
+    assert said(second) == [
+        ("10#cs-0", "pes", "cs"),
+        ("10#de-0", "ein Hund", "de"),
+        ("10#en-0", "a dog", "en"),
+        ("10#fr-0", "un chien", "fr"),
+    ]
+    assert first.image.read() == b"pixels of 20.jpg"
+
+
+def test_a_split_has_the_languages_that_it_has_files_for(task1: Path) -> None:
+    """And the caption's number behind a COCO picture is no part of its name."""
+    (record,) = read(task1, "test_2017_mscoco")
+
+    assert [caption.language for caption in record.captions] == ["en", "fr"]
+    assert record.image.read() == b"pixels of COCO_val2014_30.jpg"
+
+
+def test_task_2_has_five_captions_a_language(task2: Path) -> None:
+    """Those of file 1 first."""
+    _, second = read(task2, "val")
+
+    assert said(second) == [
+        (f"2#{language}-{number}", f"{language} {number + 1} of 2", language)
+        for language in ("de", "en")
+        for number in range(5)
+    ]
+
+
+def test_a_folder_of_both_variants_is_read_by_the_variants_name(task1: Path) -> None:
+    """Unnamed it is refused: one has one right caption where the other has five."""
+    for number in (1, 2):
+        lines(task1 / f"train.{number}.en", f"{number} of 20", f"{number} of 10")
+
+    with pytest.raises(CorpusMalformed, match=r"both variants, task1 and task2; move each"):
+        read(task1, "train")
+    assert [c.text for c in read(task1, "train", "task1")[1].captions][2:3] == ["a dog"]
+    assert [c.text for c in read(task1, "train", "task2")[1].captions] == ["1 of 10", "2 of 10"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "fetch.sh", "tokenize.py", "raw/notes.md"])
+def test_other_files_beside_the_captions_are_passed_over(task2: Path, name: str) -> None:
+    """Of two-letter endings only a split's are languages: with a picture list of the same name."""
+    lines(task2 / name, "Multi30k, as published")
+
+    assert len(read(task2, "val")) == 2
+    with pytest.raises(SplitUnknown, match=r"its splits are: val; say"):
+        read(task2, "train")
+
+
+def test_the_folder_above_the_variants_is_told_from_them(task2: Path, tmp_path: Path) -> None:
+    """The error says what to give."""
+    with pytest.raises(CorpusFileMissing, match=r"holds the variants task2; give one: .*/task2$"):
+        read(tmp_path, "val")
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [("nowhere", "no folder .*nowhere"), ("empty", "empty has no caption files")],
+)
+def test_a_folder_without_captions_is_refused(tmp_path: Path, folder: str, says: str) -> None:
+    """At the call, by its path."""
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(CorpusFileMissing, match=says):
+        read_multi30k(tmp_path / folder, tmp_path, "train")
+
+
+def test_an_unknown_split_names_those_with_a_picture_list(task1: Path) -> None:
+    """Captions without one are no split: nobody knows of which pictures they are."""
+    lines(task1 / "test_2018_flickr.en", "a bird")
+
+    with pytest.raises(SplitUnknown, match=r"its splits are: test_2017_mscoco, train; say"):
+        read_multi30k(task1, task1, "test_2018_flickr")
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"), [(["one"], "has 1 lines"), (["1", "2", "3"], "has more than 2 lines")]
+)
+def test_files_that_are_not_parallel_are_refused(task1: Path, texts: list[str], says: str) -> None:
+    """At the call: every caption after the gap would be another picture's."""
+    lines(task1 / "train.fr", *texts)
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.fr {says}, train_images\.txt has 2"):
+        read_multi30k(task1, task1, "train")
+
+
+def test_a_file_that_lies_there_packed_too_is_read_once(task1: Path) -> None:
+    """The unpacked one, and it is no second caption."""
+    lines(task1 / "train.en.gz", "packed", "packed")
+    lines(task1 / "raw" / "train.en", "raw", "raw")
+
+    first, _ = read(task1, "train")
+
+    assert [c.text for c in first.captions if c.language == "en"] == ["two men"]
+
+
+def test_an_empty_line_keeps_its_place(task1: Path) -> None:
+    """It is an empty caption, and not a reason to move the others up."""
+    lines(task1 / "train.en", "", "a dog")
+
+    first, second = read(task1, "train")
+
+    assert [first.captions[2].text, second.captions[2].text] == ["", "a dog"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("20.jpg", r"line 2 lists 20\.jpg a second time"),
+        ("../10.jpg", "line 2 names .*outside the image folder"),
+        ("/etc/passwd", "line 2 names .*outside the image folder"),
+        ("", "line 2 names the picture ''"),
+    ],
+)
+def test_a_bad_picture_name_is_refused_by_its_line(task1: Path, name: str, says: str) -> None:
+    """Whichever way it is bad."""
+    lines(task1 / "train_images.txt", "20.jpg", name)
+
+    with pytest.raises(CorpusMalformed, match=rf"train_images\.txt: {says}"):
+        read(task1, "train")
+
+
+def test_a_missing_picture_shows_when_it_is_read(task1: Path) -> None:
+    """With the line that names it; the record after it comes through."""
+    (task1 / IMAGES / "20.jpg").unlink()
+
+    missing, there = read(task1, "train")
+
+    assert there.image.read() == b"pixels of 10.jpg"
+    with pytest.raises(PictureFileMissing, match=r"train_images\.txt: line 1 names .*20\.jpg"):
+        missing.image.read()
+
+
+def test_a_line_that_is_not_utf8_spoils_its_own_record_alone(task1: Path) -> None:
+    """Named by its file and number, with the line's other languages; the next record is whole."""
+    (task1 / "train.de").write_bytes("zwei Männer\nein Hund\n".encode("latin-1"))
+
+    first, second = read(task1, "train")
+
+    assert (first.record_id, first.captions) == ("20", ())
+    assert f"{task1 / 'train.de'}: line 1 is not UTF-8" in (first.captions_fault or "")
+    assert (second.captions_fault, len(second.captions)) == (None, 4)
+
+
+def test_a_picture_list_that_is_not_utf8_is_refused(task1: Path) -> None:
+    """At the call: nothing could say which picture it is."""
+    (task1 / "train_images.txt").write_bytes(b"20.jpg\n\xf6.jpg\n")
+
+    with pytest.raises(CorpusMalformed, match=r"train_images\.txt: line 2 is not UTF-8"):
+        read(task1, "train")
+
+
+def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None:
+    """Where work goes on: lines still count, and captions stay with their pictures."""
+    names = ("20.jpg", "../x.jpg", "20.jpg", "", "10.jpg")
+    lines(task1 / "train_images.txt", *names)
+    for language in ("en", "de", "fr", "cs"):
+        if (task1 / f"train.{language}").exists():
+            lines(task1 / f"train.{language}", *(f"of line {n}" for n in range(1, 6)))
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_multi30k(task1, task1 / IMAGES, "train", left_out=left_out))
+
+    assert [(each.record_id, each.captions[0].text) for each in records] == [
+        ("20", "of line 1"),
+        ("10", "of line 5"),
+    ]
+    assert left_out.count == 3
+
+
+def test_links_out_of_the_folder_are_refused(
+    task1: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of captions and lists at the call, of pictures when they are read."""
+    outside = tmp_path_factory.mktemp("outside") / "secret"
+    outside.write_text("secret\nsecret\n")
+    (task1 / IMAGES / "20.jpg").unlink()
+    (task1 / IMAGES / "20.jpg").symlink_to(outside)
+
+    out, _ = read(task1, "train")
+    with pytest.raises(PictureOutside, match=r"line 1 names .*20\.jpg, which is a link out"):
+        out.image.read()
+
+    for name in ("train.de", "train_images.txt"):
+        (task1 / name).unlink()
+        (task1 / name).symlink_to(outside)
+        with pytest.raises(CorpusFileMissing, match=rf"{name} is a link out of the corpus"):
+            read(task1, "train")

@@ -1,0 +1,482 @@
+"""Parquet files: what was written is what is read, a row group at a time."""
+
+import os
+import random
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.corpus.errors import (
+    CorpusError,
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureOutside,
+    PictureTooLarge,
+    SplitUnknown,
+)
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES
+from tandem.corpus.readers.parquet import read_parquet
+from tandem.corpus.records import Record
+from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+
+HUGGING_FACE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def write(path: Path, rows_a_group: int = 2, **columns: object) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=rows_a_group)
+    return path
+
+
+def pets(path: Path, **more: object) -> Path:
+    """Writes three rows in two groups."""
+    columns = {
+        "image": [b"pixels of 0", b"pixels of 1", b"pixels of 2"],
+        "caption": ["a", "b", "c"],
+    }
+    return write(path, **columns | more)
+
+
+def read(path: Path, split: str = "train") -> list[Record]:
+    return list(read_parquet(path, split))
+
+
+@given(
+    made(),
+    st.sampled_from([pa.binary(), pa.large_binary(), HUGGING_FACE]),
+    st.sampled_from([pa.list_(pa.string()), pa.large_list(pa.large_string())]),
+    st.sampled_from(["none", "snappy", "zstd"]),
+    st.booleans(),
+)
+def test_what_is_written_is_what_is_read(
+    pictures: list[Made], image: pa.DataType, texts: pa.DataType, packed: str, has_ids: bool
+) -> None:
+    """Any ids, captions and bytes, in the types that writers choose."""
+    images = [each.pixels for each in pictures]
+    if image == HUGGING_FACE:
+        images = [{"bytes": each.pixels, "path": each.name} for each in pictures]
+    columns = {
+        "image": pa.array(images, image),
+        "captions": pa.array([list(each.captions) for each in pictures], texts),
+    }
+    if has_ids:
+        columns["id"] = pa.array([each.name for each in pictures])
+    with a_folder() as folder:
+        path = folder / "train-0.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=2, compression=packed)
+
+        records = read(folder)
+
+        names = [each.name for each in pictures]
+        ids = names if has_ids else [f"train-0/{number}" for number in range(len(names))]
+        assert [each.record_id for each in records] == ids
+        assert list(map(as_made, records, names)) == pictures
+
+
+def test_a_row_is_a_record(tmp_path: Path) -> None:
+    """Named by its file and number, or by its id; columns of other names are passed over."""
+    path = pets(tmp_path / "train.parquet", language=["de", None, "fr"], width=[1, 2, 3])
+    numbered = pets(tmp_path / "val.parquet", id=[7, 8, 9])
+
+    first, second, third = read(path)
+
+    assert (first.record_id, first.family, first.split) == ("train/0", "train/0", "train")
+    assert [
+        (c.caption_id, c.text, c.language) for each in (first, second, third) for c in each.captions
+    ] == [
+        ("train/0#de-0", "a", "de"),
+        ("train/1#en-0", "b", "en"),
+        ("train/2#fr-0", "c", "fr"),
+    ]
+    assert third.image.read() == b"pixels of 2"
+    assert str(third.image) == f"{path}: row 2"
+    assert [each.record_id for each in read(numbered, "val")] == ["7", "8", "9"]
+
+
+def test_pictures_may_be_read_in_any_order(tmp_path: Path) -> None:
+    """From more row groups than stay in memory."""
+    images = [b"%d" % number for number in range(40)]
+    path = write(tmp_path / "train.parquet", image=images, caption=["x"] * 40)
+    records = read(path)
+    order = random.Random(1).sample(range(40), 40)
+
+    assert [records[number].image.read() for number in order] == [images[n] for n in order]
+
+
+def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
+    """And where there is none, what the file's name or folder says."""
+    pets(tmp_path / "a.parquet", split=["train", "test", "train"])
+    pets(tmp_path / "train-00000-of-00001.parquet")
+    pets(tmp_path / "val" / "0.parquet")
+
+    assert [each.record_id for each in read(tmp_path)] == [
+        "a/0",
+        "a/2",
+        *(f"train-00000-of-00001/{row}" for row in range(3)),
+    ]
+    (tested,) = read(tmp_path, "test")
+    assert (tested.record_id, tested.split, tested.image.read()) == ("a/1", "test", b"pixels of 1")
+    assert len(read(tmp_path, "val")) == 3
+    with pytest.raises(SplitUnknown, match=r"split 'extra'; its splits are: test, train, val; say"):
+        read_parquet(tmp_path, "extra")
+
+
+def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
+    """Of either kind of column; the rows after it come through, and no caption is none."""
+    bare = pets(tmp_path / "a.parquet", image=[None, b"1", b"2"], caption=[None, "b", "c"])
+    packed = pa.array(
+        [{"bytes": None, "path": None}, {"bytes": b"1", "path": None}, None], HUGGING_FACE
+    )
+    struct = pets(tmp_path / "b.parquet", image=packed)
+
+    for path, empty in ((bare, [0]), (struct, [0, 2])):
+        records = read(path, path.stem)
+        assert records[1].image.read() == b"1"
+        for row in empty:
+            with pytest.raises(PictureMissing, match=rf"\.parquet: row {row} has an empty image"):
+                records[row].image.read()
+    assert read(bare, "a")[0].captions == ()
+
+
+def test_a_path_without_bytes_is_a_file_beside_the_corpus(tmp_path: Path) -> None:
+    """Hugging Face's datasets may name pictures instead of holding them; not just any."""
+    (tmp_path / "cat.jpg").write_bytes(b"pixels of cat")
+    named = [{"bytes": None, "path": path} for path in ("cat.jpg", "dog.jpg", "/etc/passwd")]
+    path = pets(tmp_path / "train.parquet", image=pa.array(named, HUGGING_FACE))
+
+    there, missing, outside = read(path)
+
+    assert there.image.read() == b"pixels of cat"
+    with pytest.raises(PictureFileMissing, match=r"row 1 names .*dog\.jpg, which is not there"):
+        missing.image.read()
+    with pytest.raises(CorpusMalformed, match=r"row 2 names /etc/passwd, outside"):
+        outside.image.read()
+
+
+def test_a_file_that_changes_is_read_anew_or_is_missing(tmp_path: Path) -> None:
+    """What stays in memory of it is not given for its successor's."""
+    path = pets(tmp_path / "train.parquet")
+    first, _, last = read(path)
+    assert first.image.read() == b"pixels of 0"
+
+    write(path, image=[b"another"], caption=["x"])
+    assert first.image.read() == b"another"
+    with pytest.raises(PictureFileMissing, match=r"train\.parquet: row 2 cannot be read"):
+        last.image.read()
+    path.unlink()
+    with pytest.raises(PictureFileMissing, match=r"train\.parquet: row 0 cannot be read"):
+        first.image.read()
+
+
+def test_a_picture_over_the_limit_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    """Its record comes through."""
+    path = write(tmp_path / "train.parquet", image=[bytes(MAX_READ_BYTES + 1)], caption=["x"])
+
+    (record,) = read(path)
+
+    with pytest.raises(PictureTooLarge, match=r"row 0 has 33,554,433 bytes"):
+        record.image.read()
+
+
+def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path: Path) -> None:
+    """By what it has unpacked: a million zeros are small on disk."""
+    path = write(tmp_path / "train.parquet", image=[bytes(10**6)], caption=["x"])
+    assert path.stat().st_size < 10**5
+
+    assert len(list(read_parquet(path, "train", max_group_bytes=2 * 10**6))) == 1
+    with pytest.raises(CorpusMalformed, match=r"row group 0 has 1,000,\d+ bytes, the limit is 999"):
+        read_parquet(path, "train", max_group_bytes=999)
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoded"),
+    [
+        (pa.binary(), {}),
+        (HUGGING_FACE, {}),
+        (pa.binary(), {"use_dictionary": False, "column_encoding": {"image": "DELTA_BYTE_ARRAY"}}),
+    ],
+)
+def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
+    tmp_path: Path, kind: pa.DataType, encoded: dict[str, Any]
+) -> None:
+    """60 rows of one picture lie in a file once: what is read of them stays under the limit."""
+    picture = random.Random(1).randbytes(900_000)
+    cells = [{"bytes": picture, "path": None} if kind == HUGGING_FACE else picture] * 60
+    path = tmp_path / "train.parquet"
+    pq.write_table(
+        pa.table({"image": pa.array(cells, kind), "caption": ["x"] * 60}), path, **encoded
+    )
+    assert path.stat().st_size < 10**6
+
+    refused = next(read_parquet(path, "train", max_group_bytes=2 * 10**6))
+    # A pool that no other test uses counts what this one takes.
+    before, own = pa.default_memory_pool(), pa.system_memory_pool()
+    assert before.backend_name != own.backend_name
+    pa.set_memory_pool(own)
+    try:
+        with pytest.raises(
+            CorpusMalformed, match=r"row group 0 has over 2,000,000 bytes, the limit"
+        ):
+            refused.image.read()
+    finally:
+        pa.set_memory_pool(before)
+
+    assert 0 < own.max_memory() < 6 * 10**6
+    assert next(read_parquet(path, "train", max_group_bytes=6 * 10**7)).image.read() == picture
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"image": [b""], "text": ["x"]}, r"captions or caption; it has: image, text"),
+        ({"picture": [b""], "caption": ["x"]}, r"needs the columns image .*has: picture, caption"),
+        ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
+        ({"image": [{"path": "1.jpg"}], "caption": ["x"]}, "the column image is struct"),
+        ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is no text"),
+        ({"image": [b""], "caption": ["x"], "split": [1]}, "rows whose split is no text"),
+        ({"image": [b""], "caption": ["x"], "split": [["a"]]}, "rows whose split is no text"),
+    ],
+)
+def test_another_table_is_refused_at_the_call(
+    tmp_path: Path, columns: dict[str, Any], says: str
+) -> None:
+    """With the columns that it has."""
+    path = write(tmp_path / "train.parquet", **columns)
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.parquet.*{says}"):
+        read_parquet(path, "train")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"id": ["x", "y", "x"]}, "row 2 is a second 'x'"),
+        ({"id": ["x", "y", None]}, "row 2 has the id None"),
+        ({"id": [1.0, float("nan"), 3.0]}, "row 1 has the id nan"),
+        ({"id": [1.0, 2.5, 3.0]}, "row 1 has the id 2.5"),
+        ({"id": [1.0, 2.0**60, 3.0]}, "row 1 has the id 1.152921504606847e"),
+    ],
+)
+def test_a_bad_row_is_refused_by_its_number(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
+    """When it is due."""
+    records = read_parquet(pets(tmp_path / "train.parquet", **more), "train")
+
+    with pytest.raises(CorpusMalformed, match=rf"train\.parquet: {says}"):
+        list(records)
+
+
+@pytest.mark.parametrize(
+    ("more", "row", "says"),
+    [
+        ({"caption": [1, 2, 3]}, 0, "row 0 has a caption that is no text"),
+        ({"caption": [["a"], ["b", None], ["c"]]}, 1, "row 1 has a caption that is no text"),
+        ({"language": [1, 2, 3]}, 2, "row 2 has a language that is no text"),
+    ],
+)
+def test_captions_that_are_no_text_are_told_with_their_record(
+    tmp_path: Path, more: dict[str, Any], row: int, says: str
+) -> None:
+    """The rows after it come through."""
+    path = pets(tmp_path / "train.parquet", **more)
+
+    records = read(path)
+
+    assert len(records) == 3
+    assert records[row].captions == ()
+    assert records[row].captions_fault == f"{path}: {says}; correct it"
+
+
+def test_captions_are_those_of_the_first_column_that_has_any(tmp_path: Path) -> None:
+    """As in a WebDataset: a row may have its captions in either of two columns."""
+    path = write(
+        tmp_path / "train.parquet",
+        image=[b"0", b"1", b"2", b"3"],
+        caption=["c", "c", "c", None],
+        captions=pa.array([["a", "b"], None, [], None], pa.list_(pa.string())),
+    )
+
+    said = [[each.text for each in record.captions] for record in read(path)]
+
+    assert said == [["a", "b"], ["c"], ["c"], []]
+
+
+def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
+    """300 rows in groups of 130, which are read 64 rows at a time."""
+    images = [b"%d" % number for number in range(300)]
+    splits = ["train", "val"] * 150
+    path = write(tmp_path / "a.parquet", 130, image=images, caption=["x"] * 300, split=splits)
+
+    records = read(path, "val")
+
+    assert [each.record_id for each in records] == [f"a/{row}" for row in range(1, 300, 2)]
+    assert [each.image.read() for each in records] == images[1::2]
+
+
+def test_what_is_no_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
+    """A file of another kind, one cut short, and none."""
+    path = pets(tmp_path / "train.parquet")
+    for content in (b"", b"no parquet at all", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(CorpusMalformed, match=r"train\.parquet is no whole parquet file"):
+            read_parquet(path, "train")
+
+    with pytest.raises(CorpusFileMissing, match=r"no \.parquet file at .*nowhere"):
+        read_parquet(tmp_path / "nowhere", "train")
+
+
+def test_no_damage_raises_anything_else(tmp_path: Path) -> None:
+    """500 files with bytes changed: read, or refused by name."""
+    dice = random.Random(5)
+    path = pets(tmp_path / "train.parquet")
+    whole = path.read_bytes()
+    outcomes = {True: 0, False: 0}
+    for _ in range(500):
+        data = bytearray(whole)
+        for _ in range(dice.randrange(1, 4)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        path.write_bytes(data)
+        try:
+            for record in read(path):
+                record.image.read()
+            outcomes[True] += 1
+        except CorpusError:
+            outcomes[False] += 1
+
+    assert min(outcomes.values()) > 50, outcomes
+
+
+def test_without_pyarrow_the_extra_is_named() -> None:
+    """In an interpreter that has none."""
+    program = "import sys; sys.modules['pyarrow'] = None; import tandem.corpus.readers.parquet"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+
+    assert "ExtraMissing: parquet files are read with pyarrow" in ran.stderr
+    assert 'pip install "tandem-search[parquet]"' in ran.stderr
+
+
+def test_splits_as_hugging_face_lays_them_out(tmp_path: Path) -> None:
+    """Kept apart, by any word for them; the folder "data" is none."""
+    for split, count in (("train", 3), ("validation", 2), ("test", 1)):
+        path = tmp_path / "data" / f"{split}-00000-of-00001.parquet"
+        write(path, image=[b"x"] * count, caption=["a"] * count)
+
+    assert [len(read(tmp_path, split)) for split in ("train", "val", "dev", "test")] == [3, 2, 2, 1]
+    assert read_parquet(tmp_path, "train").total == 3
+    with pytest.raises(SplitUnknown, match=r"'data'; its splits are: test, train, validation; say"):
+        read_parquet(tmp_path, "data")
+
+
+def test_whole_real_ids_are_whole_numbers(tmp_path: Path) -> None:
+    """pandas makes the one of the other where a cell is missing."""
+    path = pets(tmp_path / "train.parquet", id=[1.0, 2.0, None])
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_parquet(path, "train", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["1", "2"]
+    assert "row 2 has the id None" in left_out.first[0]
+
+
+def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
+    """In the order of their numbers; other columns that look like captions are told."""
+    path = write(
+        tmp_path / "train.parquet",
+        image=[b"0", b"1"],
+        caption_10=["c", "z"],
+        caption_2=["b", None],
+        caption_1=["a", "y"],
+        alt_text=["?", "?"],
+    )
+    left_out = LeftOut()
+
+    first, second = read_parquet(path, "train", left_out=left_out)
+
+    assert [each.text for each in first.captions] == ["a", "b", "c"]
+    assert [each.text for each in second.captions] == ["y", "z"]
+    assert left_out.first_files == {FileFault.COLUMN: [f"{path}: alt_text"]}
+
+
+def test_a_cell_that_is_not_utf8_spoils_its_own_row_alone(tmp_path: Path) -> None:
+    """Though its batch cannot be read as text."""
+    texts = pa.array([b"a", b"\xff", b"c"], pa.binary()).cast(pa.string(), safe=False)
+    path = pets(tmp_path / "train.parquet", caption=texts)
+
+    first, second, third = read(path)
+
+    assert [each.text for each in (*first.captions, *third.captions)] == ["a", "c"]
+    assert "row 1 has a caption that is no text" in (second.captions_fault or "")
+
+
+def test_a_damaged_file_ends_no_corpus_where_work_goes_on(tmp_path: Path) -> None:
+    """It is counted, and the others are read."""
+    pets(tmp_path / "train-1.parquet")
+    (tmp_path / "train-0.parquet").write_bytes(b"no parquet")
+    left_out = LeftOut(goes_on=True)
+
+    assert len(list(read_parquet(tmp_path, "train", left_out=left_out))) == 3
+    assert left_out.counts == {FileFault.DAMAGED: 1}
+    with pytest.raises(CorpusMalformed, match=r"train-0\.parquet is no whole parquet file"):
+        read_parquet(tmp_path, "train")
+
+
+def test_pictures_beside_a_parquet_file_are_no_links_out(tmp_path: Path) -> None:
+    """Nor is the file that names them."""
+    root = tmp_path / "root"
+    named = pa.array([{"bytes": None, "path": path} for path in ("a", "b", "c")], HUGGING_FACE)
+    pets(root / "train.parquet", image=named)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "a").symlink_to(tmp_path / "secret")
+    (root / "b").symlink_to("c")
+    (root / "c").write_bytes(b"pixels")
+
+    out, inside, _ = read(root)
+
+    assert inside.image.read() == b"pixels"
+    with pytest.raises(PictureOutside, match=r"row 0 names .*a, which is a link out of the corpus"):
+        out.image.read()
+
+
+def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
+    """A row's own goes before it."""
+    pets(tmp_path / "language=de" / "train.parquet")
+    pets(tmp_path / "language=fr" / "train.parquet", language=["cs", None, None])
+
+    said = [caption.caption_id for record in read(tmp_path) for caption in record.captions]
+
+    assert [each.partition("#")[2] for each in said] == [*["de-0"] * 3, "cs-0", "fr-0", "fr-0"]
+
+
+def test_ids_may_be_of_other_types_that_are_exact(tmp_path: Path) -> None:
+    """Decimals that are whole, numbers of any size, and bytes that are text."""
+    path = pets(tmp_path / "train.parquet", id=pa.array([1, 2, 2**63], pa.uint64()))
+    assert [each.record_id for each in read(path)] == ["1", "2", "9223372036854775808"]
+
+    records = read_parquet(pets(path, id=[b"a", "ä".encode(), b"\xff"]), "train")
+    assert [next(records).record_id, next(records).record_id] == ["a", "ä"]
+    with pytest.raises(CorpusMalformed, match=r"row 2: the id is not UTF-8"):
+        next(records)
+
+    decimals = pa.array([Decimal("1.00"), Decimal("20.00"), Decimal("3.50")])
+    records = read_parquet(pets(path, id=decimals), "train")
+    assert [next(records).record_id, next(records).record_id] == ["1", "20"]
+    with pytest.raises(CorpusMalformed, match=r"row 2 has the id Decimal\('3\.50'\)"):
+        next(records)

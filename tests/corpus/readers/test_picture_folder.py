@@ -1,0 +1,404 @@
+"""A folder of pictures with captions: what was put there is what is read."""
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tandem.corpus.errors import (
+    CorpusFileMissing,
+    CorpusMalformed,
+    PictureFileMissing,
+    PictureMissing,
+    PictureOutside,
+    SplitUnknown,
+)
+from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
+from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
+from tandem.corpus.readers.image_sources import ImageFile
+from tandem.corpus.readers.picture_folder import read_picture_folder
+from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+
+
+def put(folder: Path, each: Made, suffix: str = ".jpg") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / (each.name + suffix)).write_bytes(each.pixels)
+    (folder / f"{each.name}.txt").write_bytes("\n".join(each.captions).encode())
+
+
+CAT = Made("cat", ("a cat", "one cat"), b"pixels of cat")
+DOG = Made("dog", ("a dog",), b"pixels of dog")
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """Two pictures in the folder itself."""
+    put(tmp_path, DOG)
+    put(tmp_path, CAT, ".PNG")
+    return tmp_path
+
+
+def ids(folder: Path, split: str) -> list[str]:
+    return [record.record_id for record in read_picture_folder(folder, split)]
+
+
+def passed_over(folder: Path, split: str = "all") -> dict[str, list[str]]:
+    left_out = LeftOut()
+    list(read_picture_folder(folder, split, left_out=left_out))
+    return left_out.first_files
+
+
+def faults(folder: Path) -> dict[str, str]:
+    """Returns what is wrong with captions, by their records."""
+    records = read_picture_folder(folder, "all")
+    return {each.record_id: each.captions_fault for each in records if each.captions_fault}
+
+
+@given(made(), made())
+def test_what_is_put_there_is_what_is_read(whole: list[Made], train: list[Made]) -> None:
+    """Any names, captions and bytes, in the folder itself and in a split of it."""
+    with a_folder() as folder:
+        for each in whole:
+            put(folder, each)
+        for each in train:
+            put(folder / "train", each, ".webp")
+
+        read = {split: list(read_picture_folder(folder, split)) for split in ("all", "train")}
+
+        by_name = {"all": whole, "train": train}
+        for split, records in read.items():
+            expected = sorted(by_name[split], key=lambda each: each.name)
+            prefix = "" if split == "all" else "train/"
+            assert [each.record_id for each in records] == [prefix + each.name for each in expected]
+            names = [each.record_id.removeprefix(prefix) for each in records]
+            assert list(map(as_made, records, names)) == expected
+
+
+def test_a_record_is_one_picture_with_its_lines(pets: Path) -> None:
+    """Its own family, its captions numbered, in the language that was told."""
+    cat, dog = read_picture_folder(pets, "all", language="de")
+
+    assert (cat.record_id, cat.family, cat.split) == ("cat", "cat", "all")
+    assert [(c.caption_id, c.text, c.language) for c in cat.captions] == [
+        ("cat#de-0", "a cat", "de"),
+        ("cat#de-1", "one cat", "de"),
+    ]
+    assert cat.image.read() == b"pixels of cat"
+    assert str(dog.image) == f"{pets}/dog.jpg"
+
+
+def test_a_subfolder_is_a_split_with_all_below_it(pets: Path) -> None:
+    """What lies deeper belongs to it; hidden things and a link back up do not."""
+    put(pets / "test" / "outdoors", DOG)
+    put(pets / "test" / ".cache", CAT)
+    put(pets / "test", Made("._dog", (), b"what macOS leaves"))
+    (pets / "test" / "again").symlink_to(pets / "test")
+
+    assert ids(pets, "test") == ["test/outdoors/dog"]
+    assert ids(pets, "all") == ["cat", "dog"]
+
+
+def test_an_unknown_split_names_those_with_pictures(pets: Path) -> None:
+    """A folder without a picture is none."""
+    put(pets / "val", DOG)
+    (pets / "notes").mkdir()
+    (pets / "notes" / "read me.txt").write_text("not a caption")
+
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: all, val; say"):
+        read_picture_folder(pets, "test")
+
+
+def test_a_folder_that_is_not_there_is_refused_at_the_call(tmp_path: Path) -> None:
+    """The error names the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no folder .*nowhere"):
+        read_picture_folder(tmp_path / "nowhere", "all")
+
+
+def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -> None:
+    """It says so when it is read, and its neighbours come through."""
+    (pets / "cat.PNG").unlink()
+
+    cat, dog = read_picture_folder(pets, "all")
+
+    assert dog.image.read() == b"pixels of dog"
+    with pytest.raises(PictureMissing, match=r"cat\.txt has no picture beside it"):
+        cat.image.read()
+
+
+def test_a_picture_that_goes_away_is_missing_when_it_is_read(pets: Path) -> None:
+    """The folder was listed when it was there."""
+    cat, _ = read_picture_folder(pets, "all")
+    (pets / "cat.PNG").unlink()
+
+    with pytest.raises(PictureFileMissing, match=r"cat names .*cat\.PNG, which is not there"):
+        cat.image.read()
+
+
+def test_a_picture_alone_has_no_captions(pets: Path) -> None:
+    """As has one with an empty file."""
+    (pets / "cat.txt").unlink()
+    (pets / "dog.txt").write_text("\n")
+
+    assert [record.captions for record in read_picture_folder(pets, "all")] == [(), ()]
+
+
+def test_captions_that_are_no_text_are_told_with_their_record(pets: Path) -> None:
+    """And the record behind it comes through; without captions it is, and not with some of them."""
+    (pets / "cat.txt").write_bytes(b"a cat\n\xff")
+
+    cat, dog = read_picture_folder(pets, "all")
+
+    assert cat.captions == ()
+    assert cat.captions_fault == (
+        f"{pets}/cat.txt: line 2 is not UTF-8 (invalid start byte); save the file as UTF-8, for "
+        "example with: iconv -f latin1 -t utf-8"
+    )
+    assert cat.image.read() == b"pixels of cat"
+    assert (dog.captions[0].text, dog.captions_fault) == ("a dog", None)
+
+
+def test_a_subfolder_called_all_does_not_hide_the_pictures_beside_it(pets: Path) -> None:
+    """Both are called the same; where only one of them has pictures, it is that one."""
+    (pets / "all").mkdir()
+    assert ids(pets, "all") == ["cat", "dog"]
+
+    put(pets / "all", DOG)
+    put(pets / "train", CAT)
+    with pytest.raises(CorpusMalformed, match=r"in its subfolder 'all'.*rename the subfolder"):
+        read_picture_folder(pets, "all")
+    assert ids(pets, "train") == ["train/cat"]
+
+    (pets / "cat.PNG").unlink()
+    (pets / "dog.jpg").unlink()
+    assert ids(pets, "all") == ["all/dog"]
+
+
+def test_a_folder_that_cannot_be_listed_is_in_nobody_elses_way(pets: Path) -> None:
+    """It is named and passed over. A link to itself cannot be followed even by root."""
+    put(pets / "train", DOG)
+    put(pets / "val", CAT)
+    (pets / "val" / "loop").symlink_to(pets / "val" / "loop")
+    (pets / "lost+found").mkdir()
+    put(pets / "lost+found", CAT)
+
+    assert ids(pets, "train") == ["train/dog"]
+    assert ids(pets, "val") == ["val/cat"]
+    assert passed_over(pets, "val") == {FileFault.UNLISTED: [f"{pets}/val/loop"]}
+    with pytest.raises(SplitUnknown, match=r"its splits are: all, train, val; say"):
+        read_picture_folder(pets, "test")
+
+
+@pytest.mark.parametrize(("name", "says"), [("dog.png", "dog.jpg"), ("dog.TXT", "dog.TXT")])
+def test_two_files_of_one_kind_and_name_are_refused(pets: Path, name: str, says: str) -> None:
+    """The captions could be of either picture, and either file's could be the captions."""
+    (pets / name).write_bytes(b"another")
+    records = read_picture_folder(pets, "all")
+
+    assert next(records).record_id == "cat"
+    with pytest.raises(CorpusMalformed, match=rf"{says} and .* are both 'dog'"):
+        next(records)
+
+
+def test_what_cannot_be_read_is_named(pets: Path) -> None:
+    """As on a disk that fails: Linux has a plain file whose first byte never comes."""
+    with pytest.raises(PictureFileMissing, match=r"/proc/self/mem, which cannot be read: Input"):
+        ImageFile(Path("/proc/self/mem"), "x").read()
+
+
+def test_links_that_lead_out_of_the_folder_are_refused(
+    pets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of pictures, captions and folders, however they get there; those inside are followed."""
+    outside = tmp_path_factory.mktemp("outside")
+    put(outside, CAT)
+    (pets / "dog.txt").unlink()
+    (pets / "dog.txt").symlink_to(outside / "cat.txt")
+    (pets / "hop").symlink_to(outside / "cat.jpg")
+    (pets / "out.jpg").symlink_to(pets / "hop")
+    (pets / "in.jpg").symlink_to(pets / "cat.PNG")
+    (pets / "album").symlink_to(outside)
+    (pets / "up.jpg").symlink_to(f"../{outside.name}/cat.jpg")
+
+    cat, dog, inside, *out = read_picture_folder(pets, "all")
+
+    assert re.search(
+        r"dog\.txt is a link out of the corpus, to .*cat\.txt", dog.captions_fault or ""
+    )
+    assert (cat.image.read(), inside.image.read()) == (b"pixels of cat", b"pixels of cat")
+    assert [each.record_id for each in out] == ["out", "up"]
+    for each in out:
+        with pytest.raises(
+            PictureOutside, match=r"names .*\.jpg, which is a link out of the corpus"
+        ):
+            each.image.read()
+    assert passed_over(pets)[FileFault.LEADS_OUT] == [f"{pets}/album"]
+
+    (pets / "train").symlink_to(outside)
+    with pytest.raises(SplitUnknown, match=rf"split 'train'.* link out .*{pets}/train"):
+        read_picture_folder(pets, "train")
+    root = tmp_path_factory.mktemp("links") / "root"
+    root.symlink_to(outside)
+    assert [each.image.read() for each in read_picture_folder(root, "all")] == [b"pixels of cat"]
+
+
+def test_hostile_names_and_files_are_refused(pets: Path) -> None:
+    """A pipe would be waited on for ever; what is not UTF-8 can be neither sent nor shown."""
+    os.mkfifo(pets / "pipe.jpg")
+    os.mkfifo(pets / "pipe.txt")
+    assert ids(pets, "all") == ["cat", "dog"]
+
+    (pets / "dog.txt").write_bytes(b"x" * (MAX_TEXT_BYTES + 1))
+    assert re.search(r"dog\.txt has more than 1,048,576 bytes", faults(pets)["dog"])
+
+    (pets / "dog.txt").unlink()
+    Path(os.fsdecode(os.fsencode(pets) + b"/caf\xe9.jpg")).write_bytes(b"pixels")
+    assert ids(pets, "all") == ["cat", "dog"]
+    assert FileFault.NAME_NOT_UTF8 in passed_over(pets)
+
+
+def test_files_of_other_formats_are_counted(pets: Path) -> None:
+    """By their extension, with the first names; what file managers leave is nobody's."""
+    for name in ("a.heic", "b.HEIC", "c.gif", "d.tif", "Thumbs.db", "notes", ".hidden.jpg"):
+        (pets / name).write_bytes(b"")
+    for name in ("._cat.jpg", ".DS_Store"):
+        (pets / name).write_bytes(b"")
+    for name in ("e.jfif", "f.JPE", "g.Jpeg"):
+        (pets / name).write_bytes(b"pixels")
+    left_out = LeftOut()
+
+    records = list(read_picture_folder(pets, "all", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["cat", "dog", "e", "f", "g"]
+    assert left_out.file_counts == {
+        ".heic": 2,
+        ".gif": 1,
+        ".tif": 1,
+        ".db": 1,
+        "no extension": 1,
+        "hidden": 1,
+    }
+    assert left_out.first_files[".heic"] == [f"{pets}/a.heic", f"{pets}/b.HEIC"]
+    assert left_out.uncaptioned_count == 3
+    assert "passed over: 7 (.heic 2" in "; ".join(left_out.lines())
+
+
+def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> None:
+    """Its record is there, and lacks the picture."""
+    put(tmp_path, DOG)
+    put(tmp_path, CAT, ".heic")
+
+    cat, _ = read_picture_folder(tmp_path, "all")
+
+    with pytest.raises(
+        PictureMissing, match=r"no picture beside it .* but cat\.heic, which is not"
+    ):
+        cat.image.read()
+
+
+def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path) -> None:
+    """Else a camera's folder would look empty."""
+    for number in range(3):
+        (tmp_path / f"{number}.heic").write_bytes(b"")
+
+    with pytest.raises(SplitUnknown, match=r"passed over: 3 \(\.heic 3\)"):
+        read_picture_folder(tmp_path, "test")
+
+
+def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
+    """By its extensions."""
+    (tmp_path / "a.txt").write_text("a cat")
+
+    with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.webp\)"):
+        read_picture_folder(tmp_path, "test")
+
+
+def test_names_in_nfc_and_nfd_meet(tmp_path: Path) -> None:
+    """A picture's and its captions'; two pictures that differ in that alone are one name."""
+    nfc, nfd = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+    (tmp_path / f"{nfc}.jpg").write_bytes(b"pixels")
+    (tmp_path / f"{nfd}.txt").write_text("a cafe")
+
+    (record,) = read_picture_folder(tmp_path, "all")
+    assert (record.record_id, record.captions[0].text) == (nfc, "a cafe")
+
+    (tmp_path / f"{nfd}.jpg").write_bytes(b"others")
+    with pytest.raises(CorpusMalformed, match="are both 'café'"):
+        ids(tmp_path, "all")
+
+
+def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> None:
+    """As cat.jpg.txt."""
+    put(tmp_path, CAT)
+    (tmp_path / "cat.txt").rename(tmp_path / "cat.jpg.txt")
+
+    (record,) = read_picture_folder(tmp_path, "all")
+
+    assert as_made(record, "cat") == CAT
+
+
+@pytest.mark.parametrize("split", ["test", "val", "dev", "anything"])
+def test_a_folder_without_subfolders_is_the_split_that_is_asked_for(pets: Path, split: str) -> None:
+    """And so is one whose subfolders are no splits, for names that splits have."""
+    records = list(read_picture_folder(pets, split))
+    assert [(each.record_id, each.split) for each in records] == [("cat", split), ("dog", split)]
+    assert read_picture_folder(pets, split).is_undivided
+
+    put(pets / "holidays", DOG)
+    if split == "anything":
+        with pytest.raises(SplitUnknown, match=r"its splits are: all, holidays; say --split all"):
+            read_picture_folder(pets, split)
+    else:
+        assert ids(pets, split) == ["cat", "dog", "holidays/dog"]
+    assert ids(pets, "holidays") == ["holidays/dog"]
+    assert ids(pets, "all") == ["cat", "dog"]
+    assert passed_over(pets)[FileFault.SUBFOLDER] == [f"{pets}/holidays"]
+
+
+def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
+    """What lies in data/train and data/test is two splits of data, and none of its parent's."""
+    for split in ("train", "test"):
+        put(tmp_path / "data" / split / "more", DOG)
+
+    with pytest.raises(SplitUnknown, match=rf"{tmp_path}/data has \w+/: give that folder, or say"):
+        read_picture_folder(tmp_path, "test")
+    assert ids(tmp_path / "data", "test") == ["test/more/dog"]
+    assert ids(tmp_path, "all") == ["data/test/more/dog", "data/train/more/dog"]
+    put(tmp_path / "data", CAT)
+    assert ids(tmp_path / "data" / "test", "train") == ["more/dog"]
+
+
+@pytest.mark.parametrize("there", ["val", "validation", "valid", "dev", "Validation"])
+@pytest.mark.parametrize("asked", ["val", "validation", "valid", "dev"])
+def test_a_split_may_be_asked_for_by_another_word(pets: Path, there: str, asked: str) -> None:
+    """Where both are there, each is itself, and the other is told."""
+    put(pets / there, DOG)
+    put(pets / "train", CAT)
+
+    assert ids(pets, asked) == [f"{there}/dog"]
+
+    put(pets / "dev", CAT)
+    put(pets / "val", CAT)
+    if asked in ("dev", "val"):
+        assert f"{asked}/cat" in ids(pets, asked)
+        assert FileFault.OTHER_SPLIT in passed_over(pets, asked)
+
+
+def test_going_on_past_a_record_that_cannot_be_given(pets: Path) -> None:
+    """It is counted with its words; unless told, it is an error."""
+    (pets / "dog.png").write_bytes(b"another")
+    left_out = LeftOut(goes_on=True)
+
+    assert [r.record_id for r in read_picture_folder(pets, "all", left_out=left_out)] == ["cat"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 1}
+    assert "dog.jpg and dog.png are both 'dog'" in left_out.first[0]
+
+
+def test_no_two_items_have_one_id(pets: Path) -> None:
+    """A caption's id is made of its picture's name, and another picture may be called so."""
+    (pets / "dog#en-0.jpg").write_bytes(b"pixels")
+
+    with pytest.raises(CorpusMalformed, match=r"would be called 'dog#en-0', as is record 'dog'"):
+        ids(pets, "all")

@@ -1,0 +1,475 @@
+"""WebDataset archives: what was packed is what is read, from its place in the archive."""
+
+import io
+import json
+import re
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem.corpus.errors import (
+    ArchiveUnsafe,
+    CorpusFileMissing,
+    CorpusMalformed,
+    NothingRead,
+    PictureFileMissing,
+    PictureMissing,
+    PictureTooLarge,
+    SplitUnknown,
+)
+from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
+from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
+from tandem.corpus.readers.image_sources import MAX_READ_BYTES
+from tandem.corpus.readers.webdataset import read_webdataset
+from tandem.corpus.records import Record
+from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+
+FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+
+
+def pack(path: Path, files: list[tuple[str, bytes]], tar_format: int = tarfile.PAX_FORMAT) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w", format=tar_format) as archive:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+CAT = [("cat.jpg", b"pixels of cat"), ("cat.txt", b"a cat\none cat\n")]
+DOG = [("dog.PNG", b"pixels of dog"), ("dog.json", b'{"caption": "ein Hund", "language": "de"}')]
+
+
+def read(path: Path, split: str = "all") -> list[Record]:
+    return list(read_webdataset(path, split))
+
+
+def said(record: Record) -> list[tuple[str, str]]:
+    return [(each.text, each.language) for each in record.captions]
+
+
+@given(made(), made(), st.sampled_from(FORMATS), st.booleans())
+def test_what_is_packed_is_what_is_read(
+    first: list[Made], second: list[Made], tar_format: int, as_json: bool
+) -> None:
+    """Any names, captions and bytes, in two archives, captions in either kind of file."""
+    with a_folder() as folder:
+        for number, pictures in enumerate((first, second)):
+            files = []
+            for each in pictures:
+                text = (".txt", "\n".join(each.captions))
+                if as_json:
+                    text = (".json", json.dumps({"captions": each.captions}))
+                files += [
+                    (each.name + text[0], text[1].encode()),
+                    (f"{each.name}.webp", each.pixels),
+                ]
+            pack(folder / f"train-{number}.tar", files, tar_format)
+
+        records = read(folder, "train")
+
+        expected = [(f"train-0/{each.name}", each) for each in first]
+        expected += [(f"train-1/{each.name}", each) for each in second]
+        assert [
+            (each.record_id, as_made(each, each.record_id.partition("/")[2])) for each in records
+        ] == expected
+
+
+def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
+    """In the order of their first files, other kinds and hidden passed over."""
+    others = [
+        ("cat.cls", b"3"),
+        ("cat.id", b"3"),
+        ("bird.cls", b"4"),
+        ("._cat.jpg", b"what macOS leaves"),
+        ("dog.mask.png", b"a mask"),
+    ]
+    path = pack(tmp_path / "000.tar", [CAT[0], *DOG, *others, CAT[1], ("README", b"none")])
+
+    cat, dog = read(path)
+
+    assert (cat.record_id, cat.family, cat.split) == ("000/cat", "000/cat", "all")
+    assert [each.caption_id for each in cat.captions] == ["000/cat#en-0", "000/cat#en-1"]
+    assert said(cat) == [("a cat", "en"), ("one cat", "en")]
+    assert said(dog) == [("ein Hund", "de")]
+    assert cat.image.read() == b"pixels of cat"
+    assert dog.image.read() == b"pixels of dog"
+    assert str(dog.image) == f"{path}: dog.PNG"
+
+
+def test_a_text_file_goes_before_json_which_may_say_its_language(tmp_path: Path) -> None:
+    """As the makers of LAION's archives write the caption into both."""
+    fields = b'{"caption": "another", "language": "fr", "url": "http://a.example/1.jpg"}'
+    path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
+
+    assert said(read(path)[0]) == [("a cat", "fr"), ("one cat", "fr")]
+
+
+def test_json_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    """One byte decides: an archive may claim any size."""
+    for extra in (0, 1):
+        fields = b'{"caption": "a dog"}'.ljust(MAX_TEXT_BYTES + extra)
+        path = pack(tmp_path / f"{extra}.tar", [("dog.json", fields)])
+        if not extra:
+            assert said(read(path)[0]) == [("a dog", "en")]
+
+    (dog,) = read(path)
+    assert re.search(r"1\.tar: dog\.json has more than 1,048,576 bytes", dog.captions_fault or "")
+
+
+def test_folders_in_an_archive_are_part_of_the_name(tmp_path: Path) -> None:
+    """The first dot is looked for behind the last slash."""
+    path = pack(tmp_path / "000.tar", [("v1.0/cat.a.jpg", b"none"), ("v1.0/cat.jpg", b"pixels")])
+
+    (record,) = read(path)
+
+    assert (record.record_id, record.image.read()) == ("000/v1.0/cat", b"pixels")
+
+
+def test_archives_may_number_alike(tmp_path: Path) -> None:
+    """Their records are told apart by the archives' names."""
+    for name in ("train/0.tar", "train/1.tar", "val/0.tar"):
+        pack(tmp_path / name, CAT)
+
+    assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; say"):
+        read_webdataset(tmp_path, "test")
+
+
+def test_nothing_is_refused_at_the_call(tmp_path: Path) -> None:
+    """By the path that was tried."""
+    with pytest.raises(CorpusFileMissing, match=r"no \.tar file at .*nowhere"):
+        read_webdataset(tmp_path / "nowhere", "all")
+
+
+def test_a_record_without_a_picture_says_so_when_it_is_read(tmp_path: Path) -> None:
+    """And the one after it comes through."""
+    missing, there = read(pack(tmp_path / "000.tar", [CAT[1], *DOG]))
+
+    assert there.image.read() == b"pixels of dog"
+    with pytest.raises(PictureMissing, match=r"000\.tar: cat has no picture"):
+        missing.image.read()
+
+
+def test_a_picture_without_captions_is_a_record(tmp_path: Path) -> None:
+    """Whether there is no file, or nothing in it."""
+    files = [CAT[0], DOG[0], ("dog.json", b'{"caption": null}')]
+
+    assert [each.captions for each in read(pack(tmp_path / "000.tar", files))] == [(), ()]
+
+
+def test_an_archive_that_goes_away_shows_when_a_picture_is_read(tmp_path: Path) -> None:
+    """Or one that has become shorter: half a picture is none."""
+    path = pack(tmp_path / "000.tar", CAT)
+    (cat,) = read(path)
+
+    path.write_bytes(path.read_bytes()[: 512 + 5])
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg is cut short"):
+        cat.image.read()
+    path.unlink()
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: no file"):
+        cat.image.read()
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(PictureFileMissing, match=r"000\.tar: cat\.jpg cannot be read: Input"):
+        cat.image.read()
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        (("cat.jpeg", b""), r"cat\.jpeg is a second picture of 'cat'"),
+        (("cat.txt", b""), r"cat\.txt is a second \.txt file of 'cat'"),
+    ],
+    ids=range(2),
+)
+def test_two_files_of_one_kind_and_name_are_refused(
+    tmp_path: Path, file: tuple[str, bytes], says: str
+) -> None:
+    """With the archive's name."""
+    path = pack(tmp_path / "000.tar", [*CAT, file])
+
+    with pytest.raises(CorpusMalformed, match=rf"000\.tar: {says}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        (("dog.txt", b"\xff"), r"dog\.txt: line 1 is not UTF-8"),
+        (("dog.txt", b"x" * (MAX_TEXT_BYTES + 1)), r"dog\.txt has more than 1,048,576 bytes"),
+        (("dog.json", b"{"), r"dog\.json is not JSON"),
+        (("dog.json", b"[" * 100_000), r"dog\.json is not JSON"),
+        (("dog.json", b"[]"), r"dog\.json is no JSON object"),
+        (("dog.json", b'{"captions": ["a", 1]}'), r"dog\.json has a caption that is no text"),
+        (("dog.json", b'{"caption": {}}'), r"dog\.json has a caption that is no text"),
+        (("dog.json", b'{"language": 1}'), r"dog\.json has a language that is no text"),
+    ],
+    ids=range(8),
+)
+def test_captions_that_cannot_be_read_are_told_with_their_record(
+    tmp_path: Path, file: tuple[str, bytes], says: str
+) -> None:
+    """By the file's and the archive's name; the record behind it comes through."""
+    dog, cat = read(pack(tmp_path / "000.tar", [file, DOG[0], *CAT]))
+
+    assert dog.captions == ()
+    assert re.search(rf"000\.tar: {says}", dog.captions_fault or "")
+    assert dog.image.read() == b"pixels of dog"
+    assert (said(cat)[0], cat.captions_fault) == (("a cat", "en"), None)
+
+
+def test_json_beside_a_text_file_may_be_of_anything(tmp_path: Path) -> None:
+    """Such as what a detector found, as a list or by names that captions have elsewhere."""
+    for number, found in enumerate((b'[{"box": [0, 0, 9, 9]}]', b'{"caption": {"score": 0.9}}')):
+        path = pack(tmp_path / f"{number}.tar", [*CAT, ("cat.json", found)])
+
+        (cat,) = read(path)
+
+        assert (said(cat), cat.captions_fault) == ([("a cat", "en"), ("one cat", "en")], None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ({"captions": ["a", "b"], "caption": "c"}, ["a", "b"]),
+        ({"captions": None, "caption": "c"}, ["c"]),
+        ({"captions": [], "caption": "c"}, ["c"]),
+        ({"captions": ["a"], "caption": None}, ["a"]),
+        ({"captions": None, "caption": None}, []),
+    ],
+    ids=range(5),
+)
+def test_captions_are_those_of_the_first_field_that_has_any(
+    tmp_path: Path, fields: dict[str, object], texts: list[str]
+) -> None:
+    """As in a row of a parquet file."""
+    path = pack(tmp_path / "000.tar", [DOG[0], ("dog.json", json.dumps(fields).encode())])
+
+    (dog,) = read(path)
+
+    assert [each.text for each in dog.captions] == texts
+
+
+def test_an_unsafe_archive_is_refused_when_it_is_due(tmp_path: Path) -> None:
+    """The archives before it come through, and of it not even the good files do."""
+    pack(tmp_path / "0.tar", CAT)
+    with tarfile.open(pack(tmp_path / "1.tar", CAT), "a") as archive:
+        link = tarfile.TarInfo("dog.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    records = read_webdataset(tmp_path, "all")
+
+    assert next(records).record_id == "0/cat"
+    with pytest.raises(ArchiveUnsafe, match=r"1\.tar: 'dog\.jpg' is a link to '/etc/passwd'"):
+        next(records)
+
+
+def test_names_that_are_not_utf8_are_passed_over(tmp_path: Path) -> None:
+    """They could be neither sent nor shown; the archive's others come."""
+    path = tmp_path / "000.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
+        archive.addfile(tarfile.TarInfo("café.jpg"))
+        archive.addfile(tarfile.TarInfo("tea.jpg"))
+    left_out = LeftOut()
+
+    (record,) = read_webdataset(path, "all", left_out=left_out)
+
+    assert record.record_id == "000/tea"
+    assert left_out.first_files == {FileFault.NAME_NOT_UTF8: [f"{path}: 'caf\\udce9.jpg'"]}
+
+
+def test_pictures_are_not_held_in_memory(tmp_path: Path) -> None:
+    """Of 32 MB in an archive, going through its records and one picture takes less than 3."""
+    files = [(f"{number:02d}.jpg", bytes(2**20)) for number in range(32)]
+    path = pack(tmp_path / "000.tar", files)
+
+    tracemalloc.start()
+    records = read(path)
+    size = len(records[31].image.read())
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (len(records), size) == (32, 2**20)
+    assert peak_bytes < 3 * 2**20
+
+
+def test_a_picture_over_the_limit_is_not_read(tmp_path: Path) -> None:
+    """Its record comes through; the archive is a hole, so the test writes nothing."""
+    info = tarfile.TarInfo("cat.jpg")
+    info.size = MAX_READ_BYTES + 1
+    path = tmp_path / "000.tar"
+    with path.open("wb") as file:
+        file.write(info.tobuf())
+        file.truncate(512 + MAX_READ_BYTES + 512 + 1024)
+
+    (record,) = read(path)
+
+    with pytest.raises(PictureTooLarge, match=r"cat\.jpg has 33,554,433 bytes"):
+        record.image.read()
+
+
+def packed(folder: Path, *names: str) -> Path:
+    """Returns an archive of files that have their names as contents, pictures and texts alike."""
+    return pack(folder / "000.tar", [(name, name.encode()) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("22.05.png", "22.05.txt", "22.06.png", "22.06.txt"), {"22.05": ".", "22.06": "."}),
+        (("1.5.jpg", "1.5.txt", "1.jpg", "1.txt"), {"1.5": "1.5.txt", "1": "1.txt"}),
+        (("n.input.png", "n.output.txt"), {"n": "n.output.txt"}),
+        (("n.png", "n.caption.txt"), {"n": "n.caption.txt"}),
+        (("n.txt", "n.input.png"), {"n": "n.txt"}),
+        (("n.jpg", "n.jpg.txt"), {"n": "n.jpg.txt"}),
+        (("1.5.jpg", "1.5.jpg.txt", "1.6.jpg"), {"1.5": "1.5.jpg.txt", "1.6": ""}),
+        (("n.png", "n.txt", "n.mask.png", "n.other.txt"), {"n": "n.txt"}),
+        (("v1.2/a.png", "v1.2/a.txt", "v1.3/b.png"), {"v1.2/a": "v1.2/a.txt", "v1.3/b": ""}),
+        (("22.05.png", "22.06.png"), {"22.05": "", "22.06": ""}),
+        (("./a.png", "./a.txt"), {"a": "./a.txt"}),
+        (("a.b.c.png", "a.b.c.txt"), {"a.b.c": "a.b.c.txt"}),
+        (("A.JPG", "A.Txt"), {"A": "A.Txt"}),
+        (
+            ("22.05.input.png", "22.05.output.txt", "22.06.input.png", "22.06.output.txt"),
+            {"22.05": "22.05.output.txt", "22.06": "22.06.output.txt"},
+        ),
+        (("1.jpg", "1.5.jpg", "1.6.jpg"), {"1": "", "1.5": "", "1.6": ""}),
+        (("n.png", "n.mask.png"), {"n": ""}),
+        (("22.05.png", "22.05.txt", "22.06.png"), {"22.05": ".", "22.06": ""}),
+    ],
+)
+def test_names_with_dots_are_paired_by_what_is_there(
+    tmp_path: Path, names: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    """Whether the dot is the name's or begins WebDataset's extension."""
+    records = read(packed(tmp_path, *names))
+
+    found = {each.record_id.removeprefix("000/"): each for each in records}
+    assert found.keys() == expected.keys()
+    for name, text in expected.items():
+        text = f"{name}.txt" if text == "." else text
+        assert [each.text for each in found[name].captions] == ([text] if text else [])
+        assert found[name].image.read()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n.left.png", "n.right.png", "n.caption.txt"),
+        ("n.left.png", "n.right.png", "n.txt"),
+        ("n.png", "n.en.txt", "n.de.txt"),
+        ("22.05.png", "22.06.txt"),
+        ("1.txt", "1.5.png"),
+        ("1.png", "1.0.txt", "1.1.txt"),
+    ],
+)
+def test_names_that_could_be_paired_in_two_ways_are_refused(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """By all of them; going on, the record alone is left out."""
+    path = packed(tmp_path, *names, "a.png")
+
+    with pytest.raises(CorpusMalformed, match=r"000\.tar: which of .* is ambiguous"):
+        read(path)
+    left_out = LeftOut(goes_on=True)
+    assert [r.record_id for r in read_webdataset(path, "all", left_out=left_out)] == ["000/a"]
+    assert left_out.counts == {ReaderFault.MALFORMED: 1}
+
+
+def test_files_that_are_no_records_are_counted(tmp_path: Path) -> None:
+    """By their extension, extras of a record, hidden ones; an archive of nothing else is none."""
+    path = packed(tmp_path, "a.png", "a.mask.png", "a.cls", ".jpg", "b.heic")
+    left_out = LeftOut()
+
+    assert len(list(read_webdataset(path, "all", left_out=left_out))) == 1
+    assert left_out.file_counts == {
+        FileFault.EXTRA: 1,
+        ".cls": 1,
+        FileFault.HIDDEN: 1,
+        ".heic": 1,
+    }
+
+    with pytest.raises(NothingRead, match=r"nothing was read; passed over: 1 \(\.heic 1\)"):
+        read(packed(tmp_path, "b.heic"))
+
+
+def test_archives_behind_one_another_are_read_to_the_end(tmp_path: Path) -> None:
+    """As `cat` puts them; tarfile alone reads the first: the control."""
+    parts = [packed(tmp_path, f"{name}.png", f"{name}.txt").read_bytes() for name in "abc"]
+    path = tmp_path / "000.tar"
+    path.write_bytes(b"".join(parts))
+
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["a.png", "a.txt"]
+    records = read(path)
+    assert [each.record_id for each in records] == ["000/a", "000/b", "000/c"]
+    assert [each.image.read() for each in records] == [b"a.png", b"b.png", b"c.png"]
+
+    path.write_bytes(b"".join(parts) + b"what is no archive" * 100)
+    with pytest.raises(CorpusMalformed, match=r"000\.tar is (no whole tar|damaged)"):
+        read(path)
+
+
+def test_archives_behind_one_another_may_number_alike(tmp_path: Path) -> None:
+    """Each record is its archive's; where one has the pictures and one the captions, they meet."""
+    parts = [packed(tmp_path, *names).read_bytes() for names in (("1.png", "1.txt"), ("2.png",))]
+    path = tmp_path / "000.tar"
+    path.write_bytes(parts[0] * 2 + parts[1])
+    records = read(path)
+    assert [each.record_id for each in records] == ["000/1", "000+1/1", "000/2"]
+    assert [len(each.captions) for each in records] == [1, 1, 0]
+
+    apart = [packed(tmp_path, *names).read_bytes() for names in (("1.png", "2.png"), ("1.txt",))]
+    path.write_bytes(b"".join(apart))
+    assert [(each.record_id, len(each.captions)) for each in read(path)] == [
+        ("000/1", 1),
+        ("000/2", 0),
+    ]
+
+
+def test_of_an_archive_that_is_cut_short_the_whole_records_are_given(tmp_path: Path) -> None:
+    """Where work goes on; the archive is counted, and the next one comes."""
+    pack(tmp_path / "1.tar", CAT)
+    path = pack(tmp_path / "0.tar", [*CAT, *DOG])
+    path.write_bytes(path.read_bytes()[: 4 * 512 + 100])
+    left_out = LeftOut(goes_on=True)
+
+    records = list(read_webdataset(tmp_path, "all", left_out=left_out))
+
+    assert [each.record_id for each in records] == ["0/cat", "1/cat"]
+    assert left_out.counts == {FileFault.DAMAGED: 1}
+    with pytest.raises(CorpusMalformed, match=r"0\.tar is"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train-000.tar.gz", "train-000.tgz", "train/000.tar.XZ"])
+def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    """Beside others of their split too, which they are a part of; of other splits they are told."""
+    pack(tmp_path / "train-001.tar", CAT)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"packed")
+
+    with pytest.raises(CorpusMalformed, match=rf"{name} is compressed; unpack it"):
+        read(tmp_path, "train")
+    with pytest.raises(SplitUnknown, match=r"its splits are: train; say .*passed over: 1 \(\."):
+        read(tmp_path, "test")
+    assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1
+
+
+def test_a_compressed_archive_alone_is_refused_by_name(tmp_path: Path) -> None:
+    """Given by its path, or by its folder's; it is nothing to a split that is whole."""
+    path = tmp_path / "val-000.tar.gz"
+    path.write_bytes(b"packed")
+    for place in (path, tmp_path):
+        with pytest.raises(CorpusMalformed, match=r"val-000\.tar\.gz is compressed; unpack it"):
+            read(place, "dev")
+
+    pack(tmp_path / "test-0.tar", CAT)
+    left_out = LeftOut()
+    assert len(list(read_webdataset(tmp_path, "test", left_out=left_out))) == 1
+    assert left_out.file_counts == {".gz": 1}

@@ -1,0 +1,23 @@
+"""An empty item store, for the tests of what it does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tandem.item_store.item_store import ItemStore
+from tests.support.item_store.made_stores import MAP_BYTES
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store is to be."""
+    return tmp_path / "shard"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[ItemStore]:
+    """Of a shard that is alone."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    yield store
+    store.close()

@@ -1,0 +1,68 @@
+"""What is stored of others' texts and pictures is its owner's alone, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tandem.item_store.backup import back_up, restore
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
+from tandem.private_files import private_files
+from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_stores import MAP_BYTES
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """One of those that shells have, for as long as the test takes."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def open_to_others(path: Path) -> dict[str, str]:
+    """Returns the folder and all in it that others may touch, or that have more than they need."""
+    found = {}
+    for each in (path, *path.rglob("*")):
+        mode = each.stat().st_mode & 0o777
+        if mode != (0o700 if each.is_dir() else 0o600):
+            found[each.name] = oct(mode)
+    return found
+
+
+def test_a_store_its_backup_and_what_is_restored(tmp_path: Path, umask: int) -> None:
+    """Folders and files, those that hold locks too."""
+    store = ItemStore.open(tmp_path / "shard", 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("one")])])
+    store.close()
+    backup, _ = back_up(tmp_path / "shard", tmp_path / "backups")
+    restore(backup, tmp_path / "restored")
+    restored = ItemStore.open(tmp_path / "restored", 0, 1, map_bytes=MAP_BYTES)
+    try:
+        assert {path.name for path in (tmp_path / "shard").iterdir()} >= {"data.mdb", "lock.mdb"}
+        for name in ("shard", "backups", "restored"):
+            assert open_to_others(tmp_path / name) == {}, name
+    finally:
+        restored.close()
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    """Whose it is was decided when it was made: a volume's, for example."""
+    folder = tmp_path / "shard"
+    folder.mkdir()
+    folder.chmod(0o750)
+    ItemStore.open(folder, 0, 1, map_bytes=MAP_BYTES).close()
+
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_the_umask_is_as_before(umask: int) -> None:
+    """Also after a fault."""
+    with pytest.raises(ValueError, match="a fault"), private_files():
+        raise ValueError("a fault")
+
+    assert os.umask(umask) == umask

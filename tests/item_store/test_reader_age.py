@@ -1,0 +1,89 @@
+"""How old a reader is, by the commits that it has not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Upsert
+from tandem.item_store.reader_age import CommitTimes, reader_ids
+from tests.support.item_store.made_items import FINGERPRINT, text_item
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def committed(clock: Clock, *commits: tuple[int, float]) -> CommitTimes:
+    """Returns what notes these transactions at these times."""
+    times = CommitTimes(clock)
+    for transaction_id, clock.now in commits:
+        times.note(transaction_id)
+    return times
+
+
+def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Clock) -> None:
+    """It began before that one, so it is at least so old."""
+    times = committed(clock, (5, 100.0), (6, 110.0), (7, 120.0))
+    clock.now = 130.0
+    assert times.oldest_reader_age_seconds([5]) == 20.0
+    assert times.oldest_reader_age_seconds([6, 5, 7]) == 20.0
+    assert times.oldest_reader_age_seconds([6]) == 10.0
+
+
+def test_who_reads_the_newest_state_holds_nothing_back(clock: Clock) -> None:
+    """However long it is seen there: without writes nothing is freed."""
+    times = committed(clock, (5, 100.0))
+    clock.now = 10_000.0
+    assert times.oldest_reader_age_seconds([5]) == 0.0
+    assert times.oldest_reader_age_seconds([]) == 0.0
+
+
+def test_commits_in_quick_succession_cost_little_and_tell_little_less(clock: Clock) -> None:
+    """One in a tenth of a second is kept, and the newest."""
+    commits = [(number, 100.0 + 0.01 * number) for number in range(1, 1_001)]
+    times = committed(clock, *commits)
+    for number, commit_time in commits[:-1:37]:
+        true_age = clock.now - (commit_time + 0.01)
+        told = times.oldest_reader_age_seconds([number])
+        assert true_age - 0.11 <= told <= true_age + 1e-9
+    assert times.newest_age_seconds() == 0.0
+
+
+def test_lmdbs_table_is_read() -> None:
+    """Slots that are not in use have no transaction, and an empty table no rows."""
+    table = "    pid     thread     txnid\n  75 7fd7eb0b7b80 12\n  76 7fd7eb0b7b81 -\n"
+    assert reader_ids(table) == [12]
+    assert reader_ids("(no active readers)\n") == []
+
+
+def test_a_reader_that_is_left_open_beside_writes_ages(tmp_path: Path) -> None:
+    """Only once something was written that it does not see; and no more when it has gone."""
+    store = ItemStore.open(tmp_path / "shard", 0, 1)
+    try:
+        store.apply([Upsert("pets", FINGERPRINT, [text_item("one")])])
+        assert store.oldest_reader_age_seconds() == 0.0
+        # In a process this environment may be opened once, so the reader is one of its own.
+        with store._files.env.read():
+            assert store.oldest_reader_age_seconds() == 0.0
+            store.apply([Upsert("pets", FINGERPRINT, [text_item("two")])])
+            assert 0.0 < store.oldest_reader_age_seconds() < 5.0
+        assert store.oldest_reader_age_seconds() == 0.0
+        age_seconds = store.commit_age_seconds()
+        assert age_seconds is not None
+        assert 0.0 < age_seconds < 5.0
+    finally:
+        store.close()

@@ -1,0 +1,422 @@
+"""A backup is the store as it stood after one transaction, and a restore gives it back whole."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tandem.errors import ServiceUnavailable
+from tandem.item_store.backup import BackupManifest, back_up, is_backup, restore, verify_backup
+from tandem.item_store.environment import DATA_NAME
+from tandem.item_store.files import RESTORING_NAME, SCHEMA_VERSION
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import verify_in_child
+from tandem.item_store.writer_lock import WriterLock
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
+
+MAP_BYTES = 64 << 20
+TIME = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed store with 20 texts, 10 images and one deletion."""
+    path = tmp_path / "shard"
+    store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
+    store.apply(
+        [
+            Upsert("scenes", FINGERPRINT, [text_item(f"t{n}", n) for n in range(20)], "request"),
+            Upsert("other", FINGERPRINT, [image_item(f"i{n}", n) for n in range(10)]),
+            Delete("scenes", ["t3"]),
+        ]
+    )
+    store.close()
+    return path
+
+
+def test_a_restored_store_is_the_one_that_was_backed_up(path: Path, tmp_path: Path) -> None:
+    """Items, indexes, sequence, changes and answered requests are there; the history is another."""
+    backup, manifest = back_up(path, tmp_path / "backups", clock=lambda: TIME)
+    store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("later")])])
+
+    restore(backup, tmp_path / "restored")
+
+    copy = ItemStore.open(tmp_path / "restored", 1, 2, map_bytes=MAP_BYTES)
+    assert backup.name == "shard-1-of-2-20260203T040506Z"
+    assert manifest == BackupManifest.read(backup)
+    assert (manifest.sequence, dict(manifest.item_counts)) == (31, {"other": 10, "scenes": 19})
+    assert manifest.created_time == "2026-02-03T04:05:06+00:00"
+    assert manifest.data_bytes == (backup / DATA_NAME).stat().st_size
+    assert sorted(p.name for p in backup.iterdir()) == ["data.mdb", "manifest.json"]
+    assert copy.sequence() == 31
+    assert copy.index_ids() == store.index_ids()
+    ids = [f"t{n}" for n in range(20)]
+    assert list(map(repr, copy.read_items("scenes", [*ids, "later"]))) == [
+        *map(repr, store.read_items("scenes", ids)),
+        "None",
+    ]
+    assert copy.store_id not in (store.store_id, manifest.store_id)
+    assert manifest.store_id == store.store_id
+    repeat = Upsert("scenes", FINGERPRINT, [text_item(f"t{n}", n) for n in range(20)], "request")
+    assert copy.apply([repeat]) == [Committed(20, is_repeat=True)]
+    assert copy.apply([Delete("scenes", ["t4"])]) == [Committed(32, deleted_count=1)]
+    store.close()
+    copy.close()
+
+
+def test_two_restores_are_two_histories(path: Path, tmp_path: Path) -> None:
+    """What was derived from one of them does not fit the other."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    ids = set()
+    for name in ("a", "b"):
+        restore(backup, tmp_path / name)
+        store = ItemStore.open(tmp_path / name, 1, 2, readonly=False, map_bytes=MAP_BYTES)
+        ids.add(store.store_id)
+        store.close()
+
+    assert len(ids) == 2
+
+
+def test_backups_beside_a_writer_are_states_between_transactions(
+    path: Path, tmp_path: Path
+) -> None:
+    """Each upsert writes two items; no backup has one without the other, or another sequence."""
+    stop = threading.Event()
+
+    def write() -> None:
+        store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
+        number = 0
+        while not stop.is_set():
+            pair = [image_item("x", number), image_item("y", number)]
+            store.apply([Upsert("pairs", FINGERPRINT, pair)])
+            number += 1
+        store.close()
+
+    script = (
+        "import sys; from pathlib import Path; from tandem.item_store.backup import back_up;"
+        "print(back_up(Path(sys.argv[1]), Path(sys.argv[2]))[0])"
+    )
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        # Each in a process of its own: LMDB allows one environment of a path in a process.
+        backups = [
+            Path(run(script, path, tmp_path / f"backups-{number}").strip()) for number in range(3)
+        ]
+    finally:
+        stop.set()
+        writer.join()
+
+    sequences = []
+    for number, backup in enumerate(backups):
+        verdict = verify_backup(backup)
+        assert verdict.is_sound
+        sequences.append(verdict.sequence)
+        restore(backup, tmp_path / f"restored-{number}")
+        store = ItemStore.open(tmp_path / f"restored-{number}", 1, 2, map_bytes=MAP_BYTES)
+        if "pairs" in store.index_ids():
+            x, y = store.read_items("pairs", ["x", "y"])
+            assert x is not None
+            assert y is not None
+            assert x.encoding.embedding.tolist() == y.encoding.embedding.tolist()
+        assert store.sequence() == verdict.sequence
+        assert (verdict.sequence - 31) % 2 == 0
+        store.close()
+    assert sequences == sorted(sequences)
+    assert sequences[-1] > 31
+
+
+def test_a_damaged_backup_is_refused(path: Path, tmp_path: Path) -> None:
+    """One flipped bit anywhere is told, and nothing is restored from it."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    assert verify_backup(backup).is_sound
+    data = bytearray((backup / DATA_NAME).read_bytes())
+    data[random.Random(3).randrange(len(data))] ^= 4
+    (backup / DATA_NAME).write_bytes(data)
+
+    for attempt in (lambda: verify_backup(backup), lambda: restore(backup, tmp_path / "new")):
+        with pytest.raises(StoreRefused, match="SHA-256"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"manifest_version": 2}, "version 2, this program reads 1"),
+        ({"schema_version": SCHEMA_VERSION + 1}, "schema version 3, this program reads 2"),
+        ({"sequence": 30}, "stands at change 31, its manifest says 30"),
+        ({"surprise": 1}, "surprise"),
+        ({"shard_number": 0}, "is shard 1 of 2, opened as shard 0 of 2"),
+        ({"data_bytes": 5}, "the manifest says 5"),
+        ({"item_counts": {"scenes": 19}}, "10 items in other, 19 items in scenes, its manifest"),
+        ({"shard_number": 7}, "shards count from 0"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(
+    path: Path, tmp_path: Path, change: dict[str, object], match: str
+) -> None:
+    """A backup of a newer release, or with another's or a made-up manifest, is not restored.
+
+    And nothing is made before that is known.
+    """
+    backup, _ = back_up(path, tmp_path / "backups")
+    file = backup / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+
+    with pytest.raises(StoreRefused, match=match):
+        restore(backup, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+MANIFEST = {
+    "manifest_version": 1,
+    "schema_version": 2,
+    "shard_number": 0,
+    "shard_count": 1,
+    "store_id": "a" * 32,
+    "sequence": 31,
+    "item_counts": {"scenes": 19},
+    "data_bytes": 4096,
+    "data_sha256": "0" * 64,
+    "created_time": "2026-02-03T04:05:06+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"manifest_version": True}, "version true"),
+        ({"manifest_version": 1.0}, r"version 1\.0"),
+        ({"manifest_version": None}, "version null"),
+        ({"schema_version": "9"}, 'schema_version is "9"'),
+        ({"schema_version": True}, "schema_version is true"),
+        ({"shard_number": -1}, "shard_number is -1"),
+        ({"sequence": 31.0}, r"sequence is 31\.0"),
+        ({"sequence": 2**63}, "sequence is 9223372036854775808"),
+        ({"sequence": float("nan")}, "sequence is NaN"),
+        ({"data_bytes": [1]}, r"data_bytes is \[1\]"),
+        ({"data_sha256": 5}, "data_sha256 is 5"),
+        ({"data_sha256": "[/red]"}, "data_sha256 is"),
+        ({"data_sha256": "A" * 64}, "data_sha256 is"),
+        ({"store_id": {}}, r"store_id is \{\}"),
+        ({"created_time": "x" * 1_000}, "created_time is .{100}…, not"),
+        ({"item_counts": [1]}, r"item_counts is \[1\]"),
+        ({"item_counts": {"[/red]": 5}}, r'item_counts has "\[/red\]"'),
+        ({"item_counts": {"scenes": -5}}, "item_counts has -5 for scenes"),
+        ({"item_counts": {"scenes": "5"}}, 'item_counts has "5" for scenes'),
+    ],
+)
+def test_a_value_that_no_manifest_has_is_refused_by_its_name(
+    tmp_path: Path, change: dict[str, object], match: str
+) -> None:
+    """Types, ranges, and what is only printed too."""
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps(MANIFEST))
+    assert BackupManifest.read(tmp_path).sequence == 31
+
+    file.write_text(json.dumps(MANIFEST | change))
+    with pytest.raises(StoreRefused, match=match):
+        BackupManifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", MANIFEST)
+def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
+    """Each of its values is asked for."""
+    values = {key: value for key, value in MANIFEST.items() if key != name}
+    (tmp_path / "manifest.json").write_text(json.dumps(values))
+
+    with pytest.raises(StoreRefused, match="version null" if name == "manifest_version" else name):
+        BackupManifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b'"manifest_version"',
+        b"{}",
+        b'{"manifest_version": 1}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"manifest_version": 1, "sequence": ' + b"9" * 5_000 + b"}",
+        b" " * (17 << 20),
+    ],
+    ids=lambda content: content[:20].decode("latin-1") + f" {len(content)}",
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """By name, whatever the file has in it."""
+    (tmp_path / "manifest.json").write_bytes(content)
+
+    for attempt in (lambda: verify_backup(tmp_path), lambda: restore(tmp_path, tmp_path / "new")):
+        with pytest.raises(StoreRefused, match=r"manifest\.json"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["manifest.json", DATA_NAME])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_part_of_a_backup(
+    path: Path, tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """A named pipe was waited for without end."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    (backup / name).unlink()
+    make(backup / name)
+
+    for attempt in (lambda: verify_backup(backup), lambda: restore(backup, tmp_path / "new")):
+        with pytest.raises(StoreRefused, match="no whole backup"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_half_backup_is_no_backup(path: Path, tmp_path: Path) -> None:
+    """What a killed backup leaves is neither verified nor restored, and is removed by the next."""
+    half = tmp_path / "backups" / "shard-1-of-2-20200101T000000Z.part"
+    half.mkdir(parents=True)
+    (half / DATA_NAME).write_bytes((path / DATA_NAME).read_bytes())
+    under_way = tmp_path / "backups" / "shard-0-of-2-20200101T000000Z.part"
+    under_way.mkdir()
+    lock = WriterLock(under_way)
+
+    with pytest.raises(StoreRefused, match="no whole backup"):
+        restore(half, tmp_path / "new")
+    back_up(path, tmp_path / "backups")
+
+    assert not half.exists()
+    assert under_way.exists()
+    lock.release()
+
+
+def test_a_folder_in_use_is_not_restored_into(path: Path, tmp_path: Path) -> None:
+    """A store that is there stays as it is, also while nobody has it open."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    before = (path / DATA_NAME).read_bytes()
+
+    with pytest.raises(StoreRefused, match="not empty"):
+        restore(backup, path)
+
+    assert (path / DATA_NAME).read_bytes() == before
+
+
+def test_the_root_of_a_new_volume_can_be_restored_into(path: Path, tmp_path: Path) -> None:
+    """lost+found does not make a volume used."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    (tmp_path / "volume" / "lost+found").mkdir(parents=True)
+
+    restore(backup, tmp_path / "volume")
+
+    assert verify_in_child(tmp_path / "volume").is_sound
+
+
+def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) -> None:
+    """Opening for writing refuses it, for it would begin an empty store; a new restore mends it."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    target = tmp_path / "new"
+    (target / RESTORING_NAME).mkdir(parents=True)
+    (target / RESTORING_NAME / DATA_NAME).write_bytes(b"half of it")
+
+    with pytest.raises(StoreRefused, match="restore in it that did not end"):
+        ItemStore.open(target, 1, 2, map_bytes=MAP_BYTES)
+    with pytest.raises(ServiceUnavailable):
+        ItemStore.open(target, 1, 2, readonly=True, map_bytes=MAP_BYTES)
+    restore(backup, target)
+
+    store = ItemStore.open(target, 1, 2, map_bytes=MAP_BYTES)
+    assert store.sequence() == 31
+    store.close()
+
+
+@pytest.mark.timeout(240)
+def test_killed_restores_leave_a_whole_store_or_none(path: Path, tmp_path: Path) -> None:
+    """Killed at any moment, a restore leaves what is refused, or the whole store."""
+    backup, _ = back_up(path, tmp_path / "backups")
+    script = (
+        "import sys; from pathlib import Path; from tandem.item_store.backup import restore;"
+        "print('go', flush=True);"
+        "restore(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    seen = set()
+    for number in range(5):
+        target = tmp_path / f"killed-{number}"
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, backup, target],
+            env=child_environment(),
+            stdout=subprocess.PIPE,
+        )
+        # From the moment that there is something to spoil; the last one runs to its end.
+        end_time = time.monotonic() + 60
+        while not target.exists() and time.monotonic() < end_time:
+            time.sleep(0.0005)
+        if number < 4:
+            time.sleep(number * 0.002)
+            child.kill()
+        child.communicate()
+        try:
+            store = ItemStore.open(target, 1, 2, map_bytes=MAP_BYTES)
+        except StoreRefused:
+            seen.add("refused")
+            continue
+        if store.sequence() == 31:
+            assert verify_in_child(target).is_sound
+            seen.add("whole")
+        else:  # killed before it noted that it had begun: nothing was put there
+            assert (store.sequence(), store.index_ids()) == (0, [])
+            seen.add("empty")
+        store.close()
+
+    assert "whole" in seen
+
+
+def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
+    """It is told before anything is written."""
+    (path / DATA_NAME).write_bytes(bytes(8192) + (path / DATA_NAME).read_bytes()[8192:])
+
+    with pytest.raises(StoreRefused, match="damaged"):
+        back_up(path, tmp_path / "backups")
+
+    assert not (tmp_path / "backups").exists()
+
+
+def test_a_second_backup_in_one_second_is_refused(path: Path, tmp_path: Path) -> None:
+    """A backup is never overwritten."""
+    backup, _ = back_up(path, tmp_path / "backups", clock=lambda: TIME)
+
+    with pytest.raises(StoreRefused, match="there already"):
+        back_up(path, tmp_path / "backups", clock=lambda: TIME)
+
+    assert verify_backup(backup).is_sound
+    assert is_backup(backup)
+    assert not is_backup(path)
+
+
+def run(script: str, *arguments: Path) -> str:
+    """Runs Python code in a process of its own; returns what it prints. It must not fail."""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def child_environment() -> dict[str, str]:
+    """Returns this process's environment, with which a child imports the same code."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,0 +1,196 @@
+"""A full map refuses writes and keeps the rest; its limit can be raised meanwhile."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tandem.errors import (
+    StoreFull,
+)
+from tandem.item_store.environment import StoreEnvironment, raise_limit
+from tandem.item_store.item_store import ItemStore
+from tandem.item_store.item_write import Committed, Delete, Upsert
+from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_stores import MAP_BYTES, scanned
+
+ROOT = Path(__file__).parents[2]
+WRITER = (
+    "import sys; from pathlib import Path\n"
+    "from tandem.item_store.item_store import ItemStore\n"
+    "from tandem.item_store.item_write import Upsert\n"
+    "from tests.support.item_store.made_items import FINGERPRINT, text_item\n"
+    "store = ItemStore.open(Path(sys.argv[1]), 0, 1, map_bytes=64 << 20)\n"
+    "items = [text_item(f'{n}', n, 256) for n in range(2000)]\n"
+    "store.apply([Upsert('scenes', FINGERPRINT, items)])\n"
+    "store.close()\n"
+)
+"""Stores 2,000 items: a few megabytes."""
+
+
+def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
+    """On a full map only too large a write gets StoreFull; others of its batch are stored."""
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    stored_ids = fill(store)
+    huge = Upsert("scenes", FINGERPRINT, [text_item(f"huge {n}", n, 4096) for n in range(99)])
+    small = Delete("scenes", stored_ids[:1])
+
+    outcomes = store.apply([small, Upsert("big", FINGERPRINT, huge.items), small])
+
+    assert isinstance(outcomes[1], StoreFull)
+    assert [type(outcome) for outcome in outcomes] == [Committed, StoreFull, Committed]
+    found = store.read_items("scenes", stored_ids)
+    assert [item is not None for item in found] == [False] + [True] * (len(stored_ids) - 1)
+    store.close()
+
+
+def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> None:
+    """Deleting works on a full map, frees room for new items, and needs no restart."""
+    store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
+    stored_ids = fill(store)
+
+    # Scattered, so that each delete changes another page of items and frees none of it whole.
+    outcomes = [store.apply([Delete("scenes", stored_ids[n::20][:256])])[0] for n in range(8)]
+
+    assert [type(outcome) for outcome in outcomes] == [Committed] * 8
+    (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, [text_item("new", 1, 256)])])
+    assert isinstance(outcome, Committed)
+    store.close()
+
+
+def test_a_raised_limit_is_taken_up_while_writing(path: Path) -> None:
+    """A full store takes writes again once its limit is raised, with no new start."""
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    stored_ids = fill(store)
+    items = [text_item(f"new {n}", n, 256) for n in range(600)]
+    (refused,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+    assert isinstance(refused, StoreFull)
+
+    raise_limit(path, 8 << 20)
+
+    (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+    assert isinstance(outcome, Committed)
+    assert store.map_bytes() == 8 << 20
+    assert len(scanned(store, "scenes")) == len(stored_ids) + 600
+    store.close()
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    assert store.map_bytes() == 8 << 20
+    store.close()
+
+
+def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
+    """The map is exchanged between read transactions, never under one."""
+    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
+    stored_ids = fill(store)
+    stop, faults, reads = threading.Event(), [], [0]
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                assert None not in store.read_items("scenes", stored_ids[:50])
+                assert len(scanned(store, "scenes")) >= len(stored_ids)
+                reads[0] += 1
+            except BaseException as error:
+                faults.append(error)
+                raise
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(10):
+        raise_limit(path, (2 + number) << 20)
+        item_ids = [f"{number}-{n}" for n in range(400)]
+        outcome: object = None
+        while not isinstance(outcome, StoreFull):
+            (outcome,) = store.apply(
+                [Upsert("scenes", FINGERPRINT, [text_item(i, 1, 256) for i in item_ids[:100]])]
+            )
+            item_ids = [f"{i}+" for i in item_ids]
+    stop.set()
+    for reader in readers:
+        reader.join(30)
+
+    assert faults == []
+    assert reads[0] > 0
+    assert store.map_bytes() == 11 << 20
+    store.close()
+
+
+def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
+    """What another process writes past the end of a reader's map is read without a new start."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+    reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
+    assert reader.index_ids() == []
+    before = reader.map_bytes()
+
+    run_python(WRITER, path)
+
+    assert len(scanned(reader, "scenes")) == 2000
+    assert reader.map_bytes() > before
+    reader.close()
+
+
+def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> None:
+    """What is written between the mapping and the first transaction is no damage."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+    entry_counts = []
+
+    def use(env: lmdb.Environment) -> None:
+        if not entry_counts:
+            entry_counts.append(0)
+            run_python(WRITER, path)
+        with env.begin() as txn:
+            entry_counts.append(txn.stat(env.open_db(b"items", txn))["entries"])
+
+    reader = StoreEnvironment(
+        path, use, map_bytes=1 << 16, max_database_count=5, readonly=True, lock=True
+    )
+    reader.open()
+
+    assert entry_counts == [0, 2000]
+    reader.close()
+
+
+def test_a_map_that_nobody_outgrew_is_not_enlarged_for_ever(path: Path) -> None:
+    """Where the fault is the file's, it is told."""
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+
+    def use(_: lmdb.Environment) -> None:
+        raise lmdb.MapResizedError("as LMDB says it")
+
+    reader = StoreEnvironment(
+        path, use, map_bytes=1 << 16, max_database_count=5, readonly=True, lock=True
+    )
+    with pytest.raises(lmdb.MapResizedError):
+        reader.open()
+
+
+def fill(store: ItemStore) -> list[str]:
+    """Upserts items of 1 kB, at last one by one, until the map is full; returns the stored ids."""
+    stored_ids: list[str] = []
+    for count in (64, 8, 1):
+        outcome: object = None
+        while not isinstance(outcome, StoreFull):
+            item_ids = [f"{len(stored_ids) + number:05}" for number in range(count)]
+            items = [text_item(item_id, 1, 256) for item_id in item_ids]
+            (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+            if isinstance(outcome, Committed):
+                stored_ids += item_ids
+    return stored_ids
+
+
+def run_python(script: str, *arguments: Path) -> str:
+    """Runs Python code in a process of its own; returns what it prints."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout

@@ -1,0 +1,342 @@
+"""A damaged store is told apart from a sound one, whatever reading it does to a process."""
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from tandem.item_store.change_log import Change
+from tandem.item_store.checksum import seal
+from tandem.item_store.environment import DATA_NAME, raise_limit
+from tandem.item_store.files import SCHEMA_VERSION, seal_json
+from tandem.item_store.item_record import item_key
+from tandem.item_store.item_store import ItemStore, StoredEmbedding
+from tandem.item_store.item_write import Delete, Upsert
+from tandem.item_store.refused import StoreRefused
+from tandem.item_store.verdict import Depth, Verdict, verify_in_child
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
+from tests.support.item_store.stored_values import overwrite, stored_value
+
+MAP_BYTES = 64 << 20
+PAGE_BYTES = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed store with items of both kinds, deletions, answers and free pages."""
+    path = tmp_path / "shard"
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=600)
+    for seed in range(3):
+        items = [text_item(f"{number:03}", seed) for number in range(200)]
+        store.apply([Upsert("scenes", FINGERPRINT, items, f"request {seed}")])
+    store.apply([Upsert("scenes", FINGERPRINT, [image_item(f"i{n}", n) for n in range(50)])])
+    store.apply([Delete("scenes", [f"{number:03}" for number in range(0, 200, 3)])])
+    store.close()
+    return path
+
+
+@pytest.mark.parametrize("depth", Depth)
+def test_a_sound_store_is_told_to_be_sound(path: Path, depth: Depth) -> None:
+    """Positive control of all the rest: nothing is found, and what is there is counted."""
+    verdict = verify_in_child(path, depth)
+
+    assert verdict == Verdict(path, (), (), 0, 183, 717, has_writer=False)
+    assert verdict.is_sound
+
+
+def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
+    """While a process writes, values are checked all the same, and the verdict says so."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("new")])])
+
+    verdict = verify_in_child(path)
+
+    assert verdict == Verdict(path, (), (), 0, 184, 718, has_writer=True)
+    store.close()
+
+
+def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
+    """What is written past the end of the checker's map while it reads is no damage."""
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            items = [image_item(f"grown {number + n}", n) for n in range(100)]
+            store.apply([Upsert("scenes", FINGERPRINT, items)])
+            number += 100
+            stop.wait(0.02)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        verdicts = [verify_in_child(path) for _ in range(2)]
+    finally:
+        stop.set()
+        writer.join()
+
+    assert [(verdict.is_sound, verdict.damage) for verdict in verdicts] == [(True, ())] * 2
+    assert verdicts[0].sequence < verdicts[1].sequence <= store.sequence()
+    store.close()
+
+
+def test_the_check_does_not_stay_in_the_way(path: Path) -> None:
+    """After a check the store can be opened for writing at once."""
+    assert verify_in_child(path, Depth.PAGES).is_sound
+
+    ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
+
+
+def truncate(data: bytearray) -> None:
+    del data[len(data) // 2 // PAGE_BYTES * PAGE_BYTES :]
+
+
+def zero_all_but_the_first_pages(data: bytearray) -> None:
+    data[2 * PAGE_BYTES :] = bytes(len(data) - 2 * PAGE_BYTES)
+
+
+def zero_the_first_pages(data: bytearray) -> None:
+    data[: 2 * PAGE_BYTES] = bytes(2 * PAGE_BYTES)
+
+
+def empty(data: bytearray) -> None:
+    data.clear()
+
+
+def another_format(data: bytearray) -> None:
+    data[:] = b"SQLite format 3\0" * 4096
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncate, zero_all_but_the_first_pages, zero_the_first_pages, empty, another_format],
+)
+@pytest.mark.parametrize("depth", [Depth.WALK, Depth.VALUES])
+def test_damage_that_ends_a_process_is_told(
+    path: Path, depth: Depth, damage: Callable[[bytearray], None]
+) -> None:
+    """What LMDB answers by an assertion or a bus error is a verdict here."""
+    data = bytearray((path / DATA_NAME).read_bytes())
+    damage(data)
+    (path / DATA_NAME).write_bytes(data)
+
+    verdict = verify_in_child(path, depth)
+
+    assert verdict.damage
+    assert not verdict.is_sound
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """An empty folder is no store, and not a damaged one."""
+    with pytest.raises(StoreRefused, match="no item store in it"):
+        verify_in_child(tmp_path)
+
+
+def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
+    """Pages zeroed and bits flipped anywhere: found, or of no consequence to what is read."""
+    whole, expected = (path / DATA_NAME).read_bytes(), contents(path)
+    rng = random.Random(5)
+    found_count = 0
+    for number in range(24):  # most pages of a small store are free ones
+        data = bytearray(whole)
+        page = rng.randrange(len(data) // PAGE_BYTES) * PAGE_BYTES
+        if number % 2:
+            data[page : page + PAGE_BYTES] = bytes(PAGE_BYTES)
+        else:
+            data[page + rng.randrange(PAGE_BYTES)] ^= 1 << rng.randrange(8)
+        (path / DATA_NAME).write_bytes(data)
+
+        if verify_in_child(path).is_sound:
+            assert contents(path) == expected
+        else:
+            found_count += 1
+        if found_count == 2:
+            break
+
+    assert found_count == 2
+
+
+@pytest.mark.parametrize("name", [b"items", b"log", b"meta", b"requests", b"request_order"])
+def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
+    """Opening the store does not make an empty one in its place."""
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+        txn.drop(env.open_db(name, txn=txn))
+
+    assert "a database of it is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="a database of it is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+
+def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
+    """Opening the store does not give it another one."""
+    remove(path, "meta", b"schema")
+
+    assert "its schema is gone" in verify_in_child(path, Depth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="its schema is gone"):
+        ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+
+
+def test_a_large_limit_is_no_damage(path: Path) -> None:
+    """A store that may become larger than memory is checked in what it has."""
+    raise_limit(path, 1 << 40)
+
+    assert verify_in_child(path).is_sound
+
+
+def test_a_newer_schema_is_no_damage(path: Path) -> None:
+    """What another release wrote is refused, and not called damaged."""
+    schema = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1}
+    overwrite(path, "meta", b"schema", seal_json(b"schema", schema))
+
+    with pytest.raises(StoreRefused, match="run the release of Tandem that wrote it"):
+        verify_in_child(path)
+
+
+def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
+    """Releases before this one could be ended between making the file and what is in it."""
+    lmdb.open(str(tmp_path)).close()
+
+    assert verify_in_child(tmp_path).is_sound
+    ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES).close()
+
+
+def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
+    """A store that could not be checked is not called sound."""
+    with pytest.raises(StoreRefused, match="in the memory that is allowed"):
+        verify_in_child(path, memory_bytes=90 << 20)
+    assert "did not end in 0 s" in verify_in_child(path, timeout_seconds=0.01).damage[0]
+
+
+@pytest.mark.parametrize("key", [b"schema", b"sequence", b"store_id", b"index/scenes"])
+def test_damaged_notes_are_damage(path: Path, key: bytes) -> None:
+    """Without its own notes a store must not be opened."""
+    overwrite(path, "meta", key, stored_value(path, "meta", key)[:-1] + b"?")
+
+    assert "CRC32" in verify_in_child(path, Depth.WALK).damage[0]
+
+
+def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
+    """One bad value is found by the deepest check, and the store can still be opened."""
+    key = item_key("scenes", "004")
+    overwrite(path, "items", key, stored_value(path, "items", key)[:-1] + b"?")
+
+    assert verify_in_child(path, Depth.PAGES).is_sound
+    verdict = verify_in_child(path)
+    assert (verdict.damage, verdict.corrupt_item_count) == ((), 1)
+    assert "scenes/004" in verdict.corrupt_items[0]
+
+
+def test_an_item_that_is_lost_is_missed(path: Path) -> None:
+    """An item that the change log says is there, and is not, is found."""
+    remove(path, "items", item_key("scenes", "004"))
+
+    (fault,) = verify_in_child(path).corrupt_items
+
+    assert "scenes/004" in fault
+    assert "not there" in fault
+
+
+def test_an_item_of_an_earlier_state_is_found(path: Path) -> None:
+    """An item set back to what it was, sound in itself, is not what the change log says."""
+    key = item_key("scenes", "004")
+    before = stored_value(path, "items", key)
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("004", 9)])])
+    store.close()
+    overwrite(path, "items", key, before)
+
+    assert "change 718 was its upsert" in verify_in_child(path).corrupt_items[0]
+
+
+def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
+    """A deletion that is undone behind the store's back is found."""
+    key = item_key("scenes", "004")
+    before = stored_value(path, "items", key)
+    store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
+    store.apply([Delete("scenes", ["004"])])
+    store.close()
+    overwrite(path, "items", key, before)
+
+    assert "change 718 was its delete" in verify_in_child(path).corrupt_items[0]
+
+
+def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None:
+    """One flipped bit in a branch page sends readers to the leaf before the right one."""
+    item_ids = [f"{number:03}" for number in range(0, 200, 2) if number % 3]
+    data_path = path / DATA_NAME
+    sound = data_path.read_bytes()
+    told = []
+    for start in range(2 * PAGE_BYTES, len(sound), PAGE_BYTES):
+        page = sound[start : start + PAGE_BYTES]
+        is_branch = page[10] & 1  # P_BRANCH, in the page's flags
+        found = [at for i in item_ids if (at := page.find(item_key("scenes", i))) >= 0]
+        if is_branch and found:
+            damaged = bytearray(sound)
+            # The number grows by one, so its own item is looked up before it.
+            damaged[start + found[0] + len(item_key("scenes", "000")) - 1] ^= 1
+            data_path.write_bytes(damaged)
+            told += verify_in_child(path, Depth.PAGES).damage
+
+    assert told == ["items has 1 keys that are not found"]
+
+
+def test_a_hole_in_the_change_log_is_damage(path: Path) -> None:
+    """What follows the log would pass over a change."""
+    remove(path, "log", (300).to_bytes(8, "big"))
+
+    assert "599 changes from 118 to 717" in verify_in_child(path, Depth.WALK).damage[0]
+
+
+def test_a_log_that_ends_early_is_damage(path: Path) -> None:
+    """The newest change has to be there."""
+    remove(path, "log", (717).to_bytes(8, "big"))
+
+    assert "ends at 716, the store stands at 717" in verify_in_child(path).damage[0]
+
+
+def test_answers_out_of_order_are_damage(path: Path) -> None:
+    """A request's answer that nothing would ever forget, or that is not sound, is found."""
+    overwrite(path, "requests", b"lonely", seal_json(b"lonely", ["", 1, 0]))
+    assert "never be forgotten" in verify_in_child(path).damage[0]
+    overwrite(path, "requests", b"lonely", seal(b"other", b"[]"))
+    assert "damaged" in verify_in_child(path).damage[0]
+
+
+def test_progress_is_told(path: Path) -> None:
+    """What is done grows to the total: items and changes."""
+    told: list[tuple[int, int]] = []
+
+    verify_in_child(path, show=lambda done, total: told.append((done, total)))
+
+    assert told == sorted(told)
+    assert told[-1] == (183 + 600, 183 + 600)
+
+
+def test_the_first_change_is_what_the_store_says(path: Path) -> None:
+    """The figures in these tests are the store's own."""
+    store = ItemStore.open(path, 0, 1, readonly=True)
+    changes = store.changes_since(117)
+    assert changes is not None
+    assert next(changes) == Change(118, "upsert", "scenes", "117")
+    store.close()
+
+
+def remove(path: Path, database: str, key: bytes) -> None:
+    """Deletes a key behind the store's back."""
+    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+        assert txn.delete(key, db=env.open_db(database.encode(), txn=txn))
+
+
+def contents(path: Path) -> list[str]:
+    """Returns all items as they are read, by id."""
+    store = ItemStore.open(path, 0, 1, readonly=True)
+    try:
+        found = store.scan_embeddings("scenes")
+        ids = [item.item_id for item in found if isinstance(item, StoredEmbedding)]
+        return [repr(item) for item in store.read_items("scenes", ids)]
+    finally:
+        store.close()

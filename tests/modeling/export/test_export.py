@@ -1,0 +1,340 @@
+"""The exporter: what Triton will load gives what the checkpoint gives, or nothing is written."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch import Tensor, nn
+
+from tandem.contract.model_description import ProbabilityCalibration
+from tandem.model_io.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    calibration_file,
+    calibration_in,
+    read_calibrations,
+    write_calibrations,
+)
+from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.manifest import read_manifest
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.version_export import export_version
+from tandem.modeling.joint_model import JointEncoder, JointModel
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
+
+# On one worker: its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("export")
+
+ROOT = Path(__file__).parents[3]
+MODELS = ("image_backbone", "joint_encoder")
+
+# torch's own comparison imports two seconds of distributed tensors.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Returns every file under the folder with its bytes."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_an_export_is_a_whole_model_repository(exported: Path) -> None:
+    """Two models with configurations, one manifest, one tokenizer, and nothing left lying about."""
+    folders = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_dir()}
+    assert folders == {*MODELS, *(f"{name}/1" for name in MODELS)}
+    assert set(files_of(exported)) == {
+        "image_backbone/1/model.pt",
+        "image_backbone/config.pbtxt",
+        "joint_encoder/1/model.pt",
+        "joint_encoder/config.pbtxt",
+        "joint_encoder/manifest.json",
+        "joint_encoder/tokenizer.json",
+    }
+    read_manifest(exported).verify(exported)
+
+
+def test_the_manifest_tells_of_the_checkpoint(checkpoint: Path, exported: Path) -> None:
+    """Shapes, special ids and the weights' digest are those of the model exported."""
+    loaded = load_checkpoint(checkpoint)
+
+    manifest = read_manifest(exported)
+
+    assert (manifest.embedding_dim, manifest.token_width) == (16, 16)
+    assert (manifest.image_size, manifest.image_token_count) == (112, 49)
+    assert manifest.max_text_tokens == manifest.text_length_buckets[-1] == 64
+    assert manifest.vocabulary_size == loaded.model.config.vocabulary_size
+    assert (manifest.pad_id, manifest.cls_id, manifest.sep_id) == (0, 2, 3)
+    assert manifest.checkpoint == {"weights_sha256": loaded.weights_sha256}
+
+
+@torch.inference_mode()
+def test_exported_models_give_what_the_checkpoint_gives(checkpoint: Path, exported: Path) -> None:
+    """On inputs that the exporter did not try, by the names that config.pbtxt gives them."""
+    model = load_checkpoint(checkpoint).model
+    backbone, encoder = (torch.jit.load(str(exported / name / "1/model.pt")) for name in MODELS)
+    pixels = torch.randint(0, 256, (7, 112, 112, 3), dtype=torch.uint8)
+    ids = torch.randint(0, 20, (7, 11))
+    inputs = {
+        "input_ids": ids,
+        "text_mask": (ids > 5).long(),
+        "image_tokens": model.image_backbone(pixels),
+        "image_mask": torch.ones(7, 49, dtype=torch.int64),
+    }
+
+    assert_allclose(backbone(pixels=pixels), model.image_backbone(pixels), **CLOSE)
+    for exported, eager in zip(encoder(**inputs), model.joint_encoder(**inputs), strict=True):
+        assert_allclose(exported, eager, **CLOSE)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16, Precision.INT8])
+def test_an_export_in_fewer_bits_gives_what_the_lowered_model_gives(
+    checkpoint: Path, tmp_path: Path, precision: Precision
+) -> None:
+    """It reads and writes the same types, and its embeddings are not taken for another's."""
+    fp32 = export_manifest(CheckpointFiles.read(checkpoint), Precision.FP32, {})
+    model = lowered(load_checkpoint(checkpoint).model, precision)
+
+    manifest = export_model(checkpoint, tmp_path, precision)
+
+    backbone, encoder = (torch.jit.load(str(tmp_path / name / "1/model.pt")) for name in MODELS)
+    pixels = torch.randint(0, 256, (4, 112, 112, 3), dtype=torch.uint8)
+    tokens = backbone(pixels)
+    ids = torch.randint(0, 20, (4, 11))
+    inputs = (ids, torch.ones_like(ids), tokens, torch.ones(4, 49, dtype=torch.int64))
+    assert_allclose(tokens, model.image_backbone(pixels), atol=1e-3)
+    for exported, eager in zip(encoder(*inputs), model.joint_encoder(*inputs), strict=True):
+        assert exported.dtype == torch.float32
+        assert_allclose(exported, eager, atol=1e-3)
+    assert read_manifest(tmp_path) == manifest
+    assert manifest.precision == precision
+    assert manifest.fingerprint != fp32.fingerprint
+
+
+def test_a_checkpoints_calibration_goes_with_its_export(checkpoint: Path, tmp_path: Path) -> None:
+    """The one of the precision that is exported."""
+    calibrated = shutil.copytree(checkpoint, tmp_path / "calibrated")
+    files = CheckpointFiles.read(checkpoint)
+    measured = {
+        precision: Calibration(
+            export_manifest(files, precision, {}).fingerprint,
+            ProbabilityCalibration(scale=scale),
+            None,
+        )
+        for precision, scale in ((Precision.FP32, 0.5), (Precision.BF16, 0.75))
+    }
+    write_calibrations(calibrated / CALIBRATION_NAME, list(measured.values()))
+
+    fingerprint = export_model(calibrated, tmp_path / "repository", Precision.BF16).fingerprint
+
+    assert read_calibrations(calibration_file(tmp_path / "repository")) == [
+        measured[Precision.BF16]
+    ]
+    assert fingerprint == measured[Precision.BF16].fingerprint
+
+
+def test_half_precision_is_for_a_gpu(checkpoint: Path, tmp_path: Path) -> None:
+    """Triton is told to put it there; every other precision runs on a CPU."""
+    export_model(checkpoint, tmp_path, Precision.FP16)
+
+    for name in MODELS:
+        assert "kind: KIND_GPU" in (tmp_path / name / "config.pbtxt").read_text()
+
+
+def test_a_gpu_computes_an_fp32_export_in_fp32(exported: Path) -> None:
+    """No convolution may be TF32's ten bits, though torch's own setting lets it be."""
+    assert torch.backends.cudnn.allow_tf32
+    # Held while its nodes are looked at, which are gone with it.
+    graph = torch.jit.load(exported / "image_backbone" / "1" / "model.pt").inlined_graph
+    # The last thing that a traced convolution is told.
+    told = [list(node.inputs())[-1] for node in graph.findAllNodes("aten::_convolution")]
+    assert told
+    assert not any(value.toIValue() for value in told)
+
+
+def test_exporting_twice_gives_one_fingerprint(
+    checkpoint: Path, exported: Path, tmp_path: Path
+) -> None:
+    """Embeddings of both exports are comparable, whatever bytes the two files have."""
+    assert (
+        export_model(checkpoint, tmp_path, Precision.FP32).fingerprint
+        == read_manifest(exported).fingerprint
+    )
+
+
+@pytest.mark.parametrize(
+    "made_otherwise", [{"seed": 1}, {"texts": ("two dogs left of one umbrella",)}]
+)
+def test_another_model_has_another_fingerprint(
+    exported: Path, tmp_path: Path, made_otherwise: dict[str, Any]
+) -> None:
+    """Other weights or another tokenizer make embeddings that must not be mixed."""
+    save_tiny_checkpoint(tmp_path, **made_otherwise)
+
+    other = export_manifest(CheckpointFiles.read(tmp_path), Precision.FP32, {})
+
+    assert other.fingerprint != read_manifest(exported).fingerprint
+
+
+def test_a_file_that_gives_something_else_is_refused(
+    checkpoint: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check is of the files as loaded again, and what was there before stays."""
+    before = files_of(repository)
+    monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load))
+
+    with pytest.raises(ExportMismatch, match="exported and eager differ by"):
+        export_model(checkpoint, repository, Precision.FP32)
+
+    assert files_of(repository) == before
+
+
+def test_a_file_that_gives_nan_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN is within no tolerance, though no comparison with it is true."""
+    monkeypatch.setattr(torch.jit, "load", _loading_with_a_weight_off(torch.jit.load, float("nan")))
+
+    with pytest.raises(ExportMismatch, match="differ by nan"):
+        export_model(checkpoint, tmp_path, Precision.FP32)
+
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_a_model_whose_trace_bakes_in_a_size_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimension: int
+) -> None:
+    """Python arithmetic on a shape becomes a constant: right for the traced size alone."""
+    forward = JointEncoder.forward
+
+    def baking(self: JointEncoder, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        embedding, logit = forward(self, *inputs)
+        return embedding, logit + torch.tensor(int(inputs[0].shape[dimension]))
+
+    monkeypatch.setattr(JointEncoder, "forward", baking)
+
+    with pytest.raises(ExportMismatch, match="joint_encoder: exported and eager differ"):
+        export_model(checkpoint, tmp_path, Precision.FP32)
+
+    assert files_of(tmp_path) == {}
+
+
+def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, repository: Path) -> None:
+    """Without it no service starts on what is half of one model and half of another."""
+    tokenizer_path = repository / "joint_encoder/tokenizer.json"
+    tokenizer_path.unlink()
+    tokenizer_path.mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        export_model(checkpoint, repository, Precision.FP32)
+
+    assert not (repository / "joint_encoder/manifest.json").exists()
+    assert not list(repository.rglob(".*"))
+
+
+def test_an_export_goes_where_a_link_leads(checkpoint: Path, tmp_path: Path) -> None:
+    """To another disk too, as a repository that is a volume of its own is."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is one disk alone")
+        link = tmp_path / "repository"
+        link.symlink_to(elsewhere)
+
+        for precision in (Precision.FP32, Precision.BF16):
+            export_model(checkpoint, link, precision).verify(Path(elsewhere))
+
+        assert link.is_symlink()
+        assert export_version(checkpoint, link) == 2
+
+
+def test_an_export_goes_into_the_folder_that_one_is_in(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is a path without a name."""
+    monkeypatch.chdir(tmp_path)
+
+    manifest = export_model(checkpoint, Path(), Precision.FP32)
+
+    manifest.verify(tmp_path)
+    assert export_version(checkpoint, Path()) == 2
+
+
+@pytest.mark.parametrize("apart_layer_count", [0, 1])
+def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path, apart_layer_count: int) -> None:
+    """Fewer image tokens and shorter texts than an example usually has."""
+    config = JointConfig(
+        vocabulary_size=tiny_tokenizer().get_vocab_size(),
+        width=16,
+        layer_count=2,
+        head_count=2,
+        image_size=32,
+        max_text_tokens=3,
+        apart_layer_count=apart_layer_count,
+    )
+    save_checkpoint(tmp_path / "checkpoint", JointModel(config), tiny_tokenizer(), {})
+
+    manifest = export_model(tmp_path / "checkpoint", tmp_path / "repository", Precision.FP32)
+
+    assert (manifest.image_token_count, manifest.text_length_buckets) == (4, (3,))
+
+
+def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
+    """Not even the repository's folder."""
+    with pytest.raises(ValueError, match="is no checkpoint"):
+        export_model(tmp_path / "nothing", tmp_path / "repository", Precision.FP32)
+
+    assert not (tmp_path / "repository").exists()
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_the_shipped_model_is_calibrated(precision: Precision) -> None:
+    """In each precision, for the weights that ship: others have another fingerprint."""
+    files = CheckpointFiles.read(default_checkpoint())
+    fingerprint = export_manifest(files, precision, {}).fingerprint
+
+    found = calibration_in(default_checkpoint() / CALIBRATION_NAME, fingerprint)
+
+    assert found is not None
+    assert found.probability is not None
+    assert found.adaptive_depth is not None
+    assert found.adaptive_depth.stop_chance > 0
+
+
+def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:
+    """model_repository/*/config.pbtxt is what an export of the default checkpoint writes."""
+    files = CheckpointFiles.read(default_checkpoint())
+    manifest = export_manifest(files, Precision.BF16, dict.fromkeys(MODELS, ""))
+
+    for name, text in joint_model_configs(manifest).items():
+        committed = ROOT / "model_repository" / name / "config.pbtxt"
+        assert committed.read_text(encoding="utf-8") == text, f"run tandem models add: {name}"
+
+
+def _loading_with_a_weight_off(
+    load: Callable[[str], nn.Module], value: float = 3.0
+) -> Callable[[str], nn.Module]:
+    """Returns a torch.jit.load under which the last weight of each file was read wrong."""
+
+    def load_wrongly(path: str) -> nn.Module:
+        module = load(path)
+        with torch.no_grad():
+            *_, last = module.parameters()
+            last.view(-1)[0] = value
+        return module
+
+    return load_wrongly

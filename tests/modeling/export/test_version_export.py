@@ -1,0 +1,99 @@
+"""A checkpoint as another version of a repository's model: written whole, or refused by name."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.contract.model_description import ProbabilityCalibration
+from tandem.model_io.calibration import CALIBRATION_NAME, Calibration, write_calibrations
+from tandem.model_io.description import describe_model
+from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.model_version import ModelVersion, version_folder, version_numbers
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.version_export import export_version
+from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+
+pytestmark = pytest.mark.xdist_group("export")
+
+
+@pytest.fixture(name="first", scope="module")
+def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a checkpoint and its repository."""
+    folder = tmp_path_factory.mktemp("first")
+    save_tiny_checkpoint(folder / "checkpoint")
+    export_model(folder / "checkpoint", folder / "repository", Precision.FP32)
+    return folder
+
+
+def with_another_head(checkpoint_folder: Path, folder: Path) -> Path:
+    """Writes the checkpoint with another cross-encoder over the same bi-encoder."""
+    checkpoint = load_checkpoint(checkpoint_folder)
+    with torch.no_grad():
+        checkpoint.model.joint_encoder.classifier.bias += torch.tensor([0.0, 3.0])
+    save_checkpoint(folder, checkpoint.model, checkpoint.tokenizer, {})
+    return folder
+
+
+def test_another_cross_encoder_is_a_version(first: Path, tmp_path: Path) -> None:
+    """Under the first one's fingerprint, with its own calibration; nothing that serves changes."""
+    repository = shutil.copytree(first / "repository", tmp_path / "repository")
+    before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
+    checkpoint = with_another_head(first / "checkpoint", tmp_path / "checkpoint")
+    own = export_model(checkpoint, tmp_path / "own", Precision.FP32)
+    calibration = Calibration(own.fingerprint, ProbabilityCalibration(0.5, -1.0), None)
+    write_calibrations(checkpoint / CALIBRATION_NAME, [calibration])
+
+    version = export_version(checkpoint, repository)
+
+    manifest = read_manifest(repository)
+    folder = version_folder(repository, version)
+    stored = ModelVersion.read(folder)
+    stored.verify(folder, manifest)
+    assert version == 2
+    assert stored.checkpoint == own.checkpoint != manifest.checkpoint
+    assert (
+        describe_model(repository, manifest, 2).probability_calibration == calibration.probability
+    )
+    assert describe_model(repository, manifest).probability_calibration is None
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_another_precision_is_a_version(first: Path, tmp_path: Path) -> None:
+    """Whose image tokens are the same to within rounding."""
+    repository = shutil.copytree(first / "repository", tmp_path / "repository")
+
+    version = export_version(first / "checkpoint", repository, Precision.BF16)
+
+    assert ModelVersion.read(version_folder(repository, version)).precision == "bf16"
+
+
+def test_what_needs_an_index_of_its_own_is_no_version(first: Path, tmp_path: Path) -> None:
+    """Another image backbone, another tokenizer; no folder of it is left."""
+    repository = shutil.copytree(first / "repository", tmp_path / "repository")
+    save_tiny_checkpoint(tmp_path / "backbone", seed=1)
+    save_tiny_checkpoint(tmp_path / "words", texts=("one red dog", "drei Katzen oben", "dvě"))
+
+    with pytest.raises(ExportMismatch, match="another image backbone"):
+        export_version(tmp_path / "backbone", repository)
+    with pytest.raises(ValueError, match=r"another vocabulary_size.*tokenizer_sha256.*anew"):
+        export_version(tmp_path / "words", repository)
+
+    assert version_numbers(repository) == [1]
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_new_model_takes_the_versions_of_the_old_with_it(first: Path, tmp_path: Path) -> None:
+    """They were versions of that one."""
+    repository = shutil.copytree(first / "repository", tmp_path / "repository")
+    export_version(first / "checkpoint", repository)
+
+    manifest: Manifest = export_model(first / "checkpoint", repository, Precision.BF16)
+
+    assert version_numbers(repository) == [1]
+    manifest.verify(repository)

@@ -1,0 +1,472 @@
+"""Published encoders: ours gives what theirs gives, and what is no such encoder is refused.
+
+The reference is transformers itself, on tiny random models that it wrote.
+Shapes: B rows, T text tokens, L positions, D width.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import BertModel, XLMRobertaModel
+
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.pretrained_encoder import PretrainedEncoder
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import (
+    PublishedCheckpointInvalid,
+    published_folder,
+    weight_files,
+)
+from tests.support.modeling.published_folders import published_bert, published_xlm_r
+
+Published = BertModel | XLMRobertaModel
+
+# torch's own comparison imports two seconds of distributed tensors.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+ENDS = ("weight", "bias")
+# Rows of 7, 4 and 2 tokens. 4 to 11 are words; padding is 0 in BERT and 1 in XLM-R.
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]])
+
+
+def started(folder: Path, *, halved: bool = False) -> PretrainedEncoder:
+    """Returns the encoder of a model that begins from the folder, in evaluation mode."""
+    published = PublishedCheckpoint.open(str(folder))
+    published = published.halved() if halved else published
+    model = JointModel(published.config).eval()
+    published.start(model.joint_encoder)
+    return model.joint_encoder
+
+
+def texts(pad_id: int) -> Tensor:
+    """Returns random words, int64 [3, 7], padded as MASK says."""
+    ids = torch.randint(4, 12, MASK.shape, generator=torch.Generator().manual_seed(0))
+    return ids.masked_fill(MASK == 0, pad_id)
+
+
+@torch.inference_mode()
+def our_hidden_states(encoder: PretrainedEncoder, ids: Tensor) -> Tensor:
+    """Returns [B, T, D] of texts beside five absent image tokens."""
+    tokens = torch.randn(3, 5, encoder.image_project.in_features)
+    absent = torch.zeros(3, 5, dtype=torch.int64)
+    return encoder.hidden_states(ids, MASK, tokens, absent)[:, : ids.shape[1]]
+
+
+@torch.inference_mode()
+def their_hidden_states(published: Published, ids: Tensor) -> Tensor:
+    """Returns [B, T, D] as transformers computes it."""
+    return published(ids, attention_mask=MASK).last_hidden_state
+
+
+@pytest.mark.parametrize(
+    ("publish", "pad_id"),
+    [
+        (published_bert, 0),
+        (lambda folder: published_bert(folder, width=384, layer_count=6, head_count=12), 0),
+        (lambda folder: published_bert(folder, type_count=1), 0),
+        (published_xlm_r, 1),
+    ],
+    ids=["bert", "minilm", "bert-of-one-type", "xlm-r"],
+)
+def test_texts_become_what_the_published_model_makes_of_them(
+    tmp_path: Path, publish: Callable[[Path], Published], pad_id: int
+) -> None:
+    """Every hidden state of a word, at every length, to 1e-5; padding's own mean nothing."""
+    published = publish(tmp_path)
+    ids = texts(pad_id)
+
+    ours = our_hidden_states(started(tmp_path), ids)
+
+    theirs = their_hidden_states(published, ids)
+    assert_allclose(ours[MASK.bool()], theirs[MASK.bool()], **CLOSE)
+    assert theirs[MASK.bool()].std() > 0.1  # not everything is near 0
+
+
+@torch.inference_mode()
+def test_the_embedding_is_the_mean_of_the_published_hidden_states(tmp_path: Path) -> None:
+    """Over the words and their two ends, of unit length: as sentence encoders are trained."""
+    published = published_bert(tmp_path)
+    ids = texts(0)
+
+    model = JointModel(PublishedCheckpoint.open(str(tmp_path)).config).eval()
+    PublishedCheckpoint.open(str(tmp_path)).start(model.joint_encoder)
+
+    hidden_TD = their_hidden_states(published, ids)[1, :4]
+    mean_D = hidden_TD.mean(0)
+    assert_allclose(model.embed_texts(ids, MASK)[1], mean_D / mean_D.norm(), **CLOSE)
+
+
+@torch.inference_mode()
+def test_the_match_head_starts_as_the_published_pooler(tmp_path: Path) -> None:
+    """Its half for the mean is 0, so at first it reads the first token as BERT's does."""
+    published = published_bert(tmp_path)
+    encoder, ids = started(tmp_path), texts(0)
+    pooled: list[Tensor] = []
+    encoder.classifier.register_forward_hook(lambda _, inputs, __: pooled.append(inputs[0]))
+
+    encoder(ids, MASK, torch.zeros(3, 1, 32), torch.zeros(3, 1, dtype=torch.int64))
+
+    assert_allclose(pooled[0], published(ids, attention_mask=MASK).pooler_output, **CLOSE)
+
+
+def test_half_of_the_layers_are_every_second_from_the_first(tmp_path: Path) -> None:
+    """Of 0, 1, 2, 3, 4 it is 0, 2, 4; what comes of them is what transformers makes of these."""
+    published = published_bert(tmp_path, layer_count=5)
+
+    encoder = started(tmp_path, halved=True)
+
+    assert len(encoder.layers) == 3
+    published.encoder.layer = torch.nn.ModuleList(published.encoder.layer[n] for n in (0, 2, 4))
+    theirs = their_hidden_states(published, texts(0))
+    assert_allclose(our_hidden_states(encoder, texts(0))[MASK.bool()], theirs[MASK.bool()], **CLOSE)
+
+
+def test_image_tokens_begin_at_the_scale_of_words(tmp_path: Path) -> None:
+    """The published embedding norm is both sides'; the second type is the image's."""
+    published = published_bert(tmp_path)
+
+    encoder = started(tmp_path)
+
+    norm = published.embeddings.LayerNorm
+    for own in (encoder.embedding_norm, encoder.image_norm):
+        assert torch.equal(own.weight, norm.weight)
+        assert torch.equal(own.bias, norm.bias)
+    types = published.embeddings.token_type_embeddings.weight
+    assert torch.equal(encoder.token_type, types)
+
+
+def test_the_tokenizer_neither_pads_nor_cuts(tmp_path: Path) -> None:
+    """What its file asks for would make every caption 40 tokens long."""
+    published_bert(tmp_path)
+
+    tokenizer = PublishedCheckpoint.open(str(tmp_path)).tokenizer
+
+    assert tokenizer.encode("Two dogs").tokens == ["[CLS]", "two", "dogs", "[SEP]"]
+    assert len(tokenizer.encode("dogs " * 50).ids) == 52
+
+
+def test_a_vocabulary_alone_is_a_tokenizer(tmp_path: Path) -> None:
+    """As older BERT checkpoints have it."""
+    published_bert(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "two", "dog", "##s"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+
+    tokenizer = PublishedCheckpoint.open(str(tmp_path)).tokenizer
+
+    assert tokenizer.encode("Two dogs").ids == [2, 5, 6, 7, 3]
+
+
+@pytest.mark.parametrize("prefix", ["bert.", "roberta."])
+def test_a_model_with_a_head_gives_its_encoder(tmp_path: Path, prefix: str) -> None:
+    """Under the names of the whole, with Google's old names of norms and its counters."""
+    published = published_bert(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    renamed = {
+        prefix
+        + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): weight
+        for name, weight in weights.items()
+    }
+    head = {"cls.predictions.bias": torch.zeros(20), "classifier.weight": torch.zeros(2, 32)}
+    counters = {f"{prefix}embeddings.position_ids": torch.arange(80)[None]}
+    save_file(renamed | head | counters, tmp_path / "model.safetensors")
+
+    ours = our_hidden_states(started(tmp_path), texts(0))
+
+    theirs = their_hidden_states(published, texts(0))
+    assert_allclose(ours[MASK.bool()], theirs[MASK.bool()], **CLOSE)
+
+
+def test_weights_in_several_files_are_read_together(tmp_path: Path) -> None:
+    """As transformers splits large models."""
+    published = published_bert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    published.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+
+    ours = our_hidden_states(started(tmp_path), texts(0))
+
+    theirs = their_hidden_states(published, texts(0))
+    assert_allclose(ours[MASK.bool()], theirs[MASK.bool()], **CLOSE)
+
+
+def test_a_pooler_is_not_needed(tmp_path: Path) -> None:
+    """RoBERTa is published without; ours then stays as it was drawn."""
+    published_bert(tmp_path)
+    edit_weights(tmp_path, lambda weights: [weights.pop(f"pooler.dense.{e}") for e in ENDS])
+
+    encoder = started(tmp_path)
+
+    assert encoder.pooler.weight[:, 32:].abs().min() > 0
+
+
+def edit_weights(folder: Path, edit: Callable[[dict[str, Tensor]], object]) -> None:
+    """Changes the published file."""
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            lambda weights: weights.pop("encoder.layer.2.output.dense.bias"),
+            r"missing encoder\.layer\.2\.output\.dense\.bias$",
+        ),
+        (
+            lambda weights: weights.update({"encoder.layer.3.output.dense.bias": torch.ones(32)}),
+            r"unexpected encoder\.layer\.3\.output\.dense\.bias$",
+        ),
+        (
+            lambda weights: weights.update({"img_embedding.weight": torch.ones(32, 2054)}),
+            r"unexpected img_embedding\.weight$",
+        ),
+        (
+            lambda weights: weights.update({"encoder.layer.0.output.dense.bias": torch.ones(31)}),
+            r"encoder\.layer\.0\.output\.dense\.bias \[31\] instead of \[32\]$",
+        ),
+    ],
+    ids=["missing", "a-layer-too-many", "unexpected", "shape"],
+)
+@pytest.mark.parametrize("halved", [False, True])
+def test_weights_that_are_not_the_shapes_are_refused_by_name(
+    tmp_path: Path, edit: Callable[[dict[str, Tensor]], object], message: str, halved: bool
+) -> None:
+    """Nothing is left at random in silence, nor read past; also where layers are left out."""
+    published_bert(tmp_path)
+    edit_weights(tmp_path, edit)
+
+    with pytest.raises(PublishedCheckpointInvalid, match=message) as refusal:
+        started(tmp_path, halved=halved)
+
+    assert str(tmp_path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_pickle_of_tensors_is_read(tmp_path: Path, *, is_sharded: bool, is_zip: bool) -> None:
+    """Where there is nothing else, whole or in parts, as torch wrote it before 1.6 and since."""
+    published_bert(tmp_path)
+    expected = started(tmp_path).state_dict()
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = [names[::2], names[1::2]] if is_sharded else [names]
+    files = [f"pytorch_model-{n}.bin" for n in range(2)] if is_sharded else ["pytorch_model.bin"]
+    for file, part in zip(files, parts, strict=True):
+        part_weights = {name: weights[name] for name in part}
+        torch.save(part_weights, tmp_path / file, _use_new_zipfile_serialization=is_zip)
+    if is_sharded:
+        index = {name: file for file, part in zip(files, parts, strict=True) for name in part}
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": index}))
+
+    found = started(tmp_path).state_dict()
+
+    for name, weight in found.items():
+        # The rest is random.
+        if name.startswith(("word.", "layers.", "embedding_norm.", "token_type")):
+            assert torch.equal(weight, expected[name]), name
+    assert [path.name for path in weight_files(tmp_path)] == files
+
+
+def test_safetensors_are_taken_where_there_are_both(tmp_path: Path) -> None:
+    """A damaged pickle beside them is never opened."""
+    published_bert(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"damaged")
+
+    assert started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"cposix\nsystem\n(S'touch opened'\ntR.", "or would run code, and is not opened any"),
+        (b"", "is empty"),
+        (b"PK\x03\x04 cut", "is damaged, or would run code"),
+    ],
+)
+def test_a_pickle_of_more_than_tensors_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
+    """Nothing of it runs, and torch's advice to open it all the same is not passed on."""
+    published_bert(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(content)
+
+    with pytest.raises(PublishedCheckpointInvalid, match=message) as refusal:
+        started(tmp_path)
+
+    assert "weights_only" not in str(refusal.value)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_a_pickle_of_something_else_is_refused(tmp_path: Path) -> None:
+    """A training state, for instance, whose weights lie deeper."""
+    published_bert(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({"model": weights, "step": 3}, tmp_path / "pytorch_model.bin")
+
+    with pytest.raises(PublishedCheckpointInvalid, match="no list of weights by name"):
+        started(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "model.pt"])
+def test_a_folder_without_weights_is_refused(tmp_path: Path, name: str) -> None:
+    """Before anything else of it is read; other names of pickles are not looked for."""
+    published_bert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    if name:
+        (tmp_path / name).write_bytes(b"cposix\nsystem\n(S'touch opened'\ntR.")
+
+    with pytest.raises(
+        PublishedCheckpointInvalid, match=r"has no model\.safetensors, nor pytorch_"
+    ):
+        PublishedCheckpoint.open(str(tmp_path))
+
+
+def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path) -> None:
+    """The list of files is the publisher's; it leads out of the folder nowhere."""
+    published_bert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    index = {"weight_map": {"pooler.dense.bias": "../elsewhere.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    with pytest.raises(PublishedCheckpointInvalid, match=r"index.json names '\.\./elsewhere"):
+        started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("model_type", "gpt2", "model_type is 'gpt2'; there are bert, roberta, xlm-roberta"),
+        ("hidden_act", "relu", "hidden_act is 'relu', not 'gelu'"),
+        ("position_embedding_type", "relative_key", "is 'relative_key', not 'absolute'"),
+        ("is_decoder", True, "is_decoder is True, not False"),
+        ("max_position_embeddings", 63, "63 positions hold no texts of 64 tokens"),
+        ("num_attention_heads", 5, "width 32 does not divide by 5 heads"),
+        ("vocab_size", 11, "the id 11, and the model has 11 tokens"),
+        ("hidden_size", None, "lacks 'hidden_size'"),
+    ],
+)
+def test_an_encoder_of_another_kind_is_refused_by_field(
+    tmp_path: Path, field: str, value: str | int | bool | None, message: str
+) -> None:
+    """Each would be another function of the same weights."""
+    published_bert(tmp_path)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    fields = {k: v for k, v in (fields | {field: value}).items() if v is not None}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+
+    with pytest.raises(PublishedCheckpointInvalid, match=message):
+        PublishedCheckpoint.open(str(tmp_path))
+
+
+def test_xlm_r_needs_two_positions_more(tmp_path: Path) -> None:
+    """82 rows hold 80 tokens: the first two are never a token's."""
+    published_xlm_r(tmp_path)
+
+    assert PublishedCheckpoint.open(str(tmp_path), 80).config.max_text_tokens == 80
+    with pytest.raises(PublishedCheckpointInvalid, match="82 positions hold no texts of 81"):
+        PublishedCheckpoint.open(str(tmp_path), 81)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+    """A download that broke off."""
+    published_bert(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(PublishedCheckpointInvalid, match=name):
+        started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("published", "downloaded"),
+    [
+        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
+        (["pytorch_model.bin"], ["pytorch_model.bin"]),
+    ],
+)
+def test_pickles_are_downloaded_where_there_is_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: list[str], downloaded: list[str]
+) -> None:
+    """By what is asked of the hub, which is none here: a folder that heeds the patterns."""
+    published_bert(tmp_path / "hub")
+    weights = load_file(tmp_path / "hub/model.safetensors")
+    torch.save(weights, tmp_path / "hub/pytorch_model.bin")
+    for name in {"model.safetensors", "pytorch_model.bin"} - set(published):
+        (tmp_path / "hub" / name).unlink()
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        (tmp_path / name).mkdir(exist_ok=True, parents=True)
+        for file in (tmp_path / "hub").iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        return str(tmp_path / name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+
+    folder = published_folder("someone/bert")
+
+    assert [path.name for path in weight_files(folder)] == downloaded
+    assert sorted(path.name for path in folder.glob("*model*")) == downloaded
+
+
+HUB = """
+import sys
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.published.files import PublishedCheckpointInvalid, weight_files
+try:
+    print(PublishedCheckpoint.open(sys.argv[1]).config.width)
+except PublishedCheckpointInvalid as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("someone/tiny-bert", "32"),
+        ("someone/older-bert", "32"),
+        ("someone/else", "someone/else is neither a folder nor a checkpoint that the hub gives"),
+        ("/no/such/folder", "/no/such/folder is neither a folder nor a checkpoint"),
+    ],
+)
+def test_a_name_is_looked_up_on_the_hub(tmp_path: Path, name: str, answer: str) -> None:
+    """Here in what was downloaded before, without a network."""
+    for known in ("tiny", "older"):
+        model = tmp_path / f"hub/models--someone--{known}-bert"
+        published_bert(model / "snapshots/abc")
+        (model / "refs").mkdir()
+        (model / "refs/main").write_text("abc")
+    weights = tmp_path / "hub/models--someone--older-bert/snapshots/abc/model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+
+    printed = subprocess.run(
+        [sys.executable, "-c", HUB, name],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert printed.startswith(answer)

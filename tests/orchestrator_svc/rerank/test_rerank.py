@@ -1,0 +1,430 @@
+"""A rerank goes from the first candidate on, as far as it gets, and what it got to is what counts.
+
+Forty items, a degree apart, on two shards; the cross-encoder likes them the other way round.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.rerank.pace import ChunkRule
+from orchestrator_svc.rerank.rerank import RerankStop
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.writes.ingest import IncomingItem
+from tandem import errors
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, Before, Stack, raising, stack
+
+ITEM_COUNT = 40
+NAMES = [f"image-{number:02}" for number in range(ITEM_COUNT)]
+"""In the bi-encoder's order."""
+
+RULE = AdaptiveDepthRule(
+    first_count=4,
+    further_count=2,
+    intercept=0.0,
+    best_logit_weight=-1.0,
+    margin_weight=0.0,
+    similarity_gap_weight=0.0,
+    log_rank_weight=0.0,
+    stop_chance=0.01,
+)
+"""Stops at a best logit over 4.6: chance = sigmoid(-logit)."""
+
+
+@pytest.fixture
+async def filled() -> AsyncIterator[Stack]:
+    """Chunks of at most ten."""
+    async with stack(chunk_rule=ChunkRule(pair_count=10)) as behind:
+        await fill(behind)
+        yield behind
+
+
+async def fill(behind: Stack) -> None:
+    """Stores the items, and has the cross-encoder prefer the farthest."""
+    may_store = asyncio.Event()
+    may_store.set()
+    items = [IncomingItem(name, ImageContent(str(n).encode())) for n, name in enumerate(NAMES)]
+    # Again where a shard's port was another server's a moment ago, whose connection just ended.
+    for _ in range(5):
+        ingested = await behind.ingester.ingest("scenes", items, may_store)
+        if not any(ingested.outcomes):
+            break
+    assert not any(ingested.outcomes)
+    for shard in behind.shards:
+        shard.logits.update({name: float(n) / 10 for n, name in enumerate(NAMES)})
+
+
+async def search(
+    behind: Stack,
+    *,
+    rerank_k: int = ITEM_COUNT,
+    seconds: float = 10.0,
+    is_rerank_required: bool = False,
+    is_depth_adaptive: bool = False,
+) -> SearchAnswer:
+    """Searches for what is near 0 degrees."""
+    query = SearchQuery(
+        parts=(QueryPart(TextContent("0")),),
+        index_id="scenes",
+        target_modality=Modality.IMAGE,
+        depth=Depth(ITEM_COUNT, rerank_k, ITEM_COUNT),
+        is_rerank_required=is_rerank_required,
+        is_depth_adaptive=is_depth_adaptive,
+    )
+    return await behind.searcher.search(query, time.monotonic() + seconds)
+
+
+def ids(answer: SearchAnswer) -> list[str]:
+    """Returns the items found, best first."""
+    return [entry.hit.item_id for entry in answer.ranked]
+
+
+def asked(behind: Stack) -> set[str]:
+    """Returns all candidates that any reranker was asked about."""
+    return {
+        item_id
+        for shard in behind.shards
+        for request in shard.requests("ScoreCandidates")
+        for item_id in request.item_ids  # type: ignore[attr-defined]
+    }
+
+
+def degraded(answer: SearchAnswer) -> list[str]:
+    """Returns the degradations' names."""
+    return [each.name for each in answer.degradations]
+
+
+def assert_prefix(answer: SearchAnswer) -> None:
+    """The first `reranked_depth` in the full cross-encoder's order, then the others as retrieved;
+    a prefix of the full rerank's candidates, ordered as the full rerank orders them."""
+    depth = answer.rerank.reranked_depth
+    assert ids(answer) == [*reversed(NAMES[:depth]), *NAMES[depth:]]
+    assert set(answer.rerank.matches) == set(NAMES[:depth])
+
+
+def first_on(behind: Stack, shard: int) -> int:
+    """Returns how many candidates come before the first that lies on the shard."""
+    owners = [behind.shard_map.owner("scenes", name) for name in NAMES]
+    return owners.index(shard)
+
+
+async def test_an_ordinary_search_asks_each_shard_once() -> None:
+    """Twenty candidates and time: no round trip more than there must be, from the first on."""
+    async with stack() as behind:
+        await fill(behind)
+
+        answer = await search(behind, rerank_k=20)
+
+        assert_prefix(answer)
+        assert answer.rerank.reranked_depth == 20
+        assert answer.rerank.stop is RerankStop.COMPLETE
+        assert answer.rerank.cost.pair_count == 20
+        assert [len(shard.requests("ScoreCandidates")) for shard in behind.shards] == [1, 1]
+        assert not answer.degradations
+
+
+async def test_a_deep_rerank_goes_chunk_by_chunk(filled: Stack) -> None:
+    """No call has more than the chunk, and together they are all candidates once."""
+    answer = await search(filled)
+
+    assert_prefix(answer)
+    assert answer.rerank.reranked_depth == ITEM_COUNT
+    requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
+    sizes = [len(request.item_ids) for request in requests]  # type: ignore[attr-defined]
+    assert max(sizes) <= 10
+    assert sum(sizes) == len(asked(filled)) == ITEM_COUNT
+
+
+@pytest.mark.parametrize("seconds", [0.9, 1.5])
+async def test_what_time_does_not_suffice_for_keeps_its_place(
+    filled: Stack, seconds: float
+) -> None:
+    """In time, flagged, and as deep as it got."""
+    for shard in filled.shards:
+        shard.pair_seconds = 0.06
+    start_time = time.monotonic()
+
+    answer = await search(filled, seconds=seconds)
+
+    assert time.monotonic() - start_time < seconds + 0.3
+    assert 0 < answer.rerank.reranked_depth < ITEM_COUNT
+    assert answer.rerank.stop is RerankStop.TIME
+    assert degraded(answer) == ["RERANK_PARTIAL"]
+    assert_prefix(answer)
+
+
+async def test_more_time_reaches_deeper(filled: Stack) -> None:
+    """Anytime: all of them take 0.8 s, and three deadlines reach ever more of them."""
+    for shard in filled.shards:
+        shard.pair_seconds = 0.04
+    await search(filled)
+
+    depths = []
+    for seconds in (0.2, 0.5, 5.0):
+        # The better of two: other processes may hold one up.
+        answers = [await search(filled, seconds=seconds) for _ in range(2)]
+        for answer in answers:
+            assert_prefix(answer)
+        depths.append(max(answer.rerank.reranked_depth for answer in answers))
+
+    assert 0 < depths[0] < depths[1] < depths[2] == ITEM_COUNT
+
+
+@pytest.mark.parametrize(
+    ("error", "stop"),
+    [
+        (errors.ServiceUnavailable(service="it", why="gone"), "UNAVAILABLE"),
+        (errors.ModelUnavailable(model="it", why="gone"), "UNAVAILABLE"),
+        (errors.ItemCorrupt(item_id="image-00", why="its checksum is wrong"), "UNAVAILABLE"),
+        (errors.InternalFault(why="a bug"), "UNAVAILABLE"),
+        (errors.ModelOutputInvalid(model="it", why="NaN"), "OUTPUT_INVALID"),
+        (errors.Overloaded(what="rerank serves 64 calls"), "OVERLOADED"),
+    ],
+)
+async def test_without_a_cross_encoder_the_order_stays(
+    filled: Stack, error: errors.TandemError, stop: str
+) -> None:
+    """And the answer says so, and why."""
+    for shard in filled.shards:
+        shard.before["ScoreCandidates"] = raising(error)
+
+    answer = await search(filled)
+
+    assert ids(answer) == NAMES
+    assert answer.rerank.stop.name == stop
+    assert answer.rerank.reranked_depth == 0
+    assert degraded(answer) == ["RERANK_SKIPPED"]
+
+
+@pytest.mark.parametrize(
+    "error", [errors.TokensInvalid(why="x"), errors.ModelMismatch(request="a", index="b")]
+)
+async def test_what_the_caller_has_to_mend_is_raised(
+    filled: Stack, error: errors.TandemError
+) -> None:
+    """Not hidden behind an order that nobody asked for."""
+    filled.shards[0].before["ScoreCandidates"] = raising(error)
+
+    with pytest.raises(type(error)):
+        await search(filled)
+
+
+async def test_of_one_shards_failure_what_stands_before_its_first_candidate_counts(
+    filled: Stack,
+) -> None:
+    """Or its items would stand behind the others' for no reason of their own."""
+    filled.shards[1].before["ScoreCandidates"] = raising(
+        errors.ServiceUnavailable(service="rerank-1", why="gone")
+    )
+
+    answer = await search(filled)
+
+    assert answer.rerank.reranked_depth == first_on(filled, 1)
+    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert_prefix(answer)
+
+
+async def test_a_chunk_that_fails_leaves_those_before_it(filled: Stack) -> None:
+    """The first two chunks are scored, the third meets a dead service."""
+    for shard in filled.shards:
+        shard.before["ScoreCandidates"] = _after(
+            lambda: len(asked(filled)) > 20,
+            raising(errors.ModelUnavailable(model="it", why="gone")),
+        )
+
+    answer = await search(filled)
+
+    assert 10 <= answer.rerank.reranked_depth < ITEM_COUNT
+    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert degraded(answer) == ["RERANK_PARTIAL"]
+    assert_prefix(answer)
+
+
+async def test_candidates_that_are_gone_are_counted(filled: Stack) -> None:
+    """They stand behind the scored ones, and the answer is flagged."""
+    for shard in filled.shards:
+        shard.logits.pop("image-03")
+
+    answer = await search(filled)
+
+    assert answer.rerank.stop is RerankStop.COMPLETE
+    assert answer.rerank.missing_count == 1
+    assert ids(answer)[-1] == "image-03"
+    assert degraded(answer) == ["TOKENS_MISSING"]
+
+
+async def test_a_rerank_that_is_required_is_refused_by_its_cause(filled: Stack) -> None:
+    """For want of time as a deadline, else as unavailable; complete it is answered."""
+    assert (await search(filled, is_rerank_required=True)).rerank.reranked_depth == ITEM_COUNT
+    for shard in filled.shards:
+        shard.before["ScoreCandidates"] = raising(errors.Overloaded(what="full"))
+    with pytest.raises(errors.RerankUnavailable, match="OVERLOADED") as caught:
+        await search(filled, is_rerank_required=True)
+    assert caught.value.metadata == {"stop": "OVERLOADED", "reranked_depth": "0"}
+
+    for shard in filled.shards:
+        shard.before.clear()
+        shard.pair_seconds = 1.0
+    with pytest.raises(errors.DeadlineExceeded, match="rerank"):
+        await search(filled, is_rerank_required=True, seconds=1.5)
+
+
+@pytest.mark.parametrize(("best", "depth"), [(3.0, ITEM_COUNT), (9.0, 4)])
+async def test_adaptive_depth_stops_by_the_models_rule(
+    filled: Stack, best: float, depth: int
+) -> None:
+    """Where the best so far is sure enough, at the first look; else never."""
+    describe(filled, RULE)
+    for shard in filled.shards:
+        shard.logits["image-01"] = best
+
+    answer = await search(filled, is_depth_adaptive=True)
+
+    assert answer.rerank.reranked_depth == depth
+    assert answer.rerank.stop is (RerankStop.ADAPTIVE if depth == 4 else RerankStop.COMPLETE)
+    assert not answer.degradations
+    assert len(asked(filled)) == depth
+    assert ids(answer)[0] == ("image-01" if depth == 4 else "image-39")
+
+
+async def test_adaptive_depth_looks_again_after_each_further_count(filled: Stack) -> None:
+    """The sure one is the sixth: found out at the second look."""
+    describe(filled, RULE)
+    for shard in filled.shards:
+        shard.logits["image-05"] = 9.0
+
+    answer = await search(filled, is_depth_adaptive=True, is_rerank_required=True)
+
+    assert answer.rerank.reranked_depth == 6
+    assert ids(answer)[0] == "image-05"
+
+
+async def test_the_rule_is_asked_for_once(filled: Stack) -> None:
+    """Of one rerank_svc, and kept."""
+    describe(filled, RULE)
+
+    for _ in range(3):
+        await search(filled, is_depth_adaptive=True)
+
+    assert sum(len(shard.requests("DescribeModel")) for shard in filled.shards) == 1
+
+
+@pytest.mark.parametrize("fingerprint", [None, "model-b"])
+async def test_without_a_rule_a_search_is_reranked_in_full(
+    filled: Stack, fingerprint: str | None
+) -> None:
+    """Nobody tells of one, or it is another model's."""
+    if fingerprint:
+        describe(filled, RULE, fingerprint)
+    for shard in filled.shards:
+        shard.logits["image-01"] = 9.0
+
+    answer = await search(filled, is_depth_adaptive=True)
+
+    assert answer.rerank.reranked_depth == ITEM_COUNT
+    assert answer.rerank.stop is RerankStop.COMPLETE
+
+
+async def test_candidates_are_scored_by_the_version_that_encoded_the_query(filled: Stack) -> None:
+    """Every chunk on every shard, though the shards serve others by now; and the answer says so."""
+    filled.encoder.model_version = 7
+    for number, shard in enumerate(filled.shards):
+        shard.model_version = 8 + number
+
+    answer = await search(filled)
+
+    requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
+    assert {request.model_version for request in requests} == {7}  # type: ignore[attr-defined]
+    assert answer.encoded.model_version == answer.rerank.model_version == 7
+    assert answer.rerank.stop is RerankStop.COMPLETE
+
+
+async def test_where_nobody_chose_the_first_answer_does(filled: Stack) -> None:
+    """The encoder names no version, and both shards are at one: later chunks ask for that."""
+    for shard in filled.shards:
+        shard.model_version = 3
+
+    answer = await search(filled)
+
+    requests = [r for shard in filled.shards for r in shard.requests("ScoreCandidates")]
+    assert {request.model_version for request in requests} == {0, 3}  # type: ignore[attr-defined]
+    assert answer.rerank.model_version == 3
+    assert answer.rerank.stop is RerankStop.COMPLETE
+
+
+async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
+    """Shards that are at different ones, and nobody chose: one's scores count, and it is said."""
+    for number, shard in enumerate(filled.shards):
+        shard.model_version = 3 + number
+
+    answer = await search(filled)
+
+    versions = {
+        filled.shards[filled.shard_map.owner("scenes", item_id)].model_version
+        for item_id in answer.rerank.matches
+    }
+    assert answer.rerank.stop is RerankStop.UNAVAILABLE
+    assert versions <= {answer.rerank.model_version}
+    assert_prefix(answer)
+    assert degraded(answer)
+
+
+@pytest.mark.parametrize(("version", "depth"), [(2, ITEM_COUNT), (1, 6)])
+async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int) -> None:
+    """That which the rerank_svc tells of is not asked for searches by another."""
+    describe(filled, RULE)  # of version 1
+    filled.encoder.model_version = version
+    for shard in filled.shards:
+        shard.logits["image-05"] = 9.0
+
+    answer = await search(filled, is_depth_adaptive=True)
+
+    assert answer.rerank.reranked_depth == depth
+
+
+async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> None:
+    """What is under way is cancelled too."""
+    for shard in filled.shards:
+        shard.pair_seconds = 0.02
+    searching = asyncio.create_task(search(filled))
+    async with asyncio.timeout(30):
+        while not asked(filled):  # noqa: ASYNC110 (the fakes have no events to wait for)
+            await asyncio.sleep(0.005)
+    count = len(asked(filled))
+
+    searching.cancel()
+    await asyncio.wait([searching])
+    await asyncio.sleep(0.3)
+
+    assert searching.cancelled()
+    assert len(asked(filled)) == count < ITEM_COUNT
+
+
+def describe(behind: Stack, rule: AdaptiveDepthRule | None, fingerprint: str = FINGERPRINT) -> None:
+    """Has every reranker serve a model with the rule."""
+    for shard in behind.shards:
+        shard.description = ModelDescription(
+            fingerprint=fingerprint,
+            family="joint",
+            precision="fp32",
+            embedding_dimension=2,
+            max_text_token_count=64,
+            max_text_bytes=8192,
+            max_image_bytes=1,
+            max_image_pixel_count=1,
+            adaptive_depth_rule=rule,
+        )
+
+
+def _after(is_due: Callable[[], bool], before: Before) -> Before:
+    async def later(request: object) -> None:
+        if is_due():
+            await before(request)
+
+    return later

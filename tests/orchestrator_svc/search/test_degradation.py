@@ -1,0 +1,317 @@
+"""In what an answer is less than was asked for, as its caller reads it; and what is still an error.
+
+docs/degradation.md says the same in a table.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from statistics import median
+
+import grpc
+import pytest
+
+from orchestrator_svc.metrics import DEGRADED_ANSWERS
+from orchestrator_svc.search.time_budget import TIME_SHARES
+from orchestrator_svc.services.breaker import BREAKER_RULE
+from tandem import errors
+from tandem.chassis.status import error_from_rpc
+from tandem.contract.model_description import (
+    AdaptiveDepthRule,
+    ModelDescription,
+    ProbabilityCalibration,
+    model_from_proto,
+)
+from tandem.v1 import content_pb2
+from tandem.v1 import index_service_pb2 as index_pb
+from tandem.v1 import model_service_pb2 as model_pb
+from tandem.v1 import rerank_service_pb2 as rerank_pb
+from tandem.v1 import search_service_pb2 as pb
+from tandem.v1.search_service_pb2_grpc import SearchServiceStub
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, door, raising, stack
+
+TIMEOUT_SECONDS = 10
+SHORT_SECONDS = 2
+"""Short for a search, and long enough that a busy machine's standstills do not end it."""
+NAMES = [f"image-{number:02}" for number in range(12)]
+GONE = errors.ModelUnavailable(model="joint", why="it is gone")
+
+
+@pytest.fixture
+async def filled() -> AsyncIterator[Stack]:
+    """Twelve pictures, all of which the cross-encoder can read."""
+    async with stack() as behind:
+        items = [
+            index_pb.Item(item_id=name, content=content_pb2.Content(image=str(n).encode()))
+            for n, name in enumerate(NAMES)
+        ]
+        async with door(behind) as stub:
+            request = pb.IngestItemsRequest(index_id="scenes", items=items)
+            assert [each async for each in stub.IngestItems(iter([request]))]
+        for shard in behind.shards:
+            shard.logits.update({name: float(n) for n, name in enumerate(NAMES)})
+        yield behind
+
+
+def search(**fields: object) -> pb.SearchItemsRequest:
+    """Returns a search for pictures near 0 degrees."""
+    request = {"index_id": "scenes", "query": content_pb2.Content(text="0")} | fields
+    return pb.SearchItemsRequest(**request)  # type: ignore[arg-type]
+
+
+async def answer(
+    stub: SearchServiceStub, request: pb.SearchItemsRequest | None = None
+) -> pb.SearchItemsResponse:
+    """Returns what the search is answered."""
+    return await stub.SearchItems(request or search(), timeout=TIMEOUT_SECONDS)
+
+
+async def refusal(call: grpc.aio.Call) -> errors.TandemError:
+    """Returns the named error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return error_from_rpc(caught.value, "orchestrator")
+
+
+async def test_a_whole_answer_says_nothing(filled: Stack) -> None:
+    """The positive control of all the others."""
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+    assert not found.degradations
+    assert found.rerank.stop == pb.RERANK_STOP_COMPLETE
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [rerank_pb.CandidateScore(match_logit=float("nan"), match_probability=0.5)],
+        [rerank_pb.CandidateScore(match_logit=float("inf"), match_probability=1.0)],
+        [rerank_pb.CandidateScore(match_logit=1.0, match_probability=1.5)],
+        [],
+    ],
+)
+async def test_nonsense_of_the_cross_encoder_is_not_ranked_by(
+    filled: Stack, scores: list[rerank_pb.CandidateScore]
+) -> None:
+    """NaN, infinite, no probability, or of another number: the order stays, flagged and named."""
+
+    async def nonsense(
+        request: rerank_pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
+    ) -> rerank_pb.ScoreCandidatesResponse:
+        return rerank_pb.ScoreCandidatesResponse(scores=scores * len(request.item_ids))
+
+    counted = DEGRADED_ANSWERS.labels("rerank_skipped")._value.get()
+    for shard in filled.shards:
+        shard.answer_scores = nonsense
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+    assert [item.item_id for item in found.items] == NAMES[:10]
+    assert found.rerank.stop == pb.RERANK_STOP_OUTPUT_INVALID
+    assert list(found.degradations) == [pb.DEGRADATION_RERANK_SKIPPED]
+    assert DEGRADED_ANSWERS.labels("rerank_skipped")._value.get() == counted + 1
+
+
+async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled: Stack) -> None:
+    """Then each search is as fast as one without; the first that finds it well is whole again."""
+    for shard in filled.shards:
+        shard.before["ScoreCandidates"] = raising(errors.InternalFault(why="a bug"))
+    async with door(filled) as stub:
+        for _ in range(6):
+            await answer(stub)
+        counts = [len(shard.requests("ScoreCandidates")) for shard in filled.shards]
+        found = [await answer(stub) for _ in range(5)]
+        assert counts == [len(shard.requests("ScoreCandidates")) for shard in filled.shards]
+        assert {each.rerank.stop for each in found} == {pb.RERANK_STOP_UNAVAILABLE}
+        assert median(each.durations.rerank_duration.ToNanoseconds() for each in found) < 5_000_000
+
+        for shard in filled.shards:
+            shard.before.clear()
+        async with asyncio.timeout(30):
+            while (await answer(stub)).degradations:  # noqa: ASYNC110 (nobody tells of it)
+                await asyncio.sleep(0.1)
+
+
+async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> None:
+    """And its rerank_svc, which is asked nothing, is not."""
+    await filled.stop_shard(1)
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+    assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
+    assert found.coverage.answered_shard_count == 1
+
+
+async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack) -> None:
+    """It hangs; the first searches wait their share for it, the later ones do not ask it."""
+
+    async def hang(request: object) -> None:
+        await asyncio.sleep(30)
+
+    filled.shards[1].before["SearchEmbeddings"] = hang
+    async with door(filled) as stub:
+        seconds = []
+        for _ in range(8):
+            start_time = time.monotonic()
+            found = await stub.SearchItems(search(), timeout=SHORT_SECONDS)
+            assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
+            seconds.append(time.monotonic() - start_time)
+
+    share = TIME_SHARES.retrieval * SHORT_SECONDS
+    assert seconds[0] > 0.8 * share
+    assert sum(each > 0.8 * share for each in seconds) == BREAKER_RULE.consecutive_count
+    assert seconds[-1] < 0.5 * share
+
+
+async def test_without_its_model_the_encoder_may_still_know_the_query(filled: Stack) -> None:
+    """Then the answer is whole but for the word that it was kept."""
+    filled.encoder.is_model_unavailable = True
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+    assert list(found.degradations) == [pb.DEGRADATION_EMBEDDING_CACHED]
+    assert found.rerank.stop == pb.RERANK_STOP_COMPLETE
+
+
+async def test_an_encoder_without_its_model_is_asked_all_the_same(filled: Stack) -> None:
+    """However often it had to refuse: the next query may be one that it knows."""
+    filled.encoder.before["EncodeContents"] = raising(GONE)
+    async with door(filled) as stub:
+        for _ in range(8):
+            assert isinstance(await refusal(answer(stub)), errors.ModelUnavailable)
+        filled.encoder.before.clear()
+        filled.encoder.is_model_unavailable = True
+
+        assert len((await answer(stub)).items) == 10
+
+
+async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
+    """Nor does one by a given encoding."""
+    filled.encoder.before["EncodeContents"] = raising(GONE)
+    item = filled.shards[filled.shard_map.owner("scenes", NAMES[0])].items["scenes"][NAMES[0]]
+    given = pb.GivenEncoding(
+        embedding=item.embedding,
+        model_fingerprint=FINGERPRINT,
+        modality=content_pb2.MODALITY_IMAGE,
+        tokens=item.tokens,
+    )
+    async with door(filled) as stub:
+        for part in (pb.QueryPart(item_id=NAMES[0]), pb.QueryPart(encoding=given)):
+            request = pb.SearchItemsRequest(
+                index_id="scenes", query_parts=[part], target_modality=content_pb2.MODALITY_IMAGE
+            )
+            found = await answer(stub, request)
+            assert [entry.item_id for entry in found.items] == NAMES[:10]
+            assert not found.degradations
+
+
+async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> None:
+    """A scan that is the index's own way is no loss, nor is one that an operator asked for."""
+    building = index_pb.SEARCH_FALLBACK_BEING_BUILT
+    for strategy, fallback, degradations in (
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_UNSPECIFIED, []),
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_NOT_BUILT, []),
+        ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_TOO_FEW_FOUND, []),
+        ("EXACT_SCAN", building, [pb.DEGRADATION_SHARD_REBUILDING]),
+        ("UNFILTERED", building, []),
+    ):
+        filled.shards[0].path = index_pb.SearchPath(
+            strategy=f"SEARCH_STRATEGY_{strategy}",
+            fallback=fallback,
+            fallback_reason="in words that nothing is to depend on: the index is being built",
+        )
+        async with door(filled) as stub:
+            assert list((await answer(stub)).degradations) == degradations
+
+
+async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
+    """By its name, with what was reached; one that cannot be is a mistake in the request."""
+    for shard in filled.shards:
+        shard.before["ScoreCandidates"] = raising(GONE)
+    async with door(filled) as stub:
+        error = await refusal(answer(stub, search(rerank_required=True)))
+        assert isinstance(error, errors.RerankUnavailable)
+        assert error.metadata == {"stop": "UNAVAILABLE", "reranked_depth": "0"}
+
+        texts = search(rerank_required=True, target_modality=content_pb2.MODALITY_TEXT)
+        assert isinstance(await refusal(answer(stub, texts)), errors.RankingInvalid)
+
+
+async def test_the_stages_make_the_whole(filled: Stack) -> None:
+    """Within 2 ms: encode, retrieve, rerank, rank and fetch, beside the total."""
+    between_ns = []
+    async with door(filled) as stub:
+        for _ in range(9):
+            told = (await answer(stub, search(content_included=True))).durations
+            total = told.total_duration.ToNanoseconds()
+            stages = (
+                told.encode_duration,
+                told.retrieve_duration,
+                told.rerank_duration,
+                told.rank_duration,
+                told.fetch_duration,
+            )
+            assert all(stage.ToNanoseconds() > 0 for stage in stages)
+            between_ns.append(total - sum(stage.ToNanoseconds() for stage in stages))
+    assert min(between_ns) >= 0
+    assert median(between_ns) < 2_000_000
+
+
+CALIBRATION = ProbabilityCalibration(2.0, 0.5)
+RULE = AdaptiveDepthRule(
+    first_count=5,
+    further_count=5,
+    intercept=0.1,
+    best_logit_weight=0.2,
+    margin_weight=0.3,
+    similarity_gap_weight=0.4,
+    log_rank_weight=0.5,
+    stop_chance=0.6,
+)
+
+
+def described(fingerprint: str = FINGERPRINT, **rules: object) -> ModelDescription:
+    """Returns a description."""
+    return ModelDescription(
+        fingerprint=fingerprint,
+        family="joint",
+        precision="fp32",
+        embedding_dimension=2,
+        max_text_token_count=64,
+        max_text_bytes=8192,
+        max_image_bytes=1,
+        max_image_pixel_count=1,
+        **rules,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_cross_encoder", "expected"),
+    [
+        (
+            described(probability_calibration=CALIBRATION, adaptive_depth_rule=RULE),
+            described(probability_calibration=CALIBRATION, adaptive_depth_rule=RULE),
+        ),
+        (described("model-b", adaptive_depth_rule=RULE), described()),
+        (None, described()),
+    ],
+)
+async def test_the_model_is_described_as_the_services_behind_do(
+    filled: Stack, of_cross_encoder: ModelDescription | None, expected: ModelDescription
+) -> None:
+    """By the encoder, and by the cross-encoder where that is there and of the same model."""
+    filled.encoder.description = described()
+    for shard in filled.shards:
+        shard.description = of_cross_encoder
+    async with door(filled) as stub:
+        response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)
+
+    assert model_from_proto(response.model) == expected
+
+
+async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> None:
+    """The encoder's own error."""
+    async with door(filled) as stub:
+        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)
+        assert isinstance(await refusal(call), errors.ModelUnavailable)

@@ -1,0 +1,360 @@
+"""Queries of every form: what retrieval looks near, and what the cross-encoder reads."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.query import (
+    GivenEncoding,
+    QueryPart,
+    RankingRule,
+    SearchQuery,
+    StoredItem,
+)
+from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
+from orchestrator_svc.writes.ingest import IncomingItem
+from tandem import errors
+from tandem.contract.content import (
+    ImageContent,
+    ImageTokens,
+    Modality,
+    TextContent,
+    TextTokens,
+    TextUse,
+    TruncationPolicy,
+)
+from tandem.v1 import content_pb2
+from tandem.v1 import encoder_service_pb2 as encoder_pb
+from tests.support.orchestrator_svc.downstream import (
+    FINGERPRINT,
+    Stack,
+    raising,
+    stack,
+    text_tokens,
+)
+
+IMAGE_TOKENS = ImageTokens(np.ones((2, 2), dtype=np.float16))
+
+
+@pytest.fixture(name="behind")
+async def _behind() -> AsyncIterator[Stack]:
+    """Two shards with texts and images at 0, 10, 20 … degrees."""
+    async with stack() as behind:
+        items = [
+            IncomingItem(f"{kind}-{angle}", content)
+            for angle in range(0, 90, 10)
+            for kind, content in (
+                ("text", TextContent(str(angle))),
+                ("image", ImageContent(str(angle).encode())),
+            )
+        ]
+        may_store = asyncio.Event()
+        may_store.set()
+        assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
+        behind.encoder.calls.clear()
+        yield behind
+
+
+def at(degrees: float) -> NDArray[np.float32]:
+    """Returns the embedding of the angle."""
+    angle = math.radians(degrees)
+    return np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+
+
+def given(
+    degrees: float,
+    modality: Modality = Modality.TEXT,
+    tokens: TextTokens | ImageTokens | None = None,
+    fingerprint: str = FINGERPRINT,
+) -> GivenEncoding:
+    """Returns an encoding that the caller has."""
+    return GivenEncoding(at(degrees), modality, tokens, fingerprint)
+
+
+def query(
+    parts: Sequence[QueryPart],
+    *,
+    target: Modality = Modality.IMAGE,
+    policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ranking: RankingRule | None = None,
+    is_all: bool = False,
+) -> SearchQuery:
+    """Returns a search of these parts."""
+    return SearchQuery(
+        parts=parts,
+        index_id="scenes",
+        target_modality=target,
+        depth=Depth(5, 3, 5),
+        truncation_policy=policy,
+        ranking=ranking or RankingRule(),
+        are_all_modalities_included=is_all,
+    )
+
+
+async def encode(behind: Stack, *parts: QueryPart, **asked: object) -> EncodedQuery:
+    """Returns what becomes of a query of these parts."""
+    encoder = QueryEncoder(behind.encoder_client, behind.shard_clients, behind.shard_map)
+    return await encoder.encode(query(parts, **asked), time.monotonic() + 10)  # type: ignore[arg-type]
+
+
+def degrees_of(embedding: NDArray[np.float32]) -> float:
+    """Returns the angle that an embedding is at; it is a unit vector."""
+    assert np.linalg.norm(embedding) == pytest.approx(1.0, abs=1e-6)
+    return math.degrees(math.atan2(embedding[1], embedding[0])) % 360
+
+
+async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> None:
+    """All of a query's contents, with its policy; the rest comes from elsewhere."""
+    behind.encoder.text_uses["10"] = TextUse(3, 3)
+
+    encoded = await encode(
+        behind,
+        QueryPart(TextContent("10")),
+        QueryPart(StoredItem("image-40")),
+        QueryPart(ImageContent(b"20")),
+        QueryPart(given(30)),
+        policy=TruncationPolicy.TRUNCATE,
+    )
+
+    [request] = behind.encoder.requests("EncodeContents")
+    assert isinstance(request, encoder_pb.EncodeContentsRequest)
+    assert [content.WhichOneof("data") for content in request.contents] == ["text", "image"]
+    assert request.purpose == encoder_pb.ENCODE_PURPOSE_QUERY
+    assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
+    [embedding] = encoded.embeddings
+    assert degrees_of(embedding) == pytest.approx(25, abs=1e-3)
+    assert [use.token_count for use in encoded.text_uses] == [3]
+    assert encoded.cost.cache_miss_count == 2
+
+
+async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
+    """Neither a stored item nor a given encoding: such a search goes on without the encoder."""
+    behind.encoder.before["EncodeContents"] = raising(
+        errors.ModelUnavailable(model="joint", why="gone")
+    )
+
+    stored = await encode(behind, QueryPart(StoredItem("text-70")))
+    own = await encode(behind, QueryPart(given(33)))
+
+    assert degrees_of(stored.embeddings[0]) == pytest.approx(70, abs=1e-3)
+    assert degrees_of(own.embeddings[0]) == pytest.approx(33, abs=1e-3)
+    assert stored.fingerprint == own.fingerprint == FINGERPRINT
+    with pytest.raises(errors.ModelUnavailable):
+        await encode(behind, QueryPart(TextContent("1")))
+
+
+async def test_weights_pull(behind: Stack) -> None:
+    """Equal ones to the middle, a negative one away; a lone part stays to the last bit."""
+    both = await encode(
+        behind, QueryPart(TextContent("0"), 1.0), QueryPart(TextContent("90"), math.tan(0.2))
+    )
+    away = await encode(behind, QueryPart(given(45), 1.0), QueryPart(given(0), -math.sqrt(0.5)))
+    lone = await encode(behind, QueryPart(given(12), 7.0))
+    turned = await encode(behind, QueryPart(given(12), -7.0))
+
+    assert degrees_of(both.embeddings[0]) == pytest.approx(math.degrees(0.2), abs=1e-3)
+    assert degrees_of(away.embeddings[0]) == pytest.approx(90, abs=1e-3)
+    assert np.array_equal(lone.embeddings[0], at(12))
+    assert degrees_of(turned.embeddings[0]) == pytest.approx(192, abs=1e-3)
+
+
+async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) -> None:
+    """For images the heaviest text, for texts the heaviest image; what is turned from is not."""
+    own = TextTokens(np.array([2, 9, 9, 3], dtype=np.int32))
+    encoded = await encode(
+        behind,
+        QueryPart(TextContent("10"), 0.5),
+        QueryPart(given(20, tokens=own), 0.7),
+        QueryPart(ImageContent(b"30"), 2.0),
+        QueryPart(given(30), 0.9),
+    )
+    turned = await encode(behind, QueryPart(given(20, tokens=own), -0.1), QueryPart(given(40)))
+    alike = await encode(behind, QueryPart(ImageContent(b"30")))
+
+    assert encoded.tokens_for(Modality.IMAGE, []) is own
+    assert isinstance(encoded.tokens_for(Modality.TEXT, []), ImageTokens)
+    assert encoded.modality is Modality.IMAGE
+    assert turned.tokens_for(Modality.IMAGE, []) is None
+    assert alike.tokens_for(Modality.IMAGE, []) is None
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (QueryPart(given(0)),) * 17,
+        (QueryPart(given(0)), QueryPart(given(180))),
+        (QueryPart(given(0), 0.5), QueryPart(given(0), -0.5)),
+        (QueryPart(given(0), 0.0),),
+        (QueryPart(given(0), math.nan),),
+        (QueryPart(given(0), math.inf), QueryPart(given(90))),
+    ],
+)
+async def test_parts_that_make_no_point_are_refused(
+    behind: Stack, parts: tuple[QueryPart, ...]
+) -> None:
+    """None, too many, cancelling each other, or weighed by what is no number."""
+    with pytest.raises(errors.QueryInvalid):
+        await encode(behind, *parts)
+
+
+async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
+    """Their embeddings have nothing in common, whichever comes first."""
+    foreign = QueryPart(given(10, fingerprint="model-b"))
+    for own in (QueryPart(TextContent("1")), QueryPart(StoredItem("text-10"))):
+        with pytest.raises(errors.ModelMismatch):
+            await encode(behind, own, foreign)
+        with pytest.raises(errors.ModelMismatch):
+            await encode(behind, foreign, own)
+
+
+async def test_parts_of_two_dimensions_are_refused(behind: Stack) -> None:
+    """They cannot be added."""
+    three = GivenEncoding(np.array([1, 0, 0], dtype=np.float32), Modality.TEXT, None, FINGERPRINT)
+
+    with pytest.raises(errors.EmbeddingInvalid):
+        await encode(behind, QueryPart(given(0)), QueryPart(three))
+
+
+@pytest.mark.parametrize("item_id", ["nobody", "image-11"])
+async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -> None:
+    """Beside one that is."""
+    with pytest.raises(errors.ItemNotFound, match=item_id):
+        await encode(behind, QueryPart(StoredItem("image-10")), QueryPart(StoredItem(item_id)))
+
+
+async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
+    """Its owner does not know the index: nothing of it ever came there."""
+    async with stack() as behind:
+        may_store = asyncio.Event()
+        may_store.set()
+        here, there = behind.id_on(0), behind.id_on(1)
+        await behind.ingester.ingest("scenes", [IncomingItem(here, TextContent("0"))], may_store)
+
+        with pytest.raises(errors.ItemNotFound, match=there):
+            await encode(behind, QueryPart(StoredItem(there)))
+
+
+async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> None:
+    """In its own name."""
+    behind.encoder.refused["9"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
+
+    with pytest.raises(errors.TextTooLong):
+        await encode(behind, QueryPart(TextContent("1")), QueryPart(TextContent("9")))
+
+
+async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
+    """Several parts make one point; items and pictures have no windows and do not mind."""
+    lone = await encode(behind, QueryPart(TextContent("0|90")), policy=TruncationPolicy.BEST_WINDOW)
+    images = await encode(
+        behind,
+        QueryPart(StoredItem("image-10")),
+        QueryPart(ImageContent(b"20")),
+        policy=TruncationPolicy.BEST_WINDOW,
+    )
+
+    assert [degrees_of(each) for each in lone.embeddings] == pytest.approx([0, 90], abs=1e-3)
+    assert len(images.embeddings) == 1
+    for parts in (
+        [QueryPart(TextContent("0|90")), QueryPart(StoredItem("image-10"))],
+        [QueryPart(TextContent("0|90"), -1.0)],
+    ):
+        with pytest.raises(errors.TruncationPolicyInvalid):
+            await encode(behind, *parts, policy=TruncationPolicy.BEST_WINDOW)
+
+
+async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> None:
+    """64 are taken."""
+    for count in (64, 65):
+        text = "|".join(str(n) for n in range(count))
+        made = encode(behind, QueryPart(TextContent(text)), policy=TruncationPolicy.BEST_WINDOW)
+        if count == 64:
+            assert len((await made).embeddings) == 64
+        else:
+            with pytest.raises(errors.TextTooLong, match="windows"):
+                await made
+
+
+async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> None:
+    """The cross-encoder says nothing of them; with the other kind included, it does of that."""
+    ranking = RankingRule(min_probability=0.5)
+    part = QueryPart(TextContent("1"))
+
+    assert await encode(behind, part, ranking=ranking)
+    assert await encode(behind, part, target=Modality.TEXT, ranking=ranking, is_all=True)
+    with pytest.raises(errors.RankingInvalid):
+        await encode(behind, part, target=Modality.TEXT, ranking=ranking)
+
+
+async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind: Stack) -> None:
+    """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is the one read."""
+    asked = query([QueryPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
+
+    answer = await behind.searcher.search(asked, time.monotonic() + 10)
+
+    # 1 and 2 degrees off, then 8, 9 and 11.
+    assert [entry.hit.item_id for entry in answer.ranked] == [
+        "image-70",
+        "image-10",
+        "image-20",
+        "image-80",
+        "image-60",
+    ]
+    assert answer.ranked[0].hit.similarity == pytest.approx(math.cos(math.radians(1)), abs=1e-6)
+    assert len({entry.hit.item_id for entry in answer.ranked}) == 5
+    read = [
+        np.frombuffer(request.query.text.ids, "<i4").tolist()  # type: ignore[attr-defined]
+        for shard in behind.shards
+        for request in shard.requests("ScoreCandidates")
+    ]
+    assert read
+    assert all(ids == text_tokens(1).ids.tolist() for ids in read)
+
+
+async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> None:
+    """A text and an image together: images are scored beside the text, texts beside the image."""
+    for shard in behind.shards:
+        shard.logits = {f"{kind}-{n}": -float(n) for kind in ("image", "text") for n in range(90)}
+    asked = query([QueryPart(TextContent("19")), QueryPart(ImageContent(b"23"))], is_all=True)
+
+    answer = await behind.searcher.search(asked, time.monotonic() + 10)
+
+    kinds = [entry.hit.modality for entry in answer.ranked]
+    assert kinds == [Modality.IMAGE, Modality.TEXT] * 2 + [Modality.IMAGE]
+    assert [entry.hit.item_id for entry in answer.ranked[:2]] == ["image-10", "text-10"]
+    assert answer.rerank.reranked_depth == 6
+    assert answer.coverage.covered_item_count == 18
+    scored = {
+        (request.query.WhichOneof("tokens"), item_id.split("-")[0])  # type: ignore[attr-defined]
+        for shard in behind.shards
+        for request in shard.requests("ScoreCandidates")
+        for item_id in request.item_ids  # type: ignore[attr-defined]
+    }
+    assert scored == {("text", "image"), ("image", "text")}
+
+
+async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
+    """It ignores what it does not know: without a word, nothing would be diverse or there."""
+
+    async def as_before(request: object) -> None:
+        request.embeddings_included = False  # type: ignore[attr-defined]
+
+    async def contents_alone(request: object) -> None:
+        request.encodings_included = False  # type: ignore[attr-defined]
+
+    for shard in behind.shards:
+        shard.before = {"SearchEmbeddings": as_before, "GetItems": contents_alone}
+    diverse = query([QueryPart(given(10))], ranking=RankingRule(relevance_weight=0.5))
+
+    with pytest.raises(errors.InternalFault, match="update it"):
+        await behind.searcher.search(diverse, time.monotonic() + 10)
+    with pytest.raises(errors.InternalFault, match="update it"):
+        await encode(behind, QueryPart(StoredItem("image-10")))

@@ -1,0 +1,430 @@
+"""Searches over four shards of which some are down, late, or behind: never silently less."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from orchestrator_svc.depth import Depth
+from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.search.search import SearchAnswer
+from orchestrator_svc.writes.consistency_token import make_token
+from orchestrator_svc.writes.ingest import IncomingItem
+from tandem import errors
+from tandem.chassis.metrics import REGISTRY
+from tandem.contract.content import ImageContent, Modality, TextContent
+from tests.support.orchestrator_svc.downstream import Before, Stack, raising, stack
+
+ITEM_COUNT = 60
+
+
+async def fill(behind: Stack, index_id: str = "scenes") -> None:
+    """Stores images at 0, 1, 2 … degrees, scored by the reranker from near to far."""
+    items = [IncomingItem(f"image-{n}", ImageContent(str(n).encode())) for n in range(ITEM_COUNT)]
+    may_store = asyncio.Event()
+    may_store.set()
+    ingested = await behind.ingester.ingest(index_id, items, may_store)
+    assert not any(ingested.outcomes)
+    for shard in behind.shards:
+        shard.logits = {item.item_id: -float(n) for n, item in enumerate(items)}
+
+
+@pytest.fixture(name="filled")
+async def _filled() -> AsyncIterator[Stack]:
+    async with stack(shard_count=4) as behind:
+        await fill(behind)
+        yield behind
+
+
+def count_on(behind: Stack, *shards: int) -> int:
+    """Returns how many items live on the shards, as the shard map has it."""
+    owners = [behind.shard_map.owner("scenes", f"image-{n}") for n in range(ITEM_COUNT)]
+    return sum(owner in shards for owner in owners)
+
+
+async def search(
+    behind: Stack,
+    *,
+    index_id: str = "scenes",
+    is_full: bool = False,
+    tokens: Sequence[str] = (),
+    is_reranked: bool = True,
+    is_content_included: bool = False,
+    seconds: float = 10.0,
+) -> SearchAnswer:
+    """Searches for what is near 0 degrees."""
+    query = SearchQuery(
+        parts=(QueryPart(TextContent("0")),),
+        index_id=index_id,
+        target_modality=Modality.IMAGE,
+        depth=Depth(retrieve_k=20, rerank_k=10, return_n=10),
+        is_reranked=is_reranked,
+        is_content_included=is_content_included,
+        consistency_tokens=tokens,
+        is_full_coverage_required=is_full,
+    )
+    return await behind.searcher.search(query, time.monotonic() + seconds)
+
+
+def nearest_without(behind: Stack, *shards: int) -> list[str]:
+    """Returns the ids of the ten nearest items that live on other shards."""
+    ids = [f"image-{n}" for n in range(ITEM_COUNT)]
+    return [each for each in ids if behind.shard_map.owner("scenes", each) not in shards][:10]
+
+
+def ids(answer: SearchAnswer) -> list[str]:
+    """Returns the items found, best first."""
+    return [entry.hit.item_id for entry in answer.ranked]
+
+
+def stalling(seconds: float = 30.0) -> Before:
+    """Returns what makes a method late."""
+
+    async def before(request: object) -> None:
+        await asyncio.sleep(seconds)
+
+    return before
+
+
+def partial_count(outcome: str, reason: str) -> float:
+    """Returns what the counter of partial searches says."""
+    return (
+        REGISTRY.get_sample_value(
+            "tandem_orchestrator_partial_searches_total", {"outcome": outcome, "reason": reason}
+        )
+        or 0.0
+    )
+
+
+async def test_all_shards_are_all_of_the_index(filled: Stack) -> None:
+    """The control of everything below."""
+    answer = await search(filled)
+
+    assert ids(answer) == nearest_without(filled)
+    assert answer.coverage.answered_shard_count == answer.coverage.shard_count == 4
+    assert answer.coverage.covered_item_count == answer.coverage.item_count == ITEM_COUNT
+    assert not answer.coverage.missing
+
+
+@pytest.mark.parametrize("number", range(4))
+async def test_one_shard_down_leaves_three_and_says_so(filled: Stack, number: int) -> None:
+    """Whichever it is: the others' items, how many these are, and how many there would be."""
+    await search(filled)
+    await filled.stop_shard(number)
+    before = partial_count("answered", "SERVICE_UNAVAILABLE")
+
+    answer = await search(filled, is_content_included=True)
+
+    assert ids(answer) == nearest_without(filled, number)
+    assert set(answer.contents) == set(ids(answer))
+    assert answer.coverage.answered_shard_count == 3
+    assert answer.coverage.shard_count == 4
+    assert answer.coverage.covered_item_count == ITEM_COUNT - count_on(filled, number)
+    assert answer.coverage.item_count == ITEM_COUNT
+    [(missing, error)] = answer.coverage.missing.items()
+    assert (missing, error.reason) == (number, "SERVICE_UNAVAILABLE")
+    assert partial_count("answered", "SERVICE_UNAVAILABLE") == before + 1
+
+
+async def test_a_shard_that_never_answered_leaves_the_total_open(filled: Stack) -> None:
+    """Down since before the first search: nobody knows what is on it."""
+    await filled.stop_shard(2)
+
+    coverage = (await search(filled)).coverage
+
+    assert coverage.covered_item_count == ITEM_COUNT - count_on(filled, 2)
+    assert coverage.item_count is None
+
+
+async def test_full_coverage_refuses_where_a_shard_is_down(filled: Stack) -> None:
+    """By name, with what was there; with all of them it answers."""
+    assert ids(await search(filled, is_full=True)) == nearest_without(filled)
+    await filled.stop_shard(1)
+    before = partial_count("refused", "SERVICE_UNAVAILABLE")
+
+    with pytest.raises(errors.ShardsMissing, match="3 of 4 shards answered") as caught:
+        await search(filled, is_full=True)
+
+    assert caught.value.metadata == {
+        "missing_shards": "1",
+        "answered_shard_count": "3",
+        "shard_count": "4",
+    }
+    assert partial_count("refused", "SERVICE_UNAVAILABLE") == before + 1
+
+
+@pytest.mark.parametrize("minimum_coverage", [0.1, 0.9])
+async def test_less_than_the_minimum_is_refused(minimum_coverage: float) -> None:
+    """Two of four shards have about half of the items: over one setting, under the other."""
+    async with stack(shard_count=4, minimum_coverage=minimum_coverage) as behind:
+        await fill(behind)
+        await search(behind)
+        for number in (0, 1):
+            await behind.stop_shard(number)
+
+        if minimum_coverage < 0.5:
+            assert ids(await search(behind)) == nearest_without(behind, 0, 1)
+        else:
+            with pytest.raises(errors.ShardsMissing):
+                await search(behind)
+
+
+async def test_the_minimum_is_of_items_not_of_shards() -> None:
+    """All items on shard 0 of two: without 0 nothing is left, without 1 nothing is lost."""
+    for down, is_answered in ((0, False), (1, True)):
+        async with stack(shard_count=2, minimum_coverage=0.6) as behind:
+            may_store = asyncio.Event()
+            may_store.set()
+            item = IncomingItem(behind.id_on(0), ImageContent(b"0"))
+            await behind.ingester.ingest("scenes", [item], may_store)
+            await search(behind, is_reranked=False)
+            await behind.stop_shard(down)
+
+            if is_answered:
+                answer = await search(behind, is_reranked=False)
+                assert ids(answer) == [item.item_id]
+                assert answer.coverage.share == 1.0
+                assert answer.coverage.answered_shard_count == 1
+            else:
+                with pytest.raises(errors.ShardsMissing):
+                    await search(behind, is_reranked=False)
+
+
+async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
+    """Not at the deadline."""
+    for number in range(4):
+        await filled.stop_shard(number)
+    start_time = time.monotonic()
+
+    with pytest.raises(errors.ShardsMissing, match="0 of 4"):
+        await search(filled, seconds=30.0)
+
+    assert time.monotonic() - start_time < 15
+
+
+async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
+    """A minimum of 0 takes any answer, and this is none."""
+    async with stack(shard_count=2, minimum_coverage=0.0) as behind:
+        await fill(behind)
+        for number in range(2):
+            await behind.stop_shard(number)
+
+        with pytest.raises(errors.ShardsMissing):
+            await search(behind)
+
+
+async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: Stack) -> None:
+    """It gets its half of the time; the other half is enough for everything else."""
+    filled.shards[3].before["SearchEmbeddings"] = stalling()
+    start_time = time.monotonic()
+
+    answer = await search(filled, seconds=4.0, is_content_included=True)
+
+    assert 1.7 < time.monotonic() - start_time < 3.9
+    assert ids(answer) == nearest_without(filled, 3)
+    assert all(entry.match for entry in answer.ranked)
+    [(missing, error)] = answer.coverage.missing.items()
+    assert (missing, error.reason) == (3, "DEADLINE_EXCEEDED")
+
+
+async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> None:
+    """The control: slow is not late."""
+    filled.shards[3].before["SearchEmbeddings"] = stalling(0.3)
+
+    answer = await search(filled, seconds=5.0)
+
+    assert ids(answer) == nearest_without(filled)
+    assert not answer.coverage.missing
+
+
+async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) -> None:
+    """Past its share: an answer that takes long is better than a refusal that takes as long."""
+    filled.shards[3].before["SearchEmbeddings"] = stalling(1.7)
+
+    answer = await search(filled, seconds=3.0, is_full=True, is_reranked=False)
+
+    assert ids(answer) == nearest_without(filled)
+
+
+async def test_a_refusal_is_not_put_off_by_a_late_shard(filled: Stack) -> None:
+    """Full coverage is lost with the first shard that fails; the other gets its share, no more."""
+    filled.shards[0].before["SearchEmbeddings"] = raising(
+        errors.ItemCorrupt(item_id="image-0", why="its checksum is wrong")
+    )
+    filled.shards[3].before["SearchEmbeddings"] = stalling()
+    start_time = time.monotonic()
+
+    with pytest.raises(errors.ShardsMissing) as caught:
+        await search(filled, seconds=4.0, is_full=True)
+
+    assert time.monotonic() - start_time < 3.9
+    assert "shard 0: ITEM_CORRUPT" in caught.value.message
+    assert "shard 3: DEADLINE_EXCEEDED" in caught.value.message
+
+
+async def test_all_shards_late_is_a_deadline_exceeded(filled: Stack) -> None:
+    """Time was the cause, and more of it may help."""
+    for shard in filled.shards:
+        shard.before["SearchEmbeddings"] = stalling()
+
+    with pytest.raises(errors.DeadlineExceeded):
+        await search(filled, seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (errors.ServiceUnavailable(service="index-1", why="draining"), "SERVICE_UNAVAILABLE"),
+        (errors.DeadlineExceeded(what="the search"), "DEADLINE_EXCEEDED"),
+        (errors.ItemCorrupt(item_id="a", why="its checksum is wrong"), "ITEM_CORRUPT"),
+    ],
+)
+async def test_a_shard_that_cannot_is_missing_by_its_reason(
+    filled: Stack, error: errors.TandemError, reason: str
+) -> None:
+    """And the rest is answered."""
+    filled.shards[1].before["SearchEmbeddings"] = raising(error)
+
+    answer = await search(filled)
+
+    assert ids(answer) == nearest_without(filled, 1)
+    assert [each.reason for each in answer.coverage.missing.values()] == [reason]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ModelMismatch(request="a", index="b"),
+        errors.FilterInvalid(why="it has no condition"),
+        errors.KOutOfRange(name="retrieve_k", got=0, low=1, high=2),
+        errors.ShardMapMismatch(request_version=1, shard_version=2),
+        errors.SequenceNotReached(minimum=2, applied=1),
+        errors.Overloaded(what="searches"),
+        errors.InternalFault(why="a bug"),
+    ],
+)
+async def test_any_other_refusal_of_one_shard_is_the_searchs(
+    filled: Stack, error: errors.TandemError
+) -> None:
+    """The caller's fault is not hidden behind the other shards' items, nor is a fault of ours."""
+    filled.shards[1].before["SearchEmbeddings"] = raising(error)
+
+    with pytest.raises(type(error)) as caught:
+        await search(filled)
+
+    assert caught.value.message == error.message
+
+
+async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unknown(
+    filled: Stack,
+) -> None:
+    """The shards that answered never heard of it; nobody can say that there is none."""
+    await filled.stop_shard(0)
+
+    with pytest.raises(errors.ShardsMissing):
+        await search(filled, index_id="elsewhere")
+
+
+async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
+    """The others have answered, but that they know nothing is no answer to give."""
+    async with stack(shard_count=2, minimum_coverage=0.0) as behind:
+        may_store = asyncio.Event()
+        may_store.set()
+        item = IncomingItem(behind.id_on(1), ImageContent(b"0"))
+        await behind.ingester.ingest("scenes", [item], may_store)
+        behind.shards[1].before["SearchEmbeddings"] = stalling(1.2)
+
+        answer = await search(behind, seconds=2.0, is_reranked=False)
+
+        assert ids(answer) == [item.item_id]
+
+
+async def test_contents_are_whole_or_an_error(filled: Stack) -> None:
+    """A shard that found items but cannot read them fails the search by name: a hit without
+    content means that the item was deleted, and nothing else."""
+    filled.shards[filled.shard_map.owner("scenes", "image-0")].before["GetItems"] = raising(
+        errors.ServiceUnavailable(service="the shard", why="it just died")
+    )
+
+    with pytest.raises(errors.ServiceUnavailable, match="just died"):
+        await search(filled, is_content_included=True)
+
+
+async def test_a_token_is_sent_to_the_shards_that_it_names(filled: Stack) -> None:
+    """As their minimum sequence; the others are asked for nothing."""
+    filled.shards[0].sequence, filled.shards[2].sequence = 9, 4
+    tokens = [
+        make_token({0: 7}, filled.shard_map),
+        make_token({0: 9, 2: 4}, filled.shard_map),
+        make_token({}, filled.shard_map),
+    ]
+
+    answer = await search(filled, tokens=tokens)
+
+    assert ids(answer) == nearest_without(filled)
+    minima = [
+        shard.requests("SearchEmbeddings")[-1].minimum_sequence  # type: ignore[attr-defined]
+        for shard in filled.shards
+    ]
+    assert minima == [9, 0, 4, 0]
+
+
+async def test_a_shard_that_is_behind_fails_the_search_by_name(filled: Stack) -> None:
+    """Never a stale answer: not even one that says what is missing."""
+    token = make_token({1: filled.shards[1].sequence + 1}, filled.shard_map)
+
+    with pytest.raises(errors.SequenceNotReached):
+        await search(filled, tokens=[token])
+
+
+async def test_a_shard_that_knows_no_sequences_fails_a_search_with_a_token() -> None:
+    """An older one would answer as if nothing had been asked of it."""
+    async with stack(shard_count=1) as behind:
+        await fill(behind)
+
+        async def forget(request: object) -> None:
+            request.ClearField("minimum_sequence")  # type: ignore[attr-defined]
+
+        behind.shards[0].before["SearchEmbeddings"] = forget
+        token = make_token({0: 99}, behind.shard_map)
+
+        assert ids(await search(behind))
+        with pytest.raises(errors.SequenceNotReached):
+            await search(behind, tokens=[token])
+
+
+async def test_a_shard_that_a_token_names_may_not_be_missing(filled: Stack) -> None:
+    """The rest would not have what was written; another shard's absence is no matter."""
+    token = make_token({1: filled.shards[1].sequence}, filled.shard_map)
+    await filled.stop_shard(0)
+
+    assert ids(await search(filled, tokens=[token])) == nearest_without(filled, 0)
+    await filled.stop_shard(1)
+    with pytest.raises(errors.ShardsMissing):
+        await search(filled, tokens=[token])
+
+
+async def test_a_bad_token_is_refused_before_anything_is_asked(filled: Stack) -> None:
+    """By name."""
+    encoded = len(filled.encoder.calls)
+
+    with pytest.raises(errors.ConsistencyTokenInvalid):
+        await search(filled, tokens=["bad"])
+
+    assert len(filled.encoder.calls) == encoded
+
+
+async def test_every_shard_is_told_the_shard_maps_version() -> None:
+    """With searches and with writes."""
+    async with stack(shard_count=2, shard_map_version=7) as behind:
+        await fill(behind)
+        await search(behind)
+        await behind.remover.remove(
+            "scenes", [f"image-{n}" for n in range(9)], "", time.monotonic() + 5
+        )
+
+        for shard in behind.shards:
+            for method in ("SearchEmbeddings", "UpsertItems", "DeleteItems"):
+                [request] = shard.requests(method)
+                assert request.shard_map_version == 7  # type: ignore[attr-defined]

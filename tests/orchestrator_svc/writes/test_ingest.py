@@ -1,0 +1,308 @@
+"""Ingest of one batch: every item has its own outcome, and a failing shard fails only its own."""
+
+import asyncio
+
+import pytest
+
+from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Outcomes
+from tandem import errors
+from tandem.contract.content import ImageContent, TextContent, TextUse, TruncationPolicy
+from tandem.v1 import content_pb2
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
+
+
+def text(item_id: str, angle: int = 0) -> IncomingItem:
+    """Returns a text item."""
+    return IncomingItem(item_id, TextContent(str(angle)))
+
+
+async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scenes") -> Outcomes:
+    """Ingests a batch that need not wait for another."""
+    may_store = asyncio.Event()
+    may_store.set()
+    return (await behind.ingester.ingest(index_id, items, may_store)).outcomes
+
+
+def reasons(outcomes: Outcomes) -> list[str | None]:
+    """Returns each outcome's reason, or None where stored."""
+    return [error and error.reason for error in outcomes]
+
+
+def stored(behind: Stack) -> set[str]:
+    """Returns the ids on all shards."""
+    return {item_id for shard in behind.shards for item_id in shard.items.get("scenes", {})}
+
+
+async def test_items_are_stored_whole_on_the_shard_that_owns_them() -> None:
+    """Content, embedding and tokens, under the encoder's fingerprint."""
+    async with stack() as behind:
+        items = [text(f"item-{n}", n) for n in range(20)]
+        items.append(IncomingItem("picture", ImageContent(b"7")))
+
+        outcomes = await ingest(behind, items)
+
+        assert outcomes == [None] * 21
+        assert stored(behind) == {item.item_id for item in items}
+        for number, shard in enumerate(behind.shards):
+            [request] = shard.requests("UpsertItems")
+            assert request.model_fingerprint == FINGERPRINT  # type: ignore[attr-defined]
+            for item_id, item in shard.items["scenes"].items():
+                assert behind.shard_map.owner("scenes", item_id) == number
+                assert item.embedding.values
+                assert item.tokens.WhichOneof("tokens") == item.content.WhichOneof("data")
+
+
+async def test_what_cannot_be_taken_is_refused_item_by_item() -> None:
+    """The others are stored; the encoder sees only what may be."""
+    async with stack() as behind:
+        behind.encoder.refused["13 unlucky"] = errors.TextTooLong(
+            got=9000, limit=8192, unit="bytes"
+        )
+        items = [
+            text("good"),
+            text(""),
+            text("x" * 257),
+            text("nul\0"),
+            IncomingItem("empty", errors.ContentMissing()),
+            IncomingItem("refused", TextContent("13 unlucky")),
+            text("also-good"),
+        ]
+
+        outcomes = await ingest(behind, items)
+
+        bad_id = "ITEM_ID_INVALID"
+        assert reasons(outcomes) == [
+            *(None, bad_id, bad_id, bad_id, "CONTENT_MISSING", "TEXT_TOO_LONG", None)
+        ]
+        assert stored(behind) == {"good", "also-good"}
+        [request] = behind.encoder.requests("EncodeContents")
+        assert len(request.contents) == 3  # type: ignore[attr-defined]
+
+
+async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
+    """Which of the two was meant is not ours to choose; the others are stored."""
+    async with stack() as behind:
+        outcomes = await ingest(behind, [text("twice", 1), text("once"), text("twice", 2)])
+
+        assert reasons(outcomes) == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
+        assert stored(behind) == {"once"}
+
+
+async def test_a_batch_with_nothing_good_asks_nobody() -> None:
+    """Neither the encoder nor a shard."""
+    async with stack() as behind:
+        outcomes = await ingest(behind, [text(""), IncomingItem("a", errors.ContentMissing())])
+
+        assert reasons(outcomes) == ["ITEM_ID_INVALID", "CONTENT_MISSING"]
+        assert behind.encoder.calls == []
+        assert not any(shard.calls for shard in behind.shards)
+
+
+@pytest.mark.parametrize("shard_count", [2, 3])
+async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> None:
+    """Its items carry its error; the other shards' items are stored."""
+    async with stack(shard_count) as behind:
+        behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
+        items = [text(f"item-{n}") for n in range(30)]
+
+        outcomes = await ingest(behind, items)
+
+        for item, error in zip(items, outcomes, strict=True):
+            is_on_failing = behind.shard_map.owner("scenes", item.item_id) == 1
+            assert isinstance(error, errors.StoreFull) if is_on_failing else error is None
+            assert (item.item_id in stored(behind)) is not is_on_failing
+
+
+async def test_an_encoder_that_fails_fails_the_batch_item_by_item() -> None:
+    """The stream goes on; what was refused for itself keeps its own reason."""
+    async with stack() as behind:
+        behind.encoder.before["EncodeContents"] = raising(
+            errors.ModelUnavailable(model="joint_encoder", why="gone")
+        )
+
+        outcomes = await ingest(behind, [text("a"), text(""), text("b")])
+
+        assert reasons(outcomes) == ["MODEL_UNAVAILABLE", "ITEM_ID_INVALID", "MODEL_UNAVAILABLE"]
+        assert stored(behind) == set()
+
+
+@pytest.mark.parametrize("service", ["encoder", "shard"])
+async def test_a_batch_does_not_wait_for_ever(service: str) -> None:
+    """A service that stalls is a deadline exceeded for the items that waited for it."""
+
+    async def stall(request: object) -> None:
+        await asyncio.sleep(30)
+
+    async with stack(batch_timeout_seconds=0.3) as behind:
+        behind.encoder.before.update({"EncodeContents": stall} if service == "encoder" else {})
+        behind.shards[0].before.update({"UpsertItems": stall} if service == "shard" else {})
+
+        outcomes = await ingest(behind, [text(behind.id_on(0))])
+
+        assert reasons(outcomes) == ["DEADLINE_EXCEEDED"]
+
+
+async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
+    """So batches of one stream are encoded side by side and take effect in their order."""
+    async with stack() as behind:
+        may_store = asyncio.Event()
+        batch = asyncio.create_task(behind.ingester.ingest("scenes", [text("a")], may_store))
+        async with asyncio.timeout(30):
+            while not behind.encoder.calls:  # noqa: ASYNC110 (the call has no event to wait for)
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+        assert not batch.done()
+        assert stored(behind) == set()
+
+        may_store.set()
+        assert (await batch).outcomes == [None]
+        assert stored(behind) == {"a"}
+
+
+@pytest.mark.parametrize("count", [0, 65])
+async def test_a_batch_of_a_size_that_is_not_taken_is_refused_whole(count: int) -> None:
+    """It says nothing about any item."""
+    async with stack() as behind:
+        with pytest.raises(errors.BatchSizeOutOfRange):
+            await ingest(behind, [text(f"item-{n}") for n in range(count)])
+
+
+async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
+    """None of its items could go anywhere."""
+    async with stack() as behind:
+        with pytest.raises(errors.IndexIdInvalid):
+            await ingest(behind, [text("a")], index_id="Scenes")
+
+        assert behind.encoder.calls == []
+
+
+async def attempt(behind: Stack, items: list[IncomingItem], request_id: str) -> Ingested:
+    """Ingests a batch under a request id."""
+    may_store = asyncio.Event()
+    may_store.set()
+    return await behind.ingester.ingest("scenes", items, may_store, request_id)
+
+
+async def test_a_repeated_batch_is_the_same_writes_and_stored_once() -> None:
+    """Over two shards two writes, each known again by its own id; sequences as the first time."""
+    async with stack() as behind:
+        items = [text(f"item-{n}", n) for n in range(20)]
+
+        first = await attempt(behind, items, "same")
+        again = await attempt(behind, items, "same")
+
+        assert first.outcomes == again.outcomes == [None] * 20
+        assert first.sequences == again.sequences == {0: 1, 1: 1}
+        request_ids = []
+        for shard in behind.shards:
+            one, other = shard.requests("UpsertItems")
+            assert one == other
+            assert len(one.request_id) == 32  # type: ignore[attr-defined]
+            assert shard.sequence == 1
+            request_ids.append(one.request_id)  # type: ignore[attr-defined]
+        assert request_ids[0] != request_ids[1]
+
+
+async def test_a_batch_half_stored_is_finished_by_its_repetition() -> None:
+    """The shard that stored its part does not again; the one that was full does now."""
+    async with stack() as behind:
+        items = [text(behind.id_on(0)), text(behind.id_on(1))]
+        behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
+
+        first = await attempt(behind, items, "same")
+        del behind.shards[1].before["UpsertItems"]
+        second = await attempt(behind, items, "same")
+
+        assert reasons(first.outcomes) == [None, "STORE_FULL"]
+        assert first.sequences == {0: 1}
+        assert reasons(second.outcomes) == [None, None]
+        assert [shard.sequence for shard in behind.shards] == [1, 1]
+
+
+async def test_another_model_answer_is_still_the_same_write() -> None:
+    """Two encodings of one picture may differ in their last bits, so the write is known by what the
+    caller sent: the contract that index_svc is held to."""
+    async with stack(shard_count=1) as behind:
+        first = await attempt(behind, [text("a", 1)], "same")
+        [stored_request] = behind.shards[0].requests("UpsertItems")
+
+        async def other_bits(request: object) -> None:
+            values = bytearray(request.items[0].embedding.values)  # type: ignore[attr-defined]
+            values[0] ^= 1
+            request.items[0].embedding.values = bytes(values)  # type: ignore[attr-defined]
+
+        behind.shards[0].before["UpsertItems"] = other_bits
+        again = await attempt(behind, [text("a", 1)], "same")
+
+        assert again == first
+        [_, repeated] = behind.shards[0].requests("UpsertItems")
+        assert repeated != stored_request
+
+
+async def test_an_id_used_for_another_batch_is_told_item_by_item() -> None:
+    """Nothing of the second is stored where the first was."""
+    async with stack(shard_count=1) as behind:
+        await attempt(behind, [text("a", 1)], "same")
+
+        refused = await attempt(behind, [text("a", 2), text("b", 2)], "same")
+
+        assert reasons(refused.outcomes) == ["REQUEST_ID_REUSED"] * 2
+        assert refused.sequences == {}
+        assert stored(behind) == {"a"}
+
+
+async def test_a_batch_without_an_id_is_stored_each_time() -> None:
+    """The control of those above."""
+    async with stack(shard_count=1) as behind:
+        for _ in range(2):
+            await attempt(behind, [text("a", 1)], "")
+
+        assert behind.shards[0].sequence == 2
+
+
+async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
+    """Before anything is encoded."""
+    async with stack(shard_count=1) as behind:
+        with pytest.raises(errors.RequestIdInvalid):
+            await attempt(behind, [text("a")], "x" * 65)
+
+        assert not behind.encoder.calls
+
+
+async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back() -> None:
+    """How much was read is told of each text that was encoded, stored or not."""
+    async with stack() as behind:
+        use = TextUse(100, 64)
+        behind.encoder.text_uses["1 long"] = use
+        behind.encoder.refused["13 unlucky"] = errors.TextEmpty()
+        items = [
+            IncomingItem("long", TextContent("1 long")),
+            IncomingItem("refused", TextContent("13 unlucky")),
+            text("short"),
+        ]
+        may_store = asyncio.Event()
+        may_store.set()
+
+        ingested = await behind.ingester.ingest(
+            "scenes", items, may_store, truncation_policy=TruncationPolicy.TRUNCATE
+        )
+
+        assert ingested.text_uses == {0: use}
+        assert stored(behind) == {"long", "short"}
+        [request] = behind.encoder.requests("EncodeContents")
+        assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE  # type: ignore[attr-defined]
+
+
+async def test_an_item_has_no_windows() -> None:
+    """Before anything is encoded; the message says what to do."""
+    async with stack() as behind:
+        with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
+            await behind.ingester.ingest(
+                "scenes",
+                [text("a")],
+                asyncio.Event(),
+                truncation_policy=TruncationPolicy.BEST_WINDOW,
+            )
+
+        assert not behind.encoder.calls

@@ -1,0 +1,123 @@
+"""Fixtures around real Triton servers, shared by the tests of all rooms that talk to one.
+
+A plugin, named in tests/conftest.py, and not a conftest: a conftest's session has one server for
+each folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tandem.local.free_ports import free_ports
+from tandem.model_io.manifest import Manifest, read_manifest
+from tandem.model_io.precision import Precision
+from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.triton_client import TritonClient
+from tandem.model_io.triton_server import TritonServer
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server, ready, and where it is."""
+
+    server: TritonServer
+    grpc_port: int
+    metrics_port: int
+
+    @property
+    def address(self) -> str:
+        """host:port for a TritonClient."""
+        return f"127.0.0.1:{self.grpc_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus would scrape it."""
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+
+
+@contextmanager
+def serving(repository: Path) -> Iterator[Serving]:
+    """Serves every model of the repository, and stops at the end."""
+    grpc_port, metrics_port = free_ports(2)
+    server = TritonServer(
+        model_repository=repository,
+        grpc_port=grpc_port,
+        metrics_port=metrics_port,
+        log_path=repository.with_name(f"{repository.name}.log"),
+        thread_count=1,
+    )
+    server.start()
+    try:
+        yield Serving(server, grpc_port, metrics_port)
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small model's checkpoint."""
+    # Here, not above: every test run loads this plugin, and few need torch's two seconds.
+    from tests.support.model_io.tiny_model import save_tiny_checkpoint
+
+    return save_tiny_checkpoint(tmp_path_factory.mktemp("tiny") / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """The small model, exported. Not to be changed: copy it."""
+    from tandem.modeling.export.export import export_model
+
+    repository = tmp_path_factory.mktemp("tiny") / "model_repository"
+    export_model(tiny_checkpoint, repository, Precision.FP32)
+    return repository
+
+
+@pytest.fixture(scope="session")
+def tiny_manifest(tiny_repository: Path) -> Manifest:
+    """The small model's manifest."""
+    return read_manifest(tiny_repository)
+
+
+@pytest.fixture(scope="session")
+def tiny_serving(tiny_repository: Path) -> Iterator[Serving]:
+    """A server of the small model for the whole session. Not to be harmed."""
+    with serving(tiny_repository) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def odd_serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A server of models that fail on request. Not to be harmed otherwise."""
+    from tests.support.model_io.odd_models import write_odd_models
+
+    repository = write_odd_models(tmp_path_factory.mktemp("odd") / "model_repository")
+    with serving(repository) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session")
+async def odd_client(odd_serving: Serving) -> AsyncIterator[TritonClient]:
+    """A connection to that server."""
+    client = TritonClient(odd_serving.address)
+    yield client
+    await client.close()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def tiny_client(tiny_serving: Serving) -> AsyncIterator[TritonClient]:
+    """A connection to that server."""
+    client = TritonClient(tiny_serving.address)
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_served(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedJointModel:
+    """The small model as the services see it."""
+    return ServedJointModel(tiny_client, tiny_manifest)

@@ -1,0 +1,475 @@
+"""The services behind the orchestrator, small and in memory, on real sockets: to make them fail.
+
+Texts embed as the angle that their first number names, in degrees; pictures likewise, as bytes. So
+a test reads off which item is nearest: "10" is nearer to "12" than to "40".
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.model_servicer import ModelServicer
+from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
+from orchestrator_svc.search.batch_search import BatchSearcher
+from orchestrator_svc.search.search import Searcher
+from orchestrator_svc.search.time_budget import TimeShares
+from orchestrator_svc.servicer import SearchServicer
+from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.shard_map import ShardMap
+from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.removal import Remover
+from tandem.chassis.channels import open_channel
+from tandem.chassis.guard import Guard
+from tandem.chassis.health import Health
+from tandem.chassis.server import make_server
+from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
+from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse
+from tandem.contract.filters import AllOf, holds
+from tandem.errors import (
+    IndexNotFound,
+    ItemIdDuplicate,
+    RequestIdReused,
+    SequenceNotReached,
+    TandemError,
+)
+from tandem.v1 import content_pb2, cost_pb2
+from tandem.v1 import encoder_service_pb2 as encoder_pb
+from tandem.v1 import index_service_pb2 as index_pb
+from tandem.v1.encoder_service_pb2_grpc import (
+    EncoderServiceServicer,
+    add_EncoderServiceServicer_to_server,
+)
+from tandem.v1.index_service_pb2_grpc import (
+    IndexServiceServicer,
+    add_IndexServiceServicer_to_server,
+)
+from tandem.v1.model_service_pb2_grpc import (
+    ModelServiceStub,
+    add_ModelServiceServicer_to_server,
+)
+from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
+from tandem.v1.search_service_pb2_grpc import (
+    SearchServiceStub,
+    add_SearchServiceServicer_to_server,
+)
+from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+from tests.support.orchestrator_svc.scripted import Before, Describing, FakeReranker
+
+FINGERPRINT = "model-a"
+
+Write = index_pb.UpsertItemsRequest | index_pb.DeleteItemsRequest
+WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.DeleteItemsResponse)
+
+
+class FakeEncoder(Describing, EncoderServiceServicer):
+    """Encodes; refuses the contents that it was told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: dict[str, TandemError] = {}
+        self.text_uses: dict[str, TextUse] = {}
+        """By text; of others nothing is said."""
+        self.is_model_unavailable = False
+        self.model_version = 0
+
+    async def EncodeContents(
+        self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
+    ) -> encoder_pb.EncodeContentsResponse:
+        """Encodes each content by the angle that it names."""
+        await self.asked("EncodeContents", request)
+        return encoder_pb.EncodeContentsResponse(
+            results=[
+                self._result(content, request.truncation_policy) for content in request.contents
+            ],
+            model_fingerprint=FINGERPRINT,
+            cost=cost_pb2.InferenceCost(cache_miss_count=len(request.contents)),
+            model_unavailable=self.is_model_unavailable,
+            model_version=self.model_version,
+        )
+
+    def _result(self, content: content_pb2.Content, policy: int) -> encoder_pb.EncodeResult:
+        told = content.text or content.image.decode()
+        if told in self.refused:
+            return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
+        if content.WhichOneof("data") == "image":
+            tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
+            return _encoded(Encoding(_at(told), tokens))
+        if policy != content_pb2.TRUNCATION_POLICY_BEST_WINDOW:
+            return _encoded(Encoding(_at(told), text_tokens(0), self.text_uses.get(told)))
+        windows = [
+            Encoding(_at(each), text_tokens(number)) for number, each in enumerate(told.split("|"))
+        ]
+        use = TextUse(len(windows), len(windows))
+        return _encoded(Encoding(windows[0].embedding, windows[0].tokens, use, tuple(windows[1:])))
+
+
+def text_tokens(window_number: int) -> TextTokens:
+    """Returns the tokens of a text, or of its further windows, which a `|` starts."""
+    return TextTokens(np.array([2, 7 + window_number, 3], dtype=np.int32))
+
+
+def _at(told: str) -> NDArray[np.float32]:
+    """Returns the angle that is named; of other words, one of their own."""
+    start = told.split()[0].split("|")[0]
+    try:
+        degrees = float(start)
+    except ValueError:
+        degrees = zlib.crc32(told.encode()) % 90
+    angle = math.radians(degrees)
+    return np.array([math.cos(angle), math.sin(angle)], dtype=np.float32)
+
+
+def _encoded(encoding: Encoding) -> encoder_pb.EncodeResult:
+    return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
+
+
+class FakeShard(FakeReranker, IndexServiceServicer):
+    """Stores items and scores them; both services of one shard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: dict[str, dict[str, index_pb.EncodedItem]] = {}
+        self.path = index_pb.SearchPath()
+        """How a search says that it found its hits."""
+        self.max_get_count: int | None = None
+        """What it gives at once; as an earlier version it gives all, and says nothing of it."""
+        self.sequence = 0
+        """Counts writes, over all indexes."""
+        self.answers: dict[str, tuple[object, object]] = {}
+        """Of writes with a request id, by it: given again instead of writing again."""
+
+    async def UpsertItems(
+        self, request: index_pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.UpsertItemsResponse:
+        """Stores all items, as a later search will see."""
+        await self.asked("UpsertItems", request)
+        ids = [item.item_id for item in request.items]
+        if len(set(ids)) < len(ids):
+            raise ItemIdDuplicate(item_id=ids[0])
+        if request.request_id in self.answers:
+            return self._first_answer(request, index_pb.UpsertItemsResponse)
+        self.items.setdefault(request.index_id, {}).update(zip(ids, request.items, strict=True))
+        self.sequence += 1
+        return self._kept(request, index_pb.UpsertItemsResponse(sequence=self.sequence))
+
+    async def SearchEmbeddings(
+        self, request: index_pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.SearchEmbeddingsResponse:
+        """Compares with every item of the modality."""
+        await self.asked("SearchEmbeddings", request)
+        if request.minimum_sequence > self.sequence:
+            raise SequenceNotReached(minimum=request.minimum_sequence, applied=self.sequence)
+        tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
+        kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
+        items = {
+            item_id: item
+            for item_id, item in self._index(request.index_id).items()
+            if item.content.WhichOneof("data") == kind
+            and holds(tree, attributes_from_proto(item.attributes))
+        }
+        hit_lists = []
+        for query in map(embedding_from_proto, request.queries):
+            hits = [
+                index_pb.Hit(
+                    item_id=item_id,
+                    similarity=float(query @ embedding_from_proto(item.embedding)),
+                    embedding=item.embedding if request.embeddings_included else None,
+                )
+                for item_id, item in items.items()
+            ]
+            hits.sort(key=lambda hit: (-hit.similarity, hit.item_id))
+            hit_lists.append(index_pb.HitList(hits=hits[: request.retrieve_k]))
+        return index_pb.SearchEmbeddingsResponse(
+            hit_lists=hit_lists,
+            applied_sequence=self.sequence,
+            item_count=len(items),
+            path=self.path,
+        )
+
+    async def DeleteItems(
+        self, request: index_pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.DeleteItemsResponse:
+        """Deletes what is there."""
+        await self.asked("DeleteItems", request)
+        if request.request_id in self.answers:
+            return self._first_answer(request, index_pb.DeleteItemsResponse)
+        index = self._index(request.index_id)
+        count = sum(index.pop(item_id, None) is not None for item_id in request.item_ids)
+        self.sequence += 1
+        return self._kept(
+            request, index_pb.DeleteItemsResponse(deleted_count=count, sequence=self.sequence)
+        )
+
+    async def DeleteIndex(
+        self, request: index_pb.DeleteIndexRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.DeleteIndexResponse:
+        """Deletes three items at a time."""
+        await self.asked("DeleteIndex", request)
+        index = self._index(request.index_id)
+        item_ids = list(index)[:3]
+        for item_id in item_ids:
+            del index[item_id]
+        self.sequence += 1
+        if not index:
+            del self.items[request.index_id]
+        return index_pb.DeleteIndexResponse(
+            deleted_count=len(item_ids), sequence=self.sequence, is_complete=not index
+        )
+
+    async def GetItems(
+        self, request: index_pb.GetItemsRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.GetItemsResponse:
+        """Returns what is there, or as many of the first as it gives at once."""
+        await self.asked("GetItems", request)
+        index = self._index(request.index_id)
+        if self.max_get_count is not None:
+            del request.item_ids[self.max_get_count :]
+            response = self._got(request, index)
+            response.read_count = len(request.item_ids)
+            return response
+        return self._got(request, index)
+
+    def _got(
+        self, request: index_pb.GetItemsRequest, index: dict[str, index_pb.EncodedItem]
+    ) -> index_pb.GetItemsResponse:
+        if request.encodings_included:
+            return index_pb.GetItemsResponse(
+                encoded_items=[index[each] for each in request.item_ids if each in index],
+                model_fingerprint=FINGERPRINT,
+            )
+        return index_pb.GetItemsResponse(
+            items=[
+                index_pb.Item(
+                    item_id=item_id,
+                    content=index[item_id].content,
+                    attributes=index[item_id].attributes,
+                )
+                for item_id in request.item_ids
+                if item_id in index
+            ]
+        )
+
+    def _kept(self, request: Write, response: WriteResponse) -> WriteResponse:
+        if request.request_id:
+            self.answers[request.request_id] = (_digest(request), response)
+        return response
+
+    def _first_answer(self, request: Write, kind: type[WriteResponse]) -> WriteResponse:
+        digest, response = self.answers[request.request_id]
+        if digest != _digest(request):
+            raise RequestIdReused(request_id=request.request_id)
+        assert isinstance(response, kind)
+        return response
+
+    def _index(self, index_id: str) -> dict[str, index_pb.EncodedItem]:
+        if index_id not in self.items:
+            raise IndexNotFound(index_id=index_id)
+        return self.items[index_id]
+
+
+@dataclass
+class Stack:
+    """An orchestrator's parts over fake services."""
+
+    encoder: FakeEncoder
+    shards: Sequence[FakeShard]
+    encoder_client: EncoderClient
+    shard_clients: Sequence[ShardClient]
+    shard_map: ShardMap
+    searcher: Searcher
+    ingester: Ingester
+    remover: Remover
+    shard_servers: Sequence[grpc.aio.Server]
+
+    async def stop_shard(self, number: int) -> None:
+        """Ends the shard's server for good: from here on its port refuses connections."""
+        await self.shard_servers[number].stop(None)
+
+    def id_on(self, shard: int, start: str = "item", index_id: str = "scenes") -> str:
+        """Returns an item id that lives on the shard."""
+        ids = (f"{start}-{number}" for number in range(1_000))
+        return next(each for each in ids if self.shard_map.owner(index_id, each) == shard)
+
+
+@asynccontextmanager
+async def stack(
+    shard_count: int = 2,
+    batch_timeout_seconds: float = 10.0,
+    *,
+    encode_batch_count: int = 4,
+    minimum_coverage: float = 0.5,
+    retrieval_time_share: float = 0.5,
+    shard_map_version: int = 1,
+    chunk_rule: ChunkRule = CHUNK_RULE,
+    breaker_rule: BreakerRule = BREAKER_RULE,
+    retry_share: float = 0.1,
+) -> AsyncIterator[Stack]:
+    """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
+    retry_budget = RetryBudget(retry_share)
+    encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
+    async with AsyncExitStack() as opened:
+        encoder_channel = await opened.enter_async_context(
+            _served(lambda server: _add_encoder(encoder, server))
+        )
+        clients, servers = [], []
+        for number, shard in enumerate(shards):
+            server, channel = await opened.enter_async_context(_serving(_adding(shard)))
+            clients.append(
+                ShardClient(channel, channel, number, shard_map_version, retry_budget, breaker_rule)
+            )
+            servers.append(server)
+        encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)
+        shard_map = ShardMap(shard_count, shard_map_version)
+        clock = StageClock()
+        yield Stack(
+            encoder,
+            shards,
+            encoder_client,
+            clients,
+            shard_map,
+            Searcher.over(
+                encoder_client,
+                clients,
+                shard_map,
+                clock,
+                minimum_coverage=minimum_coverage,
+                shares=TimeShares(retrieval=retrieval_time_share),
+                chunk_rule=chunk_rule,
+            ),
+            Ingester(
+                encoder_client,
+                clients,
+                shard_map,
+                clock,
+                batch_timeout_seconds,
+                encode_batch_count,
+            ),
+            Remover(clients, shard_map),
+            servers,
+        )
+
+
+@asynccontextmanager
+async def door(
+    behind: Stack, *, timeout_seconds: float = 10.0, pending_batch_count: int = 4
+) -> AsyncIterator[SearchServiceStub]:
+    """Serves the orchestrator's own service over the stack and yields a stub of it."""
+    add = _door(behind, timeout_seconds, pending_batch_count)
+    async with _served(add) as channel:
+        stub = SearchServiceStub(channel)
+        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
+        yield stub
+
+
+async def _warm() -> None:
+    """It was never cold."""
+
+
+@asynccontextmanager
+async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterator[str]:
+    """Serves as `door` does, and yields host:port for clients of their own."""
+    health = Health("fake", [])
+    server = await make_server("fake", health, _door(behind, 10.0, 4), [], guard=guard)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await health.watch(_warm, None)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+def _door(
+    behind: Stack, timeout_seconds: float, pending_batch_count: int
+) -> Callable[[grpc.aio.Server], None]:
+    servicer = SearchServicer(
+        behind.searcher,
+        BatchSearcher(
+            behind.encoder_client,
+            behind.shard_clients,
+            behind.searcher.services,
+            behind.searcher.depth_rules,
+        ),
+        behind.ingester,
+        behind.remover,
+        behind.shard_map,
+        default_timeout_seconds=timeout_seconds,
+        max_timeout_seconds=60.0,
+        ingest_pending_batch_count=pending_batch_count,
+    )
+    models = ModelServicer(behind.encoder_client, behind.searcher.depth_rules, timeout_seconds)
+
+    def add(server: grpc.aio.Server) -> None:
+        add_SearchServiceServicer_to_server(servicer, server)
+        add_ModelServiceServicer_to_server(models, server)
+
+    return add
+
+
+def raising(error: Exception) -> Before:
+    """Returns what makes a method fail."""
+
+    async def before(request: object) -> None:
+        raise error
+
+    return before
+
+
+def _digest(request: Write) -> object:
+    """Returns what two attempts at one write have in common: not the embedding or the tokens, which
+    a model need not make alike twice."""
+    if isinstance(request, index_pb.DeleteItemsRequest):
+        return (request.index_id, tuple(request.item_ids))
+    return (
+        request.index_id,
+        [
+            (item.item_id, item.content.SerializeToString(deterministic=True))
+            for item in request.items
+        ],
+    )
+
+
+def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
+    def add(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(shard, server)
+        add_RerankServiceServicer_to_server(shard, server)
+        add_ModelServiceServicer_to_server(shard, server)
+
+    return add
+
+
+def _add_encoder(encoder: FakeEncoder, server: grpc.aio.Server) -> None:
+    add_EncoderServiceServicer_to_server(encoder, server)
+    add_ModelServiceServicer_to_server(encoder, server)
+
+
+@asynccontextmanager
+async def _served(register: Callable[[grpc.aio.Server], None]) -> AsyncIterator[grpc.aio.Channel]:
+    async with _serving(register) as (_, channel):
+        yield channel
+
+
+@asynccontextmanager
+async def _serving(
+    register: Callable[[grpc.aio.Server], None],
+) -> AsyncIterator[tuple[grpc.aio.Server, grpc.aio.Channel]]:
+    server = await make_server("fake", Health("fake", []), register, [])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield server, channel
+    finally:
+        await server.stop(None)

@@ -1,0 +1,40 @@
+"""The orchestrator's own service behind its locks, over services that are made up.
+
+    python -m tests.support.security.hostile_door FILE_OF_TOKENS
+
+Prints where it listens, and serves until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tandem.chassis import log
+from tandem.chassis.allocator import bound_memory
+from tandem.chassis.guard import Guard
+from tandem.chassis.tokens import TokenFile
+from tests.support.orchestrator_svc.downstream import door_address, stack
+
+
+class Forgotten(list[tuple[str, object]]):
+    """Calls that nobody will ask after: kept, they would be taken for memory that is lost."""
+
+    def append(self, _call: tuple[str, object]) -> None:
+        """Keeps nothing."""
+
+
+async def main(token_path: Path) -> None:
+    """Serves."""
+    bound_memory()
+    log.configure("orchestrator", sys.stderr)
+    async with stack() as behind, door_address(behind, Guard(TokenFile(token_path))) as address:
+        for service in (behind.encoder, *behind.shards):
+            service.calls = Forgotten()
+        print(address, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
