@@ -76,7 +76,7 @@ check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 
 docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
 	$(BIN)/python docs/site/stage_pages.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. $(PROTOS)
