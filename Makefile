@@ -6,6 +6,8 @@ LOCK   ?= requirements/cpu.txt
 SERVE_LOCK ?= requirements/serve.txt
 # What the site of the documentation is built with; `make docs` installs it.
 DOCS_LOCK ?= requirements/docs.txt
+# The Triton server's binary, which goes into a folder of its own: decision 4.
+TRITON_LOCK ?= requirements/triton.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is to be had (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
@@ -95,7 +97,7 @@ settings-doc: .venv/.ok ## Writes docs/settings.md anew out of what the programs
 	@mv docs/settings.md.part docs/settings.md
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
-lock: ## Resolves pyproject.toml anew and writes both files of requirements/; needs uv on PATH
+lock: ## Resolves pyproject.toml anew and writes requirements/; needs uv on PATH
 	uv lock --upgrade
 	uv export --frozen --extra demo --group dev --prune torch --no-emit-project --no-header \
 		--quiet --output-file $(LOCK)
@@ -103,12 +105,13 @@ lock: ## Resolves pyproject.toml anew and writes both files of requirements/; ne
 		--no-emit-project --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
+	uv export --frozen --only-group triton --no-header --quiet --output-file $(TRITON_LOCK)
 
 .venv/.docs_ok: $(DOCS_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)
 	touch $@
 
-.venv/.ok: $(LOCK) pyproject.toml
+.venv/.ok: $(LOCK) $(TRITON_LOCK) pyproject.toml
 	$(PYTHON) -m venv .venv
 	@$(BIN)/pip install "$(TORCH)" || { \
 		echo "$(TORCH) is not to be had here; installing $(TORCH_FALLBACK), which may be larger"; \
@@ -116,4 +119,5 @@ lock: ## Resolves pyproject.toml anew and writes both files of requirements/; ne
 	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/pip install --no-deps --no-build-isolation -e .
 	$(BIN)/pip check
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/triton -r $(TRITON_LOCK)
 	touch $@

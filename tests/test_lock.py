@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tandem.model_io.triton_install import WHEEL
+
 ROOT = Path(__file__).parents[1]
 
 # torch is installed first, in the build that the machine needs (see the Makefile).
@@ -37,13 +39,13 @@ def locked(lock: str = "cpu.txt") -> dict[str, str]:
 @pytest.mark.parametrize("requirement", asked_for(), ids=str)
 def test_every_requirement_is_locked_to_a_version_it_allows(requirement: Requirement) -> None:
     """Whoever changes pyproject.toml runs `make lock`."""
-    version = (locked() | locked("docs.txt")).get(requirement.name)
+    version = (locked() | locked("docs.txt") | locked("triton.txt")).get(requirement.name)
 
     assert version is not None, f"{requirement.name} is not locked; run make lock"
     assert requirement.specifier.contains(version), f"locked {version}; run make lock"
 
 
-@pytest.mark.parametrize("lock", ["cpu.txt", "docs.txt"])
+@pytest.mark.parametrize("lock", ["cpu.txt", "docs.txt", "triton.txt"])
 def test_every_pin_has_a_hash(lock: str) -> None:
     """So that a package changed in its registry is refused."""
     text = (ROOT / "requirements" / lock).read_text()
@@ -68,6 +70,6 @@ def test_nothing_brings_cuda_by_the_back_door() -> None:
     assert not {name for name in locked() if name.startswith(("cuda", "nvidia-cu", "torch"))}
 
 
-def test_numpy_stays_below_2() -> None:
-    """Triton 2.51 answers with no data, and status OK, where its Python stub imports numpy 2."""
-    assert int(locked()["numpy"].split(".")[0]) < 2
+def test_what_a_missing_triton_asks_for_is_what_is_locked() -> None:
+    """The message names a version, and pip by hand knows no lock."""
+    assert f"nvidia-pytriton=={locked('triton.txt')['nvidia-pytriton']}" == WHEEL

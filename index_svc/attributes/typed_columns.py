@@ -284,7 +284,8 @@ def _in_table(integers_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
 def _hashes(values_N: Values) -> NDArray[np.int64]:
     # Adding 0 makes 0.0 of -0.0, whose bits differ though they are equal.
     bits_N: NDArray[np.uint64] = (values_N + values_N.dtype.type(0)).view(np.uint64)
-    return np.right_shift(bits_N * _HASH_FACTOR, np.uint64(64 - _HASH_BITS)).view(np.int64)
+    hashes_N: NDArray[np.uint64] = bits_N * _HASH_FACTOR >> np.uint64(64 - _HASH_BITS)
+    return hashes_N.view(np.int64)
 
 
 def _integer_range(bounds: InRange) -> tuple[int, int]:

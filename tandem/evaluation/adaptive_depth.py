@@ -136,10 +136,8 @@ def recalls(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> list[Recall]:
     """Returns R@1, R@5 and R@10 of pools of which so many candidates are read, the rest behind."""
     is_answer_QK = np.take_along_axis(pools.is_answer, _order(depth_Q, pools), axis=1)
     first_Q = is_answer_QK.argmax(axis=1) + 1
-    ranks = [
-        int(rank) if found else None
-        for rank, found in zip(first_Q, is_answer_QK.any(axis=1), strict=True)
-    ]
+    is_found_Q = np.asarray(is_answer_QK.any(axis=1))
+    ranks = [int(rank) if found else None for rank, found in zip(first_Q, is_found_Q, strict=True)]
     return [recall_at(ranks, k) for k in RECALL_AT]
 
 

@@ -71,7 +71,7 @@ class HeldOutPools:
     @property
     def pool_size(self) -> int:
         """K."""
-        return self.match_logits.shape[1]
+        return int(self.match_logits.shape[1])
 
 
 def _is_in(pool_QK: NDArray[np.int64], wanted: Sequence[Collection[int]]) -> NDArray[np.bool_]:

@@ -1,6 +1,8 @@
-"""The Triton that an installed nvidia-pytriton wheel carries: whether it can run, and with what."""
+"""Finds the Triton server of an unpacked nvidia-pytriton wheel, and says how to run it.
 
-import importlib.metadata
+The wheel lies in a folder of its own, without its dependencies: they would hold numpy below 2.
+"""
+
 import importlib.util
 import os
 import shutil
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from tandem.child_processes.child_environment import child_environment
 from tandem.deployed_files import deployed_folder
+
+WHEEL = "nvidia-pytriton==0.7.0"
 
 
 class TritonUnavailable(Exception):
@@ -21,25 +25,18 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def check_numpy() -> None:
-    """Raises TritonUnavailable where NumPy is one under which answers would be empty."""
-    version = importlib.metadata.version("numpy")
-    if int(version.partition(".")[0]) >= 2:
-        raise TritonUnavailable(
-            f"numpy is {version}, and Triton 2.51's Python backend answers with empty tensors "
-            "under numpy 2 or newer; install the versions of requirements/cpu.txt"
-        )
-
-
 def wheel_folder() -> Path:
     """Returns the folder of the server in the wheel; raises TritonUnavailable without one."""
-    # Found, not imported: importing pytriton starts threads and takes a second.
-    spec = importlib.util.find_spec("pytriton")
-    if spec is None or spec.origin is None:
+    folder = _triton_folder() / "pytriton" / "tritonserver"
+    # Environments made before have the wheel among their packages.
+    if not folder.is_dir() and (spec := importlib.util.find_spec("pytriton")) and spec.origin:
+        return Path(spec.origin).parent / "tritonserver"
+    if not folder.is_dir():
         raise TritonUnavailable(
-            "no Triton server here: pip install 'tandem-search[triton]' (Linux x86_64)"
+            "no Triton server is installed (Linux x86_64 only); install it: "
+            f"{sys.executable} -m pip install --no-deps --target {_triton_folder()} {WHEEL}"
         )
-    return Path(spec.origin).parent / "tritonserver"
+    return folder
 
 
 def stub_in(wheel: Path) -> Path:
@@ -65,9 +62,8 @@ def make_backends(wheel: Path, work_folder: Path) -> Path:
 
 def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
     """Returns what the server is started with, its stubs too, whatever our own environment is."""
-    site_packages = wheel.parents[1]
     library_folders = [
-        str(site_packages / "nvidia_pytriton.libs"),
+        str(wheel.parents[1] / "nvidia_pytriton.libs"),
         # Where this Python's libpython is, unless the linker knows it already.
         str(sysconfig.get_config_var("LIBDIR")),
         # What was there: GPU images find the driver by it.
@@ -77,7 +73,7 @@ def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
         "LD_LIBRARY_PATH": ":".join(library_folders),
         # The stub is a Python of its own and must see this environment's packages.
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(site_packages),
+        "PYTHONPATH": sysconfig.get_path("platlib"),
         # A locale that this machine lacks ends what is written in C++; the stub reads UTF-8.
         "LC_ALL": "C",
         "PYTHONUTF8": "1",
@@ -92,6 +88,11 @@ def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
         # Or each of its hundred threads fills a heap of its own, a little more with every hour.
         "MALLOC_ARENA_MAX": "2",
     }
+
+
+def _triton_folder() -> Path:
+    """Returns where `make install` unpacks the wheel: within this Python's environment."""
+    return Path(sys.prefix) / "triton"
 
 
 def _backend_folder() -> Path:

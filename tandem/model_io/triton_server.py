@@ -30,14 +30,13 @@ from tandem.model_io.model_version import (
     version_numbers,
 )
 from tandem.model_io.triton_install import TritonUnavailable as TritonUnavailable
+from tandem.model_io.triton_install import core_count as core_count
 from tandem.model_io.triton_install import (
-    check_numpy,
     make_backends,
     stub_in,
     triton_environment,
     wheel_folder,
 )
-from tandem.model_io.triton_install import core_count as core_count
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
@@ -98,7 +97,6 @@ class TritonServer:
     @staticmethod
     def check_installed() -> None:
         """Raises TritonUnavailable where no server can run on this machine, with what to do."""
-        check_numpy()
         stub_in(wheel_folder())
 
     @property
@@ -115,11 +113,9 @@ class TritonServer:
     def start(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Returns when every model of the repository is ready.
 
-        Raises TritonUnavailable with the cause: `should_stop` turned true, no wheel, a NumPy that
-        Triton cannot take, no models, a version that serves and is damaged, a port that is taken,
-        or the end of the server's log.
+        Raises TritonUnavailable with the cause: `should_stop` turned true, no wheel, no models, a
+        version that serves and is damaged, a port that is taken, or the end of the server's log.
         """
-        check_numpy()
         wheel = wheel_folder()
         model_names = _model_names(self._model_repository)
         _check_serving_version(self._model_repository)

@@ -168,9 +168,9 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a folder is made or a model exported."""
-    monkeypatch.setitem(sys.modules, "pytriton", None)
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
 
-    with pytest.raises(StartRefused, match=r"pip install 'tandem-search\[triton\]'"):
+    with pytest.raises(StartRefused, match=r"pip install --no-deps --target /nowhere/triton"):
         check_machine(default_checkpoint())
 
 

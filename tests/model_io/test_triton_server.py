@@ -1,7 +1,6 @@
 """A Triton that we start: what it needs, how it can die, and that nothing of it stays."""
 
 import asyncio
-import importlib.metadata
 import os
 import shutil
 import signal
@@ -295,13 +294,6 @@ def assert_refuses_to_start(server: TritonServer, why: str) -> None:
     assert server._work_folder is None
     with pytest.raises(TritonUnavailable, match="not started"):
         _ = server.pid
-
-
-def test_numpy_2_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under it Triton 2.51 answers OK with no data, so it must not start at all."""
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"numpy": "2.0.0"}[name])
-
-    assert_refuses_to_start(server_of(repository, free_ports(1)[0]), r"numpy is 2\.0\.0")
 
 
 def test_a_port_in_use_is_refused(repository: Path) -> None:
