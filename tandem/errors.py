@@ -1,52 +1,7 @@
-"""What can go wrong, by name: one class for each value of `tandem.v1.ErrorReason`.
+"""Names everything that can go wrong: one class for each value of `tandem.v1.ErrorReason`.
 
-    TandemError
-    ├── RequestMalformed        the bytes are no message of the contract
-    ├── ContentMissing          ┐
-    ├── TextEmpty               │
-    ├── TextTooLong             │ a content cannot be taken
-    ├── ImageUnreadable         │
-    ├── ImageTooLarge           ┘
-    ├── KOutOfRange             ┐
-    ├── BatchSizeOutOfRange     │
-    ├── IndexIdInvalid          │
-    ├── ItemIdInvalid           │ a request asks for what is not offered
-    ├── ItemIdDuplicate         │
-    ├── EmbeddingInvalid        │
-    ├── TokensInvalid           │
-    ├── FilterInvalid           │
-    ├── AttributeInvalid        │
-    ├── RequestIdInvalid        │
-    ├── RequestIdReused         │
-    ├── ConsistencyTokenInvalid │
-    ├── IndexTypeInvalid        │
-    ├── QueryInvalid            │
-    ├── RankingInvalid          │
-    ├── CursorInvalid           │
-    ├── TruncationPolicyInvalid ┘
-    ├── IndexNotFound           ┐
-    ├── ItemNotFound            │
-    ├── ModelMismatch           │ it does not fit what is stored
-    ├── SequenceNotReached      │
-    ├── ShardMapMismatch        ┘
-    ├── Unauthenticated         ┐ the caller may not
-    ├── PermissionDenied        ┘
-    ├── ModelUnavailable        ┐
-    ├── ServiceUnavailable      │
-    ├── ShardsMissing           │
-    ├── RerankUnavailable       │ not now: the same call may succeed later
-    ├── Overloaded              │
-    ├── QuotaExceeded           │
-    ├── DeadlineExceeded        ┘
-    ├── MessageTooLarge         ┐ more than goes at once
-    ├── AnswerTooLarge          ┘
-    ├── ServerUnknown           what answers is not Tandem
-    ├── StoreFull               ┐
-    ├── ItemCorrupt             │ an operator is needed
-    ├── ModelOutputInvalid      │
-    └── InternalFault           ┘
-
-Pure Python: raised where the fault is known, told to the caller by `tandem.chassis.status`.
+Code raises these where it finds the fault; `tandem.chassis.status` sends them to the caller. Pure
+Python.
 """
 
 from __future__ import annotations
@@ -61,11 +16,14 @@ _RETRY_DELAY_KEY = "retry_delay_seconds"
 class TandemError(Exception):
     """A refusal or fault with a name that callers can branch on.
 
-    `message` says what is wrong and what to do, and may be shown to whoever called; `metadata`
-    carries the values in it that a program may want.
+    `message` says what is wrong and what to do, and the caller may see it; `metadata` carries its
+    values for programs.
     """
 
     reason: ClassVar[str]
+    """The value of `tandem.v1.ErrorReason`."""
+    status: ClassVar[str] = "INVALID_ARGUMENT"
+    """The gRPC status code."""
 
     def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -73,9 +31,9 @@ class TandemError(Exception):
         self.metadata = dict(metadata or {})
 
     def kept(self) -> Self:
-        """Returns the same, to be put by: without where it was raised, and all that is held there.
+        """Returns this error without its traceback, to be stored.
 
-        An error beside many others, or one that outlives its call, would keep the request too.
+        A stored traceback would keep the request alive.
         """
         self.__context__ = self.__cause__ = None
         return self.with_traceback(None)
@@ -86,16 +44,16 @@ class TandemError(Exception):
 
 
 class RequestMalformed(TandemError):
-    """The message does not parse."""
+    """The message is not valid protobuf."""
 
     reason = "REQUEST_MALFORMED"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the request does not parse: {why}; send what tandem.v1 says")
+        super().__init__(f"the request does not parse: {why}; send a message of tandem.v1")
 
 
 class ContentMissing(TandemError):
-    """A content has neither text nor image."""
+    """A content has neither a text nor an image."""
 
     reason = "CONTENT_MISSING"
 
@@ -104,12 +62,12 @@ class ContentMissing(TandemError):
 
 
 class TextEmpty(TandemError):
-    """A text has no words in it."""
+    """A text has no words."""
 
     reason = "TEXT_EMPTY"
 
     def __init__(self) -> None:
-        super().__init__("the text has no words in it; send some")
+        super().__init__("the text has no words; send at least one")
 
 
 class TextTooLong(TandemError):
@@ -125,7 +83,7 @@ class TextTooLong(TandemError):
 
 
 class ImageUnreadable(TandemError):
-    """An image is cut short, damaged, or of a format that is not taken."""
+    """An image is truncated, damaged, or in a format that is not supported."""
 
     reason = "IMAGE_UNREADABLE"
 
@@ -146,7 +104,7 @@ class ImageTooLarge(TandemError):
 
 
 class KOutOfRange(TandemError):
-    """`retrieve_k`, `rerank_k` or `return_n` is out of its range."""
+    """`retrieve_k`, `rerank_k` or `return_n` is out of range."""
 
     reason = "K_OUT_OF_RANGE"
 
@@ -158,12 +116,12 @@ class KOutOfRange(TandemError):
 
 
 class BatchSizeOutOfRange(TandemError):
-    """A batch has more or fewer elements than it may."""
+    """A batch has too many elements, or none."""
 
     reason = "BATCH_SIZE_OUT_OF_RANGE"
 
     def __init__(self, *, name: str, got: int, low: int, high: int, is_more: bool = False) -> None:
-        """`is_more`: there are more than `got`, which nobody counted."""
+        """Set `is_more` where counting stopped at `got`."""
         super().__init__(
             f"{name} has {'over ' if is_more else ''}{got:,} elements; send {low:,} to {high:,}",
             {"name": name, "got": str(got), "low": str(low), "high": str(high)},
@@ -171,7 +129,7 @@ class BatchSizeOutOfRange(TandemError):
 
 
 class IndexIdInvalid(TandemError):
-    """An index id is not of the form that index ids have."""
+    """An index id has the wrong form."""
 
     reason = "INDEX_ID_INVALID"
 
@@ -183,9 +141,10 @@ class IndexIdInvalid(TandemError):
 
 
 class IndexNotFound(TandemError):
-    """Nothing was ever ingested under that index id."""
+    """No index has this id: nothing was ever ingested into it."""
 
     reason = "INDEX_NOT_FOUND"
+    status = "NOT_FOUND"
 
     def __init__(self, *, index_id: str) -> None:
         super().__init__(
@@ -207,13 +166,13 @@ class ItemIdInvalid(TandemError):
 
 
 class ItemIdDuplicate(TandemError):
-    """One item id stands twice in one batch."""
+    """One batch holds one item id twice."""
 
     reason = "ITEM_ID_DUPLICATE"
 
     def __init__(self, *, item_id: str) -> None:
         super().__init__(
-            f"item_id {_shown(item_id)} stands more than once in the batch; send each item once",
+            f"item_id {_shown(item_id)} appears more than once in the batch; send each item once",
             {"item_id": item_id},
         )
 
@@ -224,7 +183,7 @@ class EmbeddingInvalid(TandemError):
     reason = "EMBEDDING_INVALID"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the embedding is not valid: {why}; send it as encoder_svc gave it")
+        super().__init__(f"the embedding is not valid: {why}; send what encoder_svc returned")
 
 
 class TokensInvalid(TandemError):
@@ -233,56 +192,61 @@ class TokensInvalid(TandemError):
     reason = "TOKENS_INVALID"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the tokens are not valid: {why}; send them as encoder_svc gave them")
+        super().__init__(f"the tokens are not valid: {why}; send what encoder_svc returned")
 
 
 class ModelMismatch(TandemError):
-    """A request was made by another model than the index."""
+    """The request and the index come from different models."""
 
     reason = "MODEL_MISMATCH"
+    status = "FAILED_PRECONDITION"
 
     def __init__(self, *, request: str, index: str) -> None:
         super().__init__(
-            f"the request was made by model {_shown(request)}, the index by model {_shown(index)}; "
+            f"the request was encoded by model {_shown(request)}, the index by {_shown(index)}; "
             "ingest into another index, or serve the index's model",
             {"request_fingerprint": request, "index_fingerprint": index},
         )
 
 
 class ModelUnavailable(TandemError):
-    """Triton or one of its models does not answer."""
+    """Triton or one of its models is not available."""
 
     reason = "MODEL_UNAVAILABLE"
+    status = "UNAVAILABLE"
 
     def __init__(self, *, model: str, why: str) -> None:
         super().__init__(f"model {model} does not answer: {why}; retry later", {"model": model})
 
 
 class ModelOutputInvalid(TandemError):
-    """A model answered with a wrong shape, NaN, or nothing."""
+    """A model returned a wrong shape, NaN, or nothing."""
 
     reason = "MODEL_OUTPUT_INVALID"
+    status = "INTERNAL"
 
     def __init__(self, *, model: str, why: str) -> None:
         super().__init__(
-            f"model {model} gave an answer that cannot be used: {why}; tell the operator",
+            f"model {model} returned unusable output: {why}; contact the operator",
             {"model": model},
         )
 
 
 class ServiceUnavailable(TandemError):
-    """A service on the way does not answer."""
+    """A downstream service does not answer."""
 
     reason = "SERVICE_UNAVAILABLE"
+    status = "UNAVAILABLE"
 
     def __init__(self, *, service: str, why: str) -> None:
         super().__init__(f"{service} does not answer: {why}; retry later", {"service": service})
 
 
 class Overloaded(TandemError):
-    """More work than is admitted at once."""
+    """The service is at capacity."""
 
     reason = "OVERLOADED"
+    status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, what: str, retry_delay_seconds: float = 0.1) -> None:
         super().__init__(
@@ -291,14 +255,15 @@ class Overloaded(TandemError):
 
     @property
     def retry_delay_seconds(self) -> float:
-        """When there may be room again, by the service that refused."""
+        """The delay after which the service that refused suggests a retry."""
         return _retry_delay_seconds(self.metadata)
 
 
 class StoreFull(TandemError):
-    """The shard's disk or map is full; reads go on."""
+    """The shard's disk or map is full; reads still work."""
 
     reason = "STORE_FULL"
+    status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the item store is full: {why}; delete items or give it more room")
@@ -308,15 +273,17 @@ class DeadlineExceeded(TandemError):
     """The caller's deadline passed."""
 
     reason = "DEADLINE_EXCEEDED"
+    status = "DEADLINE_EXCEEDED"
 
     def __init__(self, *, what: str) -> None:
-        super().__init__(f"the deadline passed during {what}; allow more time or ask for less")
+        super().__init__(f"the deadline passed during {what}; allow more time or request less")
 
 
 class ItemCorrupt(TandemError):
     """A stored value fails its checksum."""
 
     reason = "ITEM_CORRUPT"
+    status = "DATA_LOSS"
 
     def __init__(self, *, item_id: str, why: str) -> None:
         super().__init__(
@@ -326,12 +293,15 @@ class ItemCorrupt(TandemError):
 
 
 class FilterInvalid(TandemError):
-    """A filter has no condition, too many, or one with a bad name or value."""
+    """A filter has no condition, too many, or a bad name or value."""
 
     reason = "FILTER_INVALID"
+    why = ""
+    """Empty for an error that came over the wire."""
 
     def __init__(self, *, why: str) -> None:
         super().__init__(f"the filter is not valid: {why}")
+        self.why = why
 
 
 class AttributeInvalid(TandemError):
@@ -356,54 +326,57 @@ class RequestIdInvalid(TandemError):
 
 
 class RequestIdReused(TandemError):
-    """A request id was used for another write."""
+    """A request id was already used for another write."""
 
     reason = "REQUEST_ID_REUSED"
 
     def __init__(self, *, request_id: str) -> None:
         super().__init__(
-            f"request_id {_shown(request_id)} was used for another write; make up a new one for "
-            "each write, and repeat it only with the same items",
+            f"request_id {_shown(request_id)} was already used for another write; generate a "
+            "new one for each write, and repeat it only with the same items",
             {"request_id": request_id},
         )
 
 
 class SequenceNotReached(TandemError):
-    """The shard's change log did not reach a sequence in time."""
+    """The shard's change log did not reach the requested sequence in time."""
 
     reason = "SEQUENCE_NOT_REACHED"
+    status = "FAILED_PRECONDITION"
 
     def __init__(self, *, minimum: int, applied: int) -> None:
         super().__init__(
-            f"the shard's change log stands at {applied:,}, not yet at {minimum:,}; allow more "
-            "time, or ask without a minimum",
+            f"the shard's change log is at {applied:,}, not yet at {minimum:,}; allow "
+            "more time, or search without a minimum",
             {"minimum_sequence": str(minimum), "applied_sequence": str(applied)},
         )
 
 
 class ConsistencyTokenInvalid(TandemError):
-    """A consistency token is not one of this deployment's."""
+    """A consistency token is not from this deployment."""
 
     reason = "CONSISTENCY_TOKEN_INVALID"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(
-            f"a consistency token is not valid: {why}; send what IngestItems or RemoveItems gave"
+            f"a consistency token is not valid: {why}; send one that "
+            "IngestItems or RemoveItems returned"
         )
 
 
 class ShardsMissing(TandemError):
-    """Shards did not answer, and more of the index is asked for than the others have."""
+    """Shards did not answer, and the caller requires more coverage than the others have."""
 
     reason = "SHARDS_MISSING"
+    status = "UNAVAILABLE"
 
     def __init__(self, *, missing: Mapping[int, str], shard_count: int) -> None:
-        """`missing` says, by shard number, why it did not answer."""
+        """`missing` gives the reason for each missing shard, by its number."""
         answered = shard_count - len(missing)
         reasons = ", ".join(f"shard {number}: {why}" for number, why in sorted(missing.items()))
         super().__init__(
-            f"{answered} of {shard_count} shards answered ({reasons}); retry later, or allow an "
-            "answer without them",
+            f"{answered} of {shard_count} shards answered ({reasons}); retry later, or allow a "
+            "partial answer",
             {
                 "missing_shards": ",".join(map(str, sorted(missing))),
                 "answered_shard_count": str(answered),
@@ -413,29 +386,30 @@ class ShardsMissing(TandemError):
 
 
 class ShardMapMismatch(TandemError):
-    """Caller and shard go by different shard maps."""
+    """Caller and shard use different shard maps."""
 
     reason = "SHARD_MAP_MISMATCH"
+    status = "FAILED_PRECONDITION"
 
     def __init__(self, *, request_version: int, shard_version: int) -> None:
         super().__init__(
-            f"the caller goes by shard map {request_version}, the shard by {shard_version}; "
-            "restart what has the older one",
+            f"the caller uses shard map {request_version}, the shard {shard_version}; restart "
+            "the one with the older map",
             {"request_version": str(request_version), "shard_version": str(shard_version)},
         )
 
 
 class IndexTypeInvalid(TandemError):
-    """FAISS does not take this index type or search parameter."""
+    """FAISS rejects this index type or search parameter."""
 
     reason = "INDEX_TYPE_INVALID"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the index cannot be made or tuned like this: {why}")
+        super().__init__(f"the index cannot be built or tuned like this: {why}")
 
 
 class QueryInvalid(TandemError):
-    """A search has no query, several forms of one, or parts that cancel each other out."""
+    """A search has no query, several kinds of one, or parts that cancel out."""
 
     reason = "QUERY_INVALID"
 
@@ -444,9 +418,10 @@ class QueryInvalid(TandemError):
 
 
 class ItemNotFound(TandemError):
-    """An item that a call names is not there."""
+    """The index has no item of this id."""
 
     reason = "ITEM_NOT_FOUND"
+    status = "NOT_FOUND"
 
     def __init__(self, *, item_id: str) -> None:
         super().__init__(
@@ -455,79 +430,85 @@ class ItemNotFound(TandemError):
 
 
 class RankingInvalid(TandemError):
-    """Fusion, diversity or min_probability are out of range, or do not go together."""
+    """Fusion, diversity or min_probability is out of range, or they conflict."""
 
     reason = "RANKING_INVALID"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the answer cannot be ranked like this: {why}")
+        super().__init__(f"the ranking options are not valid: {why}")
 
 
 class CursorInvalid(TandemError):
-    """A cursor is not one of ours, or stands beside what may not be set with it."""
+    """A cursor is not from this deployment, or conflicts with other fields."""
 
     reason = "CURSOR_INVALID"
 
     def __init__(self, *, why: str) -> None:
         super().__init__(
-            f"the cursor is not valid: {why}; send what an answer gave, or search anew"
+            f"the cursor is not valid: {why}; send the next_cursor of an answer, or search again"
         )
 
 
 class RerankUnavailable(TandemError):
-    """A search that had to be reranked in full could not be."""
+    """The search requires a full rerank, and it was not possible."""
 
     reason = "RERANK_UNAVAILABLE"
+    status = "UNAVAILABLE"
 
     def __init__(self, *, stop: str, reranked_depth: int, rerank_k: int) -> None:
         """`stop` is the name of a `RerankStop`."""
         super().__init__(
             f"{reranked_depth} of {rerank_k} candidates were reranked ({stop}); retry later, or "
-            "allow an answer in the bi-encoder's order",
+            "allow bi-encoder order",
             {"stop": stop, "reranked_depth": str(reranked_depth)},
         )
 
 
 class TruncationPolicyInvalid(TandemError):
-    """A call does not take this truncation policy."""
+    """The method does not support this truncation policy."""
 
     reason = "TRUNCATION_POLICY_INVALID"
 
     def __init__(self, *, policy: str, why: str) -> None:
-        super().__init__(f"truncation policy {policy} cannot be had here: {why}")
+        super().__init__(f"truncation policy {policy} is not supported here: {why}")
 
 
 class Unauthenticated(TandemError):
-    """A call does not say who makes it, in a way that is known here."""
+    """The call has no valid token."""
 
     reason = "UNAUTHENTICATED"
+    status = "UNAUTHENTICATED"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"the caller is not known: {why}; send 'authorization: Bearer TOKEN'")
+        super().__init__(f"the caller is unknown: {why}; send 'authorization: Bearer TOKEN'")
 
 
 class PermissionDenied(TandemError):
-    """Who makes the call is known, and may not."""
+    """The caller lacks the scope for this call."""
 
     reason = "PERMISSION_DENIED"
+    status = "PERMISSION_DENIED"
 
     def __init__(self, *, caller: str, what: str) -> None:
-        super().__init__(f"{_shown(caller)} may not {what}; ask the operator for a token that may")
+        super().__init__(
+            f"{_shown(caller)} may not {what}; get a token with that scope from the operator"
+        )
 
 
 class QuotaExceeded(TandemError):
-    """A token's calls, or pairs, of this second are used up."""
+    """The token's quota of calls or pairs a second is used up."""
 
     reason = "QUOTA_EXCEEDED"
+    status = "RESOURCE_EXHAUSTED"
 
     def __init__(
         self, *, what: str, rate: float, retry_delay_seconds: float, most: float | None = None
     ) -> None:
-        """`most`: what is asked for at once is over this, and never allowed."""
+        """Set `most` where one request exceeds the burst limit, so that no retry can succeed."""
         then = (
             f"retry in {retry_delay_seconds:.3f} s"
             if most is None
-            else f"ask for at most {math.floor(most):,} of them at once"
+            else f"request at most {math.floor(most):,} at once"
         )
         super().__init__(
             f"the token allows {rate:g} {what} a second; {then}",
@@ -536,91 +517,93 @@ class QuotaExceeded(TandemError):
 
     @property
     def retry_delay_seconds(self) -> float:
-        """As Overloaded's."""
+        """The delay after which the quota has room again."""
         return _retry_delay_seconds(self.metadata)
 
 
 class MessageTooLarge(TandemError):
-    """A message is over what is sent at once."""
+    """A message exceeds the size limit."""
 
     reason = "MESSAGE_TOO_LARGE"
+    status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(
-            f"a message is too large to be sent at once: {why}; send fewer items, or smaller ones"
-        )
+        super().__init__(f"a message is too large: {why}; send fewer items, or smaller ones")
 
 
 class AnswerTooLarge(TandemError):
-    """The contents asked for are more than one answer carries."""
+    """The requested contents do not fit into one answer."""
 
     reason = "ANSWER_TOO_LARGE"
+    status = "RESOURCE_EXHAUSTED"
 
     def __init__(self, *, limit: int) -> None:
         super().__init__(
-            f"the contents asked for come to over {limit:,} bytes, which is the limit of one "
-            "answer; ask for fewer items (return_n) and go on by next_cursor, or leave out "
-            "contents (content_included)",
+            f"the requested contents exceed {limit:,} bytes, the limit of one answer; request "
+            "fewer items (return_n) and continue with next_cursor, or leave contents out "
+            "(content_included)",
             {"limit": str(limit)},
         )
 
 
 class ServerUnknown(TandemError):
-    """What answers at an address is not the service that was called."""
+    """Another kind of server answers at this address."""
 
     reason = "SERVER_UNKNOWN"
+    status = "UNIMPLEMENTED"
 
     def __init__(self, *, target: str, why: str) -> None:
         super().__init__(
-            f"what answers at {target} is not the service of Tandem that was called: {why}; check "
-            "the address, its version, and what stands before it"
+            f"the server at {target} is not the Tandem service that was called: {why}; check the "
+            "address, the server's version, and any proxy before it"
         )
 
 
 class InternalFault(TandemError):
-    """A fault of ours."""
+    """Tandem has a bug, or a state it did not expect."""
 
     reason = "INTERNAL"
+    status = "INTERNAL"
 
     def __init__(self, *, why: str) -> None:
-        super().__init__(f"a fault inside Tandem: {why}; tell the operator the request id")
+        super().__init__(f"internal error: {why}; report the request id to the operator")
 
 
 ERROR_CLASSES: Mapping[str, type[TandemError]] = {
     error_class.reason: error_class for error_class in TandemError.__subclasses__()
 }
-"""Every error by its reason; a test holds it equal to `tandem.v1.ErrorReason`."""
+"""Maps reasons to classes; a test holds it equal to `tandem.v1.ErrorReason`."""
 
 
 def error_from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> TandemError:
-    """Rebuilds an error that came over the wire, in the sender's own words.
+    """Rebuilds an error from the wire with the sender's message.
 
-    A reason that this version does not know becomes an `InternalFault` whose message names it.
+    A reason that is unknown to this version becomes an `InternalFault` that names it.
     """
     error_class = ERROR_CLASSES.get(reason)
     if error_class is None:
         return InternalFault(why=f"unknown reason {_shown(reason)}: {message}")
-    # The class's own constructor would compose the message anew out of values we do not have.
+    # The constructor builds the message from values that are not on the wire.
     error = error_class.__new__(error_class)
     TandemError.__init__(error, message, metadata)
     return error
 
 
 def error_of_exhausted(target: str, details: str) -> TandemError:
-    """Returns what RESOURCE_EXHAUSTED without a reason means: gRPC's own, told by words alone."""
+    """Returns the error for a RESOURCE_EXHAUSTED of gRPC's own, which has a text but no reason."""
     if "larger than max" in details:
         return MessageTooLarge(why=details)
-    return Overloaded(what=f"{target} takes no more: {details}")
+    return Overloaded(what=f"{target} is at capacity: {details}")
 
 
 def _retry_delay_seconds(metadata: Mapping[str, str]) -> float:
     try:
         seconds = float(metadata[_RETRY_DELAY_KEY])
-    except (KeyError, ValueError):  # of a sender that does not say
+    except (KeyError, ValueError):  # The sender gave none.
         return 0.1
     return seconds if 0 < seconds < 3600 else 0.1
 
 
 def _shown(value: str) -> str:
-    # ascii(): these come from callers, may hold lone surrogates, and go into logs and statuses.
+    # Callers' values may hold lone surrogates, and go into logs and statuses: hence ascii().
     return ascii(value if len(value) <= 64 else value[:64] + "…")

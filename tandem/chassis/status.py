@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NoReturn
 
 import grpc
@@ -30,53 +29,6 @@ _DETAILS_KEY = "grpc-status-details-bin"
 # gRPC refuses a call whose metadata is over 8 KiB in all, and the message travels twice.
 _MAX_TEXT_CHARACTERS = 512
 
-STATUS_CODES: Mapping[str, grpc.StatusCode] = {
-    "REQUEST_MALFORMED": grpc.StatusCode.INVALID_ARGUMENT,
-    "CONTENT_MISSING": grpc.StatusCode.INVALID_ARGUMENT,
-    "TEXT_EMPTY": grpc.StatusCode.INVALID_ARGUMENT,
-    "TEXT_TOO_LONG": grpc.StatusCode.INVALID_ARGUMENT,
-    "IMAGE_UNREADABLE": grpc.StatusCode.INVALID_ARGUMENT,
-    "IMAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
-    "K_OUT_OF_RANGE": grpc.StatusCode.INVALID_ARGUMENT,
-    "BATCH_SIZE_OUT_OF_RANGE": grpc.StatusCode.INVALID_ARGUMENT,
-    "INDEX_ID_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "INDEX_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
-    "ITEM_ID_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "ITEM_ID_DUPLICATE": grpc.StatusCode.INVALID_ARGUMENT,
-    "EMBEDDING_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "TOKENS_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "MODEL_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
-    "MODEL_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
-    "MODEL_OUTPUT_INVALID": grpc.StatusCode.INTERNAL,
-    "SERVICE_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
-    "OVERLOADED": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "STORE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "DEADLINE_EXCEEDED": grpc.StatusCode.DEADLINE_EXCEEDED,
-    "ITEM_CORRUPT": grpc.StatusCode.DATA_LOSS,
-    "INTERNAL": grpc.StatusCode.INTERNAL,
-    "FILTER_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "ATTRIBUTE_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "REQUEST_ID_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "REQUEST_ID_REUSED": grpc.StatusCode.INVALID_ARGUMENT,
-    "SEQUENCE_NOT_REACHED": grpc.StatusCode.FAILED_PRECONDITION,
-    "CONSISTENCY_TOKEN_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "SHARDS_MISSING": grpc.StatusCode.UNAVAILABLE,
-    "SHARD_MAP_MISMATCH": grpc.StatusCode.FAILED_PRECONDITION,
-    "INDEX_TYPE_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "QUERY_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "ITEM_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
-    "RANKING_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "CURSOR_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "RERANK_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
-    "TRUNCATION_POLICY_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
-    "UNAUTHENTICATED": grpc.StatusCode.UNAUTHENTICATED,
-    "PERMISSION_DENIED": grpc.StatusCode.PERMISSION_DENIED,
-    "QUOTA_EXCEEDED": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "MESSAGE_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "ANSWER_TOO_LARGE": grpc.StatusCode.RESOURCE_EXHAUSTED,
-    "SERVER_UNKNOWN": grpc.StatusCode.UNIMPLEMENTED,
-}
-
 
 async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoReturn:
     """Ends the call with `error`: its code and message, and three things in trailing metadata.
@@ -84,7 +36,7 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
     A google.rpc.Status with ErrorInfo (and RetryInfo for OVERLOADED), the bare reason for callers
     that know no google.rpc, and the request id.
     """
-    code = STATUS_CODES[error.reason]
+    code = grpc.StatusCode[error.status]
     message = _plain(error.message)
     metadata = (
         (_DETAILS_KEY, _rich_status(code, message, error).SerializeToString()),

@@ -14,7 +14,7 @@ import pytest_asyncio
 from rerank_svc.reranker import QueryCandidates, Reranker
 from tandem import errors
 from tandem.chassis.metrics import REGISTRY
-from tandem.chassis.status import STATUS_CODES, error_from_rpc
+from tandem.chassis.status import error_from_rpc
 from tandem.item_store.files import StoreRefused
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
@@ -210,7 +210,7 @@ async def test_bad_request_is_refused_by_name(
     code, error = await refusal(stub, message)
 
     assert type(error) is reason
-    assert code is STATUS_CODES[reason.reason]
+    assert code is grpc.StatusCode[reason.status]
 
 
 @pytest.mark.parametrize("item_id", ["t-foreign", "t-endless"])
