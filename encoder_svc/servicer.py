@@ -10,6 +10,7 @@ from encoder_svc.query_encodings import QueryEncodings
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.content import Content, Encoding
 from tandem.contract.inference_cost import cost_to_proto
+from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import BatchSizeOutOfRange, TandemError
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import (
@@ -19,8 +20,6 @@ from tandem.wire import (
     item_error_to_proto,
     truncation_policy_from_proto,
 )
-
-MAX_CONTENT_COUNT = 64
 
 
 class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):

@@ -14,6 +14,12 @@ from tandem.contract.attribute_wire import (
 )
 from tandem.contract.content import Encoding, Modality
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.limits import (
+    MAX_EMBEDDING_COUNT,
+    MAX_ITEM_ID_COUNT,
+    MAX_RETRIEVE_K,
+    MAX_UPSERT_ITEM_COUNT,
+)
 from tandem.contract.search_path import path_to_proto
 from tandem.errors import (
     BatchSizeOutOfRange,
@@ -37,9 +43,6 @@ from tandem.wire import (
     tokens_to_proto,
 )
 
-MAX_QUERY_COUNT = 64
-MAX_ITEM_COUNT = 256
-MAX_RETRIEVE_K = 1000
 MAX_FINGERPRINT_LENGTH = 128
 
 
@@ -51,7 +54,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
     """
     if not 1 <= request.retrieve_k <= MAX_RETRIEVE_K:
         raise KOutOfRange(name="retrieve_k", got=request.retrieve_k, low=1, high=MAX_RETRIEVE_K)
-    _check_batch_size("queries", len(request.queries), MAX_QUERY_COUNT)
+    _check_batch_size("queries", len(request.queries), MAX_EMBEDDING_COUNT)
     modality = modality_from_proto(request.modality)
     if modality is None:
         raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
@@ -76,7 +79,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
     EmbeddingInvalid, TokensInvalid, AttributeInvalid, RequestIdInvalid, RequestMalformed.
     """
-    _check_batch_size("items", len(request.items), MAX_ITEM_COUNT)
+    _check_batch_size("items", len(request.items), MAX_UPSERT_ITEM_COUNT)
     _check_different(item.item_id for item in request.items)
     embeddings_ND = embeddings_from_proto([item.embedding for item in request.items])
     items = [
@@ -96,7 +99,7 @@ def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid.
     """
-    _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_COUNT)
+    _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
     return Delete(check_index_id(request.index_id), item_ids, check_request_id(request.request_id))
 
@@ -108,7 +111,7 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
     """
     if request.max_bytes < 0:
         raise RequestMalformed(why=f"max_bytes is {request.max_bytes}")
-    _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_COUNT)
+    _check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
     item_ids = [check_item_id(item_id) for item_id in request.item_ids]
     return check_index_id(request.index_id), item_ids, request.max_bytes or MAX_READ_BYTES
 

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
+from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
 from tandem.errors import KOutOfRange
-
-MAX_RETRIEVE_K = 1_000
-MAX_RERANK_K = 200
 
 # The paper's best trade-off of accuracy and time (Geigle et al. 2022, section 6).
 _DEFAULT_RERANK_K = 20

@@ -21,6 +21,7 @@ from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester, che
 from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.attribute_wire import attributes_from_proto
+from tandem.contract.limits import MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (
@@ -29,8 +30,6 @@ from tandem.wire import (
     text_use_to_proto,
     truncation_policy_from_proto,
 )
-
-MAX_SEARCH_COUNT = 64
 
 _AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
 """A batch's answer but for its token, and the sequences to make that of."""

@@ -9,13 +9,10 @@ from rerank_svc.reranker import MatchScore, QueryCandidates, Reranker, ScoredBat
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import cost_to_proto
+from tandem.contract.limits import MAX_PAIR_COUNT, MAX_RERANK_K, MAX_SCORE_QUERY_COUNT
 from tandem.errors import BatchSizeOutOfRange, TandemError
 from tandem.v1 import content_pb2, rerank_service_pb2, rerank_service_pb2_grpc
 from tandem.wire import duration_to_proto, item_error_to_proto, tokens_from_proto
-
-MAX_CANDIDATE_COUNT = 200
-MAX_QUERY_COUNT = 64
-MAX_PAIR_COUNT = 1_024
 
 
 class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
@@ -53,7 +50,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> rerank_service_pb2.ScoreBatchResponse:
         """Scores the candidates of several queries; a query that cannot be scored fails alone."""
-        _check("queries", len(request.queries), MAX_QUERY_COUNT)
+        _check("queries", len(request.queries), MAX_SCORE_QUERY_COUNT)
         pair_count = sum(len(each.item_ids) for each in request.queries)
         if pair_count > MAX_PAIR_COUNT:
             _check("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
@@ -90,7 +87,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
 
 
 def _query(query: content_pb2.ContentTokens, item_ids: Sequence[str]) -> QueryCandidates:
-    _check("item_ids", len(item_ids), MAX_CANDIDATE_COUNT)
+    _check("item_ids", len(item_ids), MAX_RERANK_K)
     return QueryCandidates(
         tokens_from_proto(query), [check_item_id(item_id) for item_id in item_ids]
     )

@@ -28,6 +28,7 @@ from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, TruncationPolicy
 from tandem.contract.filters import Filter
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.contract.search_path import SearchPath, path_from_proto
 from tandem.errors import (
@@ -57,13 +58,6 @@ from tandem.wire import (
     truncation_policy_to_proto,
 )
 
-MAX_CONTENT_COUNT = 64
-"""What EncodeContents takes at once."""
-MAX_EMBEDDING_COUNT = 64
-"""What SearchEmbeddings takes at once."""
-
-# What GetItems takes at once; a search may return more.
-_MAX_GET_COUNT = 256
 # Most answers' contents are small, and what is asked for is reserved before it is known.
 _FIRST_GET_BYTES = 2 * 2**20
 _FURTHER_GET_BYTES = 8 * 2**20
@@ -402,7 +396,7 @@ class ShardClient:
         left = list(item_ids)
         max_bytes = _FIRST_GET_BYTES
         while left:
-            asked = left[:_MAX_GET_COUNT]
+            asked = left[:MAX_ITEM_ID_COUNT]
             if taking is not None:
                 await taking.reserve(max_bytes)
             response: index_service_pb2.GetItemsResponse = await self._dependency.ask(

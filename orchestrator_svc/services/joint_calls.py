@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.services.clients import (
-    MAX_CONTENT_COUNT,
-    MAX_EMBEDDING_COUNT,
     EncodedContents,
     EncodePurpose,
     FetchedItem,
@@ -22,8 +20,6 @@ from orchestrator_svc.services.clients import (
 from orchestrator_svc.services.gathering import Gathering, Parties
 from orchestrator_svc.services.interfaces import CandidateScorer, ContentEncoder, Shard
 from orchestrator_svc.services.rerank_client import (
-    MAX_PAIR_COUNT,
-    MAX_QUERY_COUNT,
     QueryCandidates,
     RerankClient,
     ShardScores,
@@ -32,6 +28,12 @@ from tandem.contract.content import Content, Encoding, Modality, Tokens, Truncat
 from tandem.contract.filters import Filter
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import (
+    MAX_CONTENT_COUNT,
+    MAX_EMBEDDING_COUNT,
+    MAX_PAIR_COUNT,
+    MAX_SCORE_QUERY_COUNT,
+)
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import TandemError
 
@@ -230,7 +232,7 @@ class JointScorer(CandidateScorer):
             parties,
             size_of=lambda request: len(request.candidates.item_ids),
             most=MAX_PAIR_COUNT,
-            most_requests=MAX_QUERY_COUNT,
+            most_requests=MAX_SCORE_QUERY_COUNT,
         )
         self.close = self._gathering.close
 

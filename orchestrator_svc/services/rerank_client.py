@@ -26,10 +26,6 @@ from tandem.v1 import (
 )
 from tandem.wire import item_error_from_proto, tokens_to_proto
 
-MAX_QUERY_COUNT = 64
-MAX_PAIR_COUNT = 1_024
-"""What ScoreBatch takes at once."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCandidates:

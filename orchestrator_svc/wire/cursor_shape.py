@@ -7,7 +7,7 @@ stops at the first that no answer writes.
 
 from collections.abc import Mapping
 
-from orchestrator_svc.depth import MAX_RETRIEVE_K
+from tandem.contract.limits import MAX_RETRIEVE_K
 from tandem.errors import CursorInvalid
 from tandem.v1 import search_cursor_pb2
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from orchestrator_svc.depth import MAX_RETRIEVE_K
 from orchestrator_svc.hit import Hit, MatchScore
 from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank
 from orchestrator_svc.ranking.ranking import RankedHit
@@ -16,6 +15,7 @@ from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_c
 from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.limits import MAX_RETRIEVE_K
 from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
 from tandem.v1 import search_cursor_pb2, search_service_pb2
 from tandem.wire import modality_from_proto, modality_to_proto

@@ -13,9 +13,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 from orchestrator_svc.shard_map import ShardMap
+from tandem.contract.limits import MAX_CONSISTENCY_TOKEN_COUNT
 from tandem.errors import BatchSizeOutOfRange, ConsistencyTokenInvalid
-
-MAX_TOKEN_COUNT = 256
 
 _FORMAT = 1
 _HEAD = struct.Struct("!BqH")
@@ -34,12 +33,12 @@ def make_token(sequences: Mapping[int, int], shard_map: ShardMap) -> str:
 def read_tokens(tokens: Iterable[str], shard_map: ShardMap) -> dict[int, int]:
     """Returns, by shard number, the highest sequence that any of the tokens names.
 
-    Raises ConsistencyTokenInvalid, and BatchSizeOutOfRange past `MAX_TOKEN_COUNT` tokens.
+    Raises ConsistencyTokenInvalid, or BatchSizeOutOfRange past MAX_CONSISTENCY_TOKEN_COUNT tokens.
     """
     tokens = list(tokens)
-    if len(tokens) > MAX_TOKEN_COUNT:
+    if len(tokens) > MAX_CONSISTENCY_TOKEN_COUNT:
         raise BatchSizeOutOfRange(
-            name="consistency_tokens", got=len(tokens), low=0, high=MAX_TOKEN_COUNT
+            name="consistency_tokens", got=len(tokens), low=0, high=MAX_CONSISTENCY_TOKEN_COUNT
         )
     highest: dict[int, int] = {}
     for token in tokens:

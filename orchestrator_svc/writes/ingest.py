@@ -14,6 +14,7 @@ from orchestrator_svc.writes.write_id import shard_request_id
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
 from tandem.errors import (
     BatchSizeOutOfRange,
     ItemIdDuplicate,
@@ -21,13 +22,11 @@ from tandem.errors import (
     TruncationPolicyInvalid,
 )
 
-MAX_BATCH_ITEM_COUNT = 64
-
 
 def check_item_count(count: int) -> None:
     """Raises BatchSizeOutOfRange."""
-    if not 1 <= count <= MAX_BATCH_ITEM_COUNT:
-        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_BATCH_ITEM_COUNT)
+    if not 1 <= count <= MAX_INGEST_ITEM_COUNT:
+        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_INGEST_ITEM_COUNT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from orchestrator_svc.services.clients import Deleted, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import (
     BatchSizeOutOfRange,
     DeadlineExceeded,
@@ -17,7 +18,6 @@ from tandem.errors import (
     error_from_reason,
 )
 
-_MAX_REMOVE_COUNT = 256
 # After these a shard may have deleted all the same: the answer was lost, not the call.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
 _SHOWN_ID_COUNT = 3
@@ -52,9 +52,9 @@ class Remover:
         """
         check_index_id(index_id)
         check_request_id(request_id)
-        if not 1 <= len(item_ids) <= _MAX_REMOVE_COUNT:
+        if not 1 <= len(item_ids) <= MAX_ITEM_ID_COUNT:
             raise BatchSizeOutOfRange(
-                name="item_ids", got=len(item_ids), low=1, high=_MAX_REMOVE_COUNT
+                name="item_ids", got=len(item_ids), low=1, high=MAX_ITEM_ID_COUNT
             )
         owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
         # Not a fan_out: it would cancel the others' deletes, and nobody knew what became of them.

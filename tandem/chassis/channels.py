@@ -15,12 +15,10 @@ from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
 from tandem.chassis.tls import Certificates, Identity, Rotation, channel_credentials
 from tandem.chassis.tracing import TRACEPARENT_KEY, current_trace
+from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.errors import DeadlineExceeded
 
 Response = TypeVar("Response")
-
-# 64 pictures of 8 MiB would be more; ingest sends pictures in smaller batches.
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 MAX_CONNECTION_CALL_COUNT = 256
 

@@ -12,8 +12,8 @@ from tandem.cli.console import errors, out
 from tandem.cli.progress import LongWork
 from tandem.client import Access, Client
 from tandem.contract.identifiers import check_index_id
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
 
-_MAX_REMOVE_COUNT = 256
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -29,7 +29,7 @@ def remove(
     item_ids = list(dict.fromkeys(items))
     rest, removed_count = iter(item_ids), 0
     with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
-        while batch := list(islice(rest, _MAX_REMOVE_COUNT)):
+        while batch := list(islice(rest, MAX_ITEM_ID_COUNT)):
             removed_count += client.remove(batch, index_id=index).removed_count
     out.print(f"{index}: {removed_count:,} items removed")
     if missing_count := len(item_ids) - removed_count:

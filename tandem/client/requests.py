@@ -14,13 +14,13 @@ from tandem.client.sendable import NewItem as NewItem
 from tandem.client.sendable import checked_request_id, item_to_proto
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
 from tandem.errors import ServerUnknown, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2
 
 _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
 """Of a batch's items that cannot be sent, by number: what to make of the server's answer."""
 
-MAX_BATCH_ITEM_COUNT = 64
 # The server takes 64 MiB a message; half leaves room for a large last picture.
 _MAX_BATCH_BYTES = 32 * 2**20
 # A server ends a stream that says nothing for some minutes.
@@ -95,7 +95,7 @@ class IngestRequests:
             index_id=check_index_id(index_id),
             truncation_policy=f"TRUNCATION_POLICY_{truncation_policy.name}",
         )
-        self._batch_item_count = max(1, min(batch_item_count, MAX_BATCH_ITEM_COUNT))
+        self._batch_item_count = max(1, min(batch_item_count, MAX_INGEST_ITEM_COUNT))
         self._request_id = checked_request_id(request_id)
         self._target = target
         self._clock = clock

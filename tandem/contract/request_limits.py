@@ -1,7 +1,7 @@
-"""How large a request of each method may be, before anybody parses it.
+"""States how large a request of each method may be before it is parsed.
 
-Limits on what a request says (64 items, 1,000 values of a condition) are elsewhere, where they are
-known; these bound what it costs to find out. A method that is not here may send little.
+These limits bound what parsing may cost; limits on what a request says are in
+`tandem.contract.limits` and with each type. A method that is missing here may send little.
 """
 
 from __future__ import annotations
@@ -9,22 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tandem.contract.limits import (
+    MAX_CONTENT_COUNT,
+    MAX_INGEST_ITEM_COUNT,
+    MAX_MESSAGE_BYTES,
+    MAX_SCORE_QUERY_COUNT,
+    MAX_SEARCH_COUNT,
+    MAX_UPSERT_ITEM_COUNT,
+)
+
 KIB = 1024
 MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimit:
-    """What one message of a method may be on the wire."""
+    """Bounds one message of a method on the wire."""
 
     max_bytes: int
     max_field_count: int
-    """Values of fields, those in messages within it and elements of packed lists included."""
+    """Counts every value, in nested messages and packed lists as well."""
     max_counts: Mapping[str, int] = field(default_factory=dict)
-    """By name of a repeated field at its top, how many elements that may have."""
+    """The most elements of a repeated top-level field, by the field's name."""
 
 
-# A filter of 10,000 values, two each, and all that is around them.
+# A filter of 10,000 values has two fields a value, and some around them.
 _FILTER_FIELD_COUNT = 30_000
 # 64 items of 64 attributes, each a list of 64 words.
 _ITEMS_FIELD_COUNT = 300_000
@@ -33,15 +42,14 @@ _SMALL = RequestLimit(64 * KIB, 1_000)
 _SEARCH = RequestLimit(32 * MIB, _FILTER_FIELD_COUNT)
 _IDS = RequestLimit(256 * KIB, 5_000)
 
-# Text and pictures: 64 MiB is also what gRPC takes at most (`tandem.chassis.channels`).
 REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.SearchService/SearchItems": _SEARCH,
     "/tandem.v1.SearchService/StreamSearchItems": _SEARCH,
     "/tandem.v1.SearchService/BatchSearchItems": RequestLimit(
-        64 * MIB, 2 * _FILTER_FIELD_COUNT, {"searches": 64}
+        MAX_MESSAGE_BYTES, 2 * _FILTER_FIELD_COUNT, {"searches": MAX_SEARCH_COUNT}
     ),
     "/tandem.v1.SearchService/IngestItems": RequestLimit(
-        64 * MIB, _ITEMS_FIELD_COUNT, {"items": 64}
+        MAX_MESSAGE_BYTES, _ITEMS_FIELD_COUNT, {"items": MAX_INGEST_ITEM_COUNT}
     ),
     "/tandem.v1.SearchService/RemoveItems": _IDS,
     "/tandem.v1.SearchService/RemoveIndex": _SMALL,
@@ -50,24 +58,28 @@ REQUEST_LIMITS: Mapping[str, RequestLimit] = {
     "/tandem.v1.IndexAdminService/TuneIndex": _SMALL,
     "/tandem.v1.IndexAdminService/RebuildIndex": _SMALL,
     "/tandem.v1.IndexAdminService/AdviseIndexType": _SMALL,
-    "/tandem.v1.EncoderService/EncodeContents": RequestLimit(64 * MIB, 1_000, {"contents": 64}),
+    "/tandem.v1.EncoderService/EncodeContents": RequestLimit(
+        MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}
+    ),
     "/tandem.v1.IndexService/SearchEmbeddings": RequestLimit(4 * MIB, 2 * _FILTER_FIELD_COUNT),
     # Encoded, 64 items are a little more than they were.
     "/tandem.v1.IndexService/UpsertItems": RequestLimit(
-        64 * MIB, _ITEMS_FIELD_COUNT + 10_000, {"items": 256}
+        MAX_MESSAGE_BYTES, _ITEMS_FIELD_COUNT + 10_000, {"items": MAX_UPSERT_ITEM_COUNT}
     ),
     "/tandem.v1.IndexService/DeleteItems": _IDS,
     "/tandem.v1.IndexService/DeleteIndex": _SMALL,
     "/tandem.v1.IndexService/GetItems": _IDS,
     "/tandem.v1.RerankService/ScoreCandidates": RequestLimit(4 * MIB, 5_000),
-    "/tandem.v1.RerankService/ScoreBatch": RequestLimit(64 * MIB, 5_000, {"queries": 64}),
+    "/tandem.v1.RerankService/ScoreBatch": RequestLimit(
+        MAX_MESSAGE_BYTES, 5_000, {"queries": MAX_SCORE_QUERY_COUNT}
+    ),
 }
-"""By the path of the call."""
+"""Limits by the path of the method."""
 
 PROBE_LIMIT = RequestLimit(64 * KIB, 100)
-"""Of health and reflection, which are asked for by name."""
+"""The limit of health and reflection."""
 
 
 def request_limit(path: str) -> RequestLimit:
-    """Returns the limit of the method of `path`; a small one where it is not named."""
+    """Returns the limit of the method at `path`: a small one for a method without an entry."""
     return REQUEST_LIMITS.get(path, _SMALL)

@@ -16,7 +16,8 @@ from tandem.chassis.admission import (
     AdmissionLimits,
     Pace,
 )
-from tandem.chassis.channels import MAX_MESSAGE_BYTES, call
+from tandem.chassis.channels import call
+from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.errors import DeadlineExceeded, MessageTooLarge, Overloaded
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

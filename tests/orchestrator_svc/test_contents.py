@@ -14,8 +14,8 @@ from orchestrator_svc.content_room import ContentBudget, ContentHold, ContentRoo
 from orchestrator_svc.services import clients
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
-from tandem.chassis.channels import MAX_MESSAGE_BYTES
 from tandem.chassis.status import error_from_rpc
+from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.v1 import error_reason_pb2, search_cursor_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

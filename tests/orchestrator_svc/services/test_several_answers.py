@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from orchestrator_svc.services import joint_calls
-from orchestrator_svc.services.clients import MAX_EMBEDDING_COUNT
 from orchestrator_svc.services.joint_calls import answer_share
 from tandem import errors
+from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

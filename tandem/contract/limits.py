@@ -1,0 +1,38 @@
+"""States the limits that a server enforces on a request and its clients must keep to."""
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""The largest message that gRPC sends or receives: ingest splits larger batches of pictures."""
+
+MAX_SEARCH_COUNT = 64
+"""Searches in one BatchSearchItems."""
+
+MAX_CONTENT_COUNT = 64
+"""Contents in one EncodeContents."""
+
+MAX_EMBEDDING_COUNT = 64
+"""Query embeddings in one SearchEmbeddings."""
+
+MAX_SCORE_QUERY_COUNT = 64
+"""Queries in one ScoreBatch."""
+
+MAX_PAIR_COUNT = 1_024
+"""Pairs of a query and a candidate in one ScoreBatch."""
+
+MAX_RETRIEVE_K = 1_000
+MAX_RERANK_K = 200
+"""Also the candidates of one query in ScoreCandidates and ScoreBatch."""
+
+MAX_INGEST_ITEM_COUNT = 64
+"""Items in one message of an IngestItems stream."""
+
+MAX_UPSERT_ITEM_COUNT = 256
+"""Items in one UpsertItems."""
+
+MAX_ITEM_ID_COUNT = 256
+"""Item ids in one RemoveItems, DeleteItems or GetItems."""
+
+MAX_FILTER_TEXT_BYTES = 8_192
+"""The text form of a filter; a larger filter travels as a message."""
+
+MAX_CONSISTENCY_TOKEN_COUNT = 256
+"""Consistency tokens in one search."""
