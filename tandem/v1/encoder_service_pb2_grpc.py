@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EncoderServiceStub:
-    """Turns contents into embeddings and into what the cross-encoder reads.
+    """Encodes contents into embeddings and cross-encoder tokens.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class EncoderServiceStub:
 
 
 class EncoderServiceServicer:
-    """Turns contents into embeddings and into what the cross-encoder reads.
+    """Encodes contents into embeddings and cross-encoder tokens.
     """
 
     def EncodeContents(self, request, context):
-        """Encodes a batch. A content that cannot be encoded fails alone.
+        """Encodes a batch. A content that fails does not affect the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_EncoderServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EncoderService:
-    """Turns contents into embeddings and into what the cross-encoder reads.
+    """Encodes contents into embeddings and cross-encoder tokens.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class IndexAdminServiceStub:
-    """One shard, for its operators: how its indexes are searched, and how well.
+    """Administers the indexes of one shard: types, parameters, recall.
     """
 
     def __init__(self, channel):
@@ -58,34 +58,35 @@ class IndexAdminServiceStub:
 
 
 class IndexAdminServiceServicer:
-    """One shard, for its operators: how its indexes are searched, and how well.
+    """Administers the indexes of one shard: types, parameters, recall.
     """
 
     def DescribeIndexes(self, request, context):
-        """Says how each index of the shard stands.
+        """Returns the state of each index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TuneIndex(self, request, context):
-        """Sets the FAISS type or search parameters of an index, for good. Parameters
-        take effect at once, another type when it is built, in the background.
+        """Sets the FAISS type or search parameters of an index permanently.
+        Parameters take effect at once; another type once it is built in the
+        background.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RebuildIndex(self, request, context):
-        """Builds an index anew in the background, without the items that are gone.
+        """Rebuilds an index in the background, without deleted items.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdviseIndexType(self, request, context):
-        """Builds one FAISS type after another over the index's own items and measures
-        memory, latency and recall of each. Takes minutes and memory.
+        """Builds several FAISS types over the index's items and measures memory,
+        latency and recall of each. Takes minutes and memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,7 +124,7 @@ def add_IndexAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class IndexAdminService:
-    """One shard, for its operators: how its indexes are searched, and how well.
+    """Administers the indexes of one shard: types, parameters, recall.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class IndexServiceStub:
-    """One shard: the items that live on it and nearest-neighbour search over them.
+    """Stores the items of one shard and searches them by nearest neighbour.
     """
 
     def __init__(self, channel):
@@ -63,41 +63,41 @@ class IndexServiceStub:
 
 
 class IndexServiceServicer:
-    """One shard: the items that live on it and nearest-neighbour search over them.
+    """Stores the items of one shard and searches them by nearest neighbour.
     """
 
     def SearchEmbeddings(self, request, context):
-        """Finds, for each query, this shard's nearest items.
+        """Finds the nearest items on this shard for each query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpsertItems(self, request, context):
-        """Stores items, new or replacing those of the same id. All of them or none;
-        once answered they survive a crash and every later search sees them.
+        """Inserts or replaces items, all or none. Once answered, they survive a
+        crash, and every later search sees them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteItems(self, request, context):
-        """Deletes items by id. All of them or none; unknown ids are no error.
+        """Deletes items by id, all or none. Unknown ids are not an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteIndex(self, request, context):
-        """Deletes the items of an index, and the index once it has none; in part where
-        there is no time for all.
+        """Deletes the items of an index, and then the index. Deletes a part if there
+        is no time for all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetItems(self, request, context):
-        """Reads items' contents by id.
+        """Reads items by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,7 +140,7 @@ def add_IndexServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class IndexService:
-    """One shard: the items that live on it and nearest-neighbour search over them.
+    """Stores the items of one shard and searches them by nearest neighbour.
     """
 
     @staticmethod

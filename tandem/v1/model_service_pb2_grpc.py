@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ModelServiceStub:
-    """What the model behind a service is. encoder_svc, rerank_svc and the
-    orchestrator all answer it.
+    """Describes the model that a service uses. encoder_svc, rerank_svc and the
+    orchestrator implement it.
     """
 
     def __init__(self, channel):
@@ -44,12 +44,12 @@ class ModelServiceStub:
 
 
 class ModelServiceServicer:
-    """What the model behind a service is. encoder_svc, rerank_svc and the
-    orchestrator all answer it.
+    """Describes the model that a service uses. encoder_svc, rerank_svc and the
+    orchestrator implement it.
     """
 
     def DescribeModel(self, request, context):
-        """Says what the model is, and what it takes.
+        """Returns the model and its limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,8 +72,8 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService:
-    """What the model behind a service is. encoder_svc, rerank_svc and the
-    orchestrator all answer it.
+    """Describes the model that a service uses. encoder_svc, rerank_svc and the
+    orchestrator implement it.
     """
 
     @staticmethod

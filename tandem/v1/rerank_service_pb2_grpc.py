@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RerankServiceStub:
-    """Scores (query, candidate) pairs with the cross-encoder, beside one shard.
+    """Scores (query, candidate) pairs with the cross-encoder, next to one shard.
     """
 
     def __init__(self, channel):
@@ -48,20 +48,20 @@ class RerankServiceStub:
 
 
 class RerankServiceServicer:
-    """Scores (query, candidate) pairs with the cross-encoder, beside one shard.
+    """Scores (query, candidate) pairs with the cross-encoder, next to one shard.
     """
 
     def ScoreCandidates(self, request, context):
-        """Scores every candidate against the query. Scores, does not sort: the caller
-        may blend scores and knows where each candidate came from.
+        """Scores every candidate against the query. Does not sort: the caller may
+        fuse the scores with others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ScoreBatch(self, request, context):
-        """The same for several queries of one index, whose pairs share batches. A
-        query that cannot be scored fails alone.
+        """Scores several queries of one index in shared batches. A query that fails
+        does not affect the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,7 +89,7 @@ def add_RerankServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RerankService:
-    """Scores (query, candidate) pairs with the cross-encoder, beside one shard.
+    """Scores (query, candidate) pairs with the cross-encoder, next to one shard.
     """
 
     @staticmethod

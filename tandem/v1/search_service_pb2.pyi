@@ -74,7 +74,7 @@ DEGRADATION_EMBEDDING_CACHED: Degradation
 DEGRADATION_SHARD_REBUILDING: Degradation
 
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class SearchItemsRequest(_message.Message):
     RERANK_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     ADAPTIVE_DEPTH_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    FILTER_TEXT_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -117,7 +118,8 @@ class SearchItemsRequest(_message.Message):
     rerank_required: bool
     adaptive_depth: bool
     cursor: bytes
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ...) -> None: ...
+    filter_text: str
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ...) -> None: ...
 
 class QueryPart(_message.Message):
     __slots__ = ("content", "item_id", "encoding", "weight")

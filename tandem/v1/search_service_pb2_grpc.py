@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SearchServiceStub:
-    """The public door.
+    """The public API: search, ingest and removal.
     """
 
     def __init__(self, channel):
@@ -68,54 +68,54 @@ class SearchServiceStub:
 
 
 class SearchServiceServicer:
-    """The public door.
+    """The public API: search, ingest and removal.
     """
 
     def SearchItems(self, request, context):
-        """Encodes the query, retrieves the nearest items with the bi-encoder, reranks
-        the best of them with the cross-encoder.
+        """Encodes the query, retrieves the nearest items with the bi-encoder, and
+        reranks the best of them with the cross-encoder.
 
-        Bounded by the call's own gRPC deadline.
+        Respects the gRPC deadline of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamSearchItems(self, request, context):
-        """The same in two answers: the bi-encoder's order at once, the final one when
-        it is there. The second is what SearchItems would answer.
+        """Answers twice: first in bi-encoder order, then in the final order. The
+        second answer equals the one of SearchItems.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchSearchItems(self, request, context):
-        """Several searches in one call, encoded and reranked in common batches. One
-        that fails, fails alone.
+        """Runs several searches in shared batches. A search that fails does not
+        affect the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def IngestItems(self, request_iterator, context):
-        """Encodes and stores items, batch by batch, answering each batch in order.
-        An item that is answered without an error survives a crash. Reads no
-        further batch while too many are under way, so a fast sender is held back.
+        """Encodes and stores items batch by batch, and answers the batches in order.
+        An item that is answered without an error survives a crash. Applies
+        back-pressure: it reads no further batch while too many are in flight.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveItems(self, request, context):
-        """Deletes items by id from whichever shard has them.
+        """Deletes items by id from the shards that own them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveIndex(self, request, context):
-        """Deletes all items of an index, and the index. Of a large one a part at each
-        call, until an answer is complete.
+        """Deletes all items of an index, and then the index. One call deletes a part
+        of a large index; repeat it until an answer says is_complete.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,7 +163,7 @@ def add_SearchServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SearchService:
-    """The public door.
+    """The public API: search, ingest and removal.
     """
 
     @staticmethod
