@@ -20,10 +20,12 @@ from orchestrator_svc.services.clients import FetchedItem
 from orchestrator_svc.wire.cursor_wire import Page, explanation_to_proto, make_cursor
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
 from tandem.contract.content import ImageContent, Modality, TextContent
+from tandem.contract.filter_expression import parse_filter
+from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
-from tandem.errors import QueryInvalid, RankingInvalid, TokensInvalid
+from tandem.errors import FilterInvalid, QueryInvalid, RankingInvalid, TokensInvalid
 from tandem.v1 import search_service_pb2
 from tandem.wire import (
     content_from_proto,
@@ -60,7 +62,7 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
         ),
         is_reranked=not request.rerank_disabled,
         is_content_included=request.content_included,
-        where=filter_from_proto(request.filter) if request.HasField("filter") else None,
+        where=_filter(request),
         consistency_tokens=request.consistency_tokens,
         is_full_coverage_required=request.full_coverage_required,
         are_all_modalities_included=request.all_modalities_included,
@@ -70,6 +72,14 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
         is_rerank_required=request.rerank_required,
         is_depth_adaptive=request.adaptive_depth,
     )
+
+
+def _filter(request: search_service_pb2.SearchItemsRequest) -> Filter | None:
+    if request.filter_text:
+        if request.HasField("filter"):
+            raise FilterInvalid(why="set filter or filter_text, not both")
+        return parse_filter(request.filter_text)
+    return filter_from_proto(request.filter) if request.HasField("filter") else None
 
 
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:

@@ -35,7 +35,8 @@ def _causes(
         rerank_disabled=True,
     )
     try:
-        if (where := options.get("where")) is not None:
+        where = options.get("where")
+        if where is not None and not isinstance(where, str):
             missing = [
                 name
                 for name in dict.fromkeys(_names(where))

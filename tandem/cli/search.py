@@ -26,12 +26,11 @@ from tandem.client import (
     StoredItem,
     TruncationPolicy,
 )
-from tandem.contract.filter_expression import WhereInvalid, parse_where
+from tandem.contract.filter_expression import FilterTextInvalid, parse_filter
 from tandem.contract.filters import Filter
+from tandem.contract.limits import MAX_SEARCH_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2, search_service_pb2
-
-MAX_BATCH_SEARCH_COUNT = 64
 
 
 def search(
@@ -226,8 +225,8 @@ def _search_each(
 ) -> bool:
     """Searches with each text; returns whether each has an answer, and tells of those refused."""
     is_whole = True
-    for start in range(0, len(texts), MAX_BATCH_SEARCH_COUNT):
-        asked = texts[start : start + MAX_BATCH_SEARCH_COUNT]
+    for start in range(0, len(texts), MAX_SEARCH_COUNT):
+        asked = texts[start : start + MAX_SEARCH_COUNT]
         outcomes = client.search_batch(Search(text, index_id=index, **options) for text in asked)
         for text, outcome in zip(asked, outcomes, strict=True):
             output.head(text)
@@ -311,8 +310,8 @@ def _texts(path: Path) -> list[str]:
 
 def _parsed(expression: str) -> Filter:
     try:
-        return parse_where(expression)
-    except WhereInvalid as error:
+        return parse_filter(expression)
+    except FilterTextInvalid as error:
         # As it is: wrapped or boxed, its mark would stand below another character.
-        errors.print(f"--where: {error}")
+        errors.print(f"--where: {error.pointed_out()}")
         raise typer.Exit(2) from error

@@ -11,9 +11,11 @@ from typing import TypedDict, Unpack
 from tandem.client.sendable import NewContent, check_sendable, content_to_proto
 from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.filter_expression import parse_filter
 from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
 from tandem.errors import (
     ContentMissing,
     ImageTooLarge,
@@ -24,7 +26,7 @@ from tandem.errors import (
 )
 from tandem.v1 import content_pb2, search_service_pb2
 
-_MOST = {"retrieve_k": 1_000, "rerank_k": 200, "return_n": 1_000}
+_MOST = {"retrieve_k": MAX_RETRIEVE_K, "rerank_k": MAX_RERANK_K, "return_n": MAX_RETRIEVE_K}
 
 _MODALITIES = {
     None: content_pb2.MODALITY_UNSPECIFIED,
@@ -104,8 +106,8 @@ class SearchOptions(TypedDict, total=False):
     """For a text over the model's limit; it is refused unless told."""
     content_included: bool
     """Returns the items' contents and attributes with them."""
-    where: Filter | None
-    """Finds only items that it holds for."""
+    where: Filter | str | None
+    """Finds only items that match: a filter, or its text, such as "style = noto"."""
     consistency_tokens: Iterable[str]
     """From outcomes and removals: what those wrote is seen."""
     full_coverage_required: bool
@@ -137,7 +139,9 @@ def search_request(
     """
     tokens = options.get("consistency_tokens", ())
     tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
-    wanted = options.get("where")
+    where = options.get("where")
+    if isinstance(where, str):
+        where = parse_filter(where)
     policy = options.get("truncation_policy")
     request = search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
@@ -153,7 +157,7 @@ def search_request(
         explained=options.get("explained", False),
         truncation_policy=None if policy is None else f"TRUNCATION_POLICY_{policy.name}",
         content_included=options.get("content_included", False),
-        filter=filter_to_proto(wanted) if wanted is not None else None,
+        filter=filter_to_proto(where) if where is not None else None,
         consistency_tokens=tokens,
         full_coverage_required=options.get("full_coverage_required", False),
     )

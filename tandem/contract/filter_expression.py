@@ -1,4 +1,4 @@
-"""Filters as they are written on the command line.
+"""Parses the text form of filters, as in `--where` and `SearchItemsRequest.filter_text`.
 
     style = noto and count >= 2 and not (language in (de, fr))
 
@@ -8,9 +8,9 @@
     condition  := ("=" | "!=") value | ("<" | "<=" | ">" | ">=") number
                 | ["not"] "in" "(" value ("," value)* ")" | "starts" "with" text
 
-A value is a number, `true`, `false`, or a text; a text needs quotes, single or double, where it is
-not one plain word or is to be no number, flag or keyword. `x != 3` is `not x = 3`: it holds for
-items without x as well.
+A value is a number, `true`, `false`, or a text. A text needs single or double quotes unless it is
+one plain word that is not a number, flag or keyword. `x != 3` is `not x = 3`, so it matches items
+without x as well.
 """
 
 import re
@@ -27,6 +27,7 @@ from tandem.contract.filters import (
     Value,
     check_filter,
 )
+from tandem.contract.limits import MAX_FILTER_TEXT_BYTES
 from tandem.errors import FilterInvalid
 
 _KEYWORDS = {"and", "or", "not", "in", "exists", "starts", "with", "true", "false"}
@@ -40,24 +41,36 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+)(e[+-]?\d+)?|\d+e[+-]?\d+)", re.IGNORECASE)
-# Brackets leave no trace in the filter, whose own bound on depth does not see them.
+# A filter holds no brackets, so its own limit on depth does not count them.
 _MAX_BRACKET_DEPTH = 32
 
 
-class WhereInvalid(ValueError):
-    """The expression cannot be read; the message points at the character."""
+class FilterTextInvalid(FilterInvalid):
+    """A filter's text does not parse."""
 
-    def __init__(self, expression: str, position: int, why: str) -> None:
-        """`position` is counted in characters, from 0."""
-        line = re.sub(r"\s", " ", expression)  # so that the mark stands below its character
-        super().__init__(f"{why}\n  {line}\n  {' ' * position}^")
+    def __init__(self, text: str, position: int, why: str) -> None:
+        """`position` counts characters from 0."""
+        super().__init__(why=f"{why} (at character {position + 1:,} of its text)")
         self.position = position
-        self.why = why
+        self._fault = why
+        self._text = text
+
+    def pointed_out(self) -> str:
+        """Returns what is wrong, the text, and a mark under the character, on three lines."""
+        line = re.sub(r"\s", " ", self._text)
+        return f"{self._fault}\n  {line}\n  {' ' * self.position}^"
 
 
-def parse_where(expression: str) -> Filter:
-    """Returns the filter; raises WhereInvalid."""
-    return _Parser(expression).parse()
+def parse_filter(text: str) -> Filter:
+    """Returns the filter that a text means.
+
+    Raises FilterTextInvalid, also for a text over `MAX_FILTER_TEXT_BYTES`.
+    """
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_FILTER_TEXT_BYTES:
+        why = f"the text has {size_bytes:,} bytes; send at most {MAX_FILTER_TEXT_BYTES:,}"
+        raise FilterTextInvalid(text, 0, why)
+    return _Parser(text).parse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,7 @@ class _Token:
         return "the end" if self.kind == "end" else repr(self.text)
 
     def is_one_of(self, *texts: str) -> bool:
-        """Whether it is one of these symbols or keywords."""
+        """Returns whether the token is one of these symbols or keywords."""
         return self.kind in ("symbol", "word") and self.text in texts
 
 
@@ -90,7 +103,7 @@ class _Parser:
         try:
             check_filter(tree)
         except FilterInvalid as error:
-            raise WhereInvalid(self._expression, 0, error.message) from error
+            raise FilterTextInvalid(self._expression, 0, error.why) from error
         return tree
 
     def _any(self) -> Filter:
@@ -222,8 +235,8 @@ class _Parser:
         self._next += 1
         return True
 
-    def _wrong(self, token: _Token, why: str) -> WhereInvalid:
-        return WhereInvalid(self._expression, token.position, why)
+    def _wrong(self, token: _Token, why: str) -> FilterTextInvalid:
+        return FilterTextInvalid(self._expression, token.position, why)
 
     def _split(self, expression: str) -> list[_Token]:
         tokens: list[_Token] = []
@@ -232,7 +245,7 @@ class _Parser:
             match = _TOKEN.match(expression, place)
             if match is None or match.lastgroup is None:
                 position = place + len(expression[place:]) - len(expression[place:].lstrip())
-                raise WhereInvalid(expression, position, _misread(expression[position]))
+                raise FilterTextInvalid(expression, position, _misread(expression[position]))
             kind = match.lastgroup
             tokens.append(_Token(kind, match.group(kind), match.start(kind)))
             place = match.end()

@@ -235,7 +235,7 @@ async def test_a_batch_takes_as_many_of_a_quota_as_it_has_searches(guard: Guard)
                 return error.details() or ""
             return ""
 
-        assert "ask for at most 10 of them at once" in await told(11)
+        assert "request at most 10 at once" in await told(11)
         assert await told(6) == ""
         assert "retry in" in await told(6)
 

@@ -111,6 +111,12 @@ def test_a_filter_is_sent_as_meant() -> None:
     wanted = where.equals("style", "noto") | where.between("count", 2, 5)
 
     assert filter_from_proto(made_search_request(where=wanted).filter) == wanted
+    written = "style = noto or (count >= 2 and count <= 5)"
+    assert filter_from_proto(made_search_request(where=written).filter) == (
+        where.equals("style", "noto") | (where.at_least("count", 2) & where.at_most("count", 5))
+    )
+    with pytest.raises(FilterInvalid, match="at character 8"):
+        made_search_request(where="style =")
     with pytest.raises(FilterInvalid):
         made_search_request(where=where.exists("a b"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import pytest
@@ -17,8 +18,8 @@ from tandem.contract.attribute_wire import (
     filter_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.filters import Exists, InRange, OneOf, Value
-from tandem.v1 import content_pb2
+from tandem.contract.filters import InRange, OneOf, Value
+from tandem.v1 import attribute_pb2, content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.orchestrator_svc.caller import (
@@ -219,9 +220,12 @@ async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None
             found = await stub.SearchItems(
                 query(filter=noto, return_n=50, content_included=True), timeout=TIMEOUT_SECONDS
             )
+            written = query(filter_text="style = noto and count > 4", return_n=50)
+            same = await stub.SearchItems(written, timeout=TIMEOUT_SECONDS)
             every = await stub.SearchItems(query(return_n=50), timeout=TIMEOUT_SECONDS)
 
     assert {item.item_id for item in found.items} == {f"item-{n}" for n in range(5, 20, 2)}
+    assert [item.item_id for item in same.items] == [item.item_id for item in found.items]
     for item in found.items:
         assert attributes_from_proto(item.attributes) == kept[item.item_id]
     assert len(every.items) == 21
@@ -303,14 +307,19 @@ async def test_an_item_with_a_bad_attribute_fails_alone() -> None:
         assert {i for shard in behind.shards for i in shard.items.get("scenes", {})} == {"a"}
 
 
-async def test_a_bad_filter_is_refused_at_the_door() -> None:
-    """Before any service behind is asked."""
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"filter": attribute_pb2.Filter(exists="a b")},
+        {"filter_text": "a ="},
+        {"filter_text": "exists a", "filter": attribute_pb2.Filter(exists="a")},
+        {"filter_text": "a = " + "x" * 8_192},
+    ],
+)
+async def test_a_bad_filter_is_refused_before_any_downstream_call(fields: dict[str, Any]) -> None:
     async with stack() as behind, door(behind) as stub:
-        request = query(filter=filter_to_proto(Exists("a")))
-        request.filter.exists = "a b"
-
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.SearchItems(request, timeout=TIMEOUT_SECONDS)
+            await stub.SearchItems(query(**fields), timeout=TIMEOUT_SECONDS)
 
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert isinstance(error_from_rpc(caught.value, "search"), errors.FilterInvalid)

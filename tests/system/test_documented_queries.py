@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.client import Client
-from tandem.contract.filter_expression import parse_where
+from tandem.contract.filter_expression import parse_filter
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack
@@ -55,7 +55,7 @@ def test_a_documented_query_finds_its_answer(
 ) -> None:
     """The first hit is a picture that has the query as a caption, and is probable."""
     _, _, query, *options = shlex.split(command)
-    where = parse_where(options[options.index("--where") + 1]) if "--where" in options else None
+    where = parse_filter(options[options.index("--where") + 1]) if "--where" in options else None
     answers = {
         record.record_id
         for record in documented
