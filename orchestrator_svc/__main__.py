@@ -13,8 +13,9 @@ from orchestrator_svc.search.search import Searcher
 from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.services.breaker import BreakerRule
-from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.services.startup import Dependencies
 from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap

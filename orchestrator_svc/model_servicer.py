@@ -6,7 +6,7 @@ from dataclasses import replace
 import grpc
 
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
-from orchestrator_svc.services.clients import EncoderClient
+from orchestrator_svc.services.encoder_client import EncoderClient
 from tandem.chassis.channels import deadline_seconds
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import TandemError

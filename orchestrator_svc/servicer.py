@@ -12,7 +12,7 @@ from orchestrator_svc.metrics import StageLaps
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.search.batch_search import BatchSearcher
 from orchestrator_svc.search.search import SearchAnswer, Searcher
-from orchestrator_svc.services.clients import FetchedItem
+from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.services.interfaces import CandidateScorer
+from orchestrator_svc.services.interfaces import ModelDescriber
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
 
@@ -18,9 +18,9 @@ class DepthRules:
     """Each model's rule, asked of a rerank_svc once and kept."""
 
     def __init__(
-        self, scorers: Sequence[CandidateScorer], *, clock: Callable[[], float] = time.monotonic
+        self, describers: Sequence[ModelDescriber], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._scorers = scorers
+        self._describers = describers
         self._clock = clock
         self._described: dict[tuple[str, int], ModelDescription] = {}
         self._ask_time = 0.0
@@ -41,11 +41,11 @@ class DepthRules:
     async def describe(self, deadline_time: float) -> ModelDescription:
         """Returns what the first rerank_svc that answers serves; raises the last one's error."""
         error: TandemError = ModelUnavailable(model="cross-encoder", why="no rerank_svc answers")
-        for scorer in self._scorers:
-            if scorer.is_refusing:
+        for describer in self._describers:
+            if describer.is_refusing:
                 continue
             try:
-                return await scorer.describe_model(deadline_time)
+                return await describer.describe_model(deadline_time)
             except TandemError as failure:
                 error = failure
         raise error

@@ -4,15 +4,19 @@ import asyncio
 import enum
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator_svc.hit import Hit, MatchScore
 from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
 from orchestrator_svc.rerank.pace import RerankPace
-from orchestrator_svc.services.interfaces import CandidateScorer
-from orchestrator_svc.services.rerank_client import ShardScores
+from orchestrator_svc.services.interfaces import (
+    Candidates,
+    CandidateScorer,
+    ScoreQuery,
+    ShardScores,
+)
 from orchestrator_svc.shard_map import ShardMap
 from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import InferenceCost
@@ -139,7 +143,9 @@ class Reranker:
         """
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
-        run = _Run(query.index_id, tokens, fingerprint, model_version, candidates, owners)
+        run = _Run(
+            ScoreQuery(query.index_id, fingerprint, model_version), tokens, candidates, owners
+        )
         rule = None
         if query.is_depth_adaptive:
             rule = await self._depth_rules.rule(fingerprint, model_version, deadline_time)
@@ -187,12 +193,7 @@ class Reranker:
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.index_id,
-                        run.tokens,
-                        run.fingerprint,
-                        item_ids,
-                        deadline_time,
-                        run.model_version,
+                        run.query, Candidates(run.tokens, item_ids), deadline_time
                     )
                 )
                 for number, item_ids in groups.items()
@@ -250,11 +251,9 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
 class _Run:
     """One rerank as far as it got."""
 
-    index_id: str
+    query: ScoreQuery
+    """Its model version, if the caller chose none, is 0 until the first answer names one."""
     tokens: Tokens
-    fingerprint: str
-    model_version: int
-    """0 until the first answer tells it, where nobody chose."""
     hits: Sequence[Hit]
     """The candidates."""
     owners: Sequence[int]
@@ -275,8 +274,9 @@ class _Run:
 
         A service of an earlier release names none, and knows of none but the first.
         """
-        self.model_version = self.model_version or version
-        return version in (0, self.model_version)
+        if not self.query.model_version:
+            self.query = replace(self.query, model_version=version)
+        return version in (0, self.query.model_version)
 
     def next_by_owner(self, size: int) -> Mapping[int, Sequence[str]]:
         """Returns the ids of the next candidates, each shard's in their order."""
@@ -307,7 +307,7 @@ class _Run:
             matches,
             len(counted) - len(matches),
             self.cost,
-            self.model_version if matches else 0,
+            self.query.model_version if matches else 0,
         )
 
 

@@ -10,9 +10,14 @@ from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from orchestrator_svc.search.search import SearchAnswer, Searcher, SearchServices
-from orchestrator_svc.services.clients import EncoderClient, ShardClient
-from orchestrator_svc.services.gathering import Parties
-from orchestrator_svc.services.joint_calls import JointEncoder, JointScorer, JointShard
+from orchestrator_svc.services.batching import (
+    BatchingEncoder,
+    BatchingScorer,
+    BatchingShardSearcher,
+)
+from orchestrator_svc.services.call_batcher import OpenSearches
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.shard_client import ShardClient
 from tandem.errors import TandemError
 
 
@@ -40,8 +45,8 @@ class BatchSearcher:
         self, queries: Sequence[SearchQuery | TandemError], deadline_time: float
     ) -> list[SearchAnswer | TandemError]:
         """Returns each query's answer, or why it has none; one that is an error stays it."""
-        parties = Parties(sum(not isinstance(query, TandemError) for query in queries))
-        async with self._joint(parties) as services:
+        running = OpenSearches(sum(not isinstance(query, TandemError) for query in queries))
+        async with self._batching(running) as services:
             # One message carries all of the answers.
             searcher = Searcher(services, self._depth_rules, ContentRoom())
 
@@ -53,18 +58,18 @@ class BatchSearcher:
                 except TandemError as error:
                     return error.kept()
                 finally:
-                    parties.count -= 1
+                    running.count -= 1
 
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(answer(query)) for query in queries]
         return [task.result() for task in tasks]
 
     @asynccontextmanager
-    async def _joint(self, parties: Parties) -> AsyncIterator[SearchServices]:
+    async def _batching(self, running: OpenSearches) -> AsyncIterator[SearchServices]:
         """Yields the services as these searches share them; ends what is under way at the end."""
-        encoder = JointEncoder(self._encoder, parties)
-        shards = [JointShard(shard, parties) for shard in self._shards]
-        scorers = [JointScorer(shard.reranker, parties) for shard in self._shards]
+        encoder = BatchingEncoder(self._encoder, running)
+        shards = [BatchingShardSearcher(shard, running) for shard in self._shards]
+        scorers = [BatchingScorer(shard.reranker, running) for shard in self._shards]
         try:
             yield replace(self._services, encoder=encoder, shards=shards, scorers=scorers)
         finally:

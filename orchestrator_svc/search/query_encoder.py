@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem, check_part_count
-from orchestrator_svc.services.clients import EncodedContents, EncodePurpose
-from orchestrator_svc.services.interfaces import ContentEncoder, Shard
+from orchestrator_svc.services.interfaces import (
+    ContentEncoder,
+    EncodedContents,
+    EncodePurpose,
+    ItemReader,
+)
 from orchestrator_svc.shard_map import ShardMap
 from tandem.contract.content import (
     Encoding,
@@ -76,11 +80,11 @@ class QueryEncoder:
     """Makes one point of a query's parts."""
 
     def __init__(
-        self, encoder: ContentEncoder, shards: Sequence[Shard], shard_map: ShardMap
+        self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
     ) -> None:
-        """`shards` by number, as many as the map has."""
+        """`readers` by shard number, as many as the map has."""
         self._encoder = encoder
-        self._shards = shards
+        self._readers = readers
         self._shard_map = shard_map
 
     async def encode(self, query: SearchQuery, deadline_time: float) -> EncodedQuery:
@@ -135,7 +139,7 @@ class QueryEncoder:
 
         async def read_from(number: int, owned: Sequence[str]) -> None:
             try:
-                encodings, fingerprint = await self._shards[number].get_encodings(
+                encodings, fingerprint = await self._readers[number].get_encodings(
                     query.index_id, owned, deadline_time
                 )
             except IndexNotFound:  # there: no item of it came to live on that shard

@@ -3,10 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
 
 from orchestrator_svc.coverage import (
     MISSING_ERRORS,
@@ -16,31 +13,22 @@ from orchestrator_svc.coverage import (
 )
 from orchestrator_svc.hit import Hit, merge_hits
 from orchestrator_svc.metrics import note_coverage
-from orchestrator_svc.services.clients import ShardHits
-from orchestrator_svc.services.interfaces import Shard
+from orchestrator_svc.services.interfaces import Embeddings, ShardHits, ShardQuery, ShardSearcher
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter
 from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieval:
-    """What to retrieve, and when it is enough."""
+    """Describes what to retrieve from all shards, and how many of them must answer."""
 
-    index_id: str
-    embeddings: Sequence[NDArray[np.float32]]
-    """An item is as near as to the nearest of them."""
-    fingerprint: str
-    modality: Modality
-    """What to find."""
-    query_modality: Modality
-    retrieve_k: int
+    query: ShardQuery
+    """As every shard gets it but for its minimum sequence."""
+    embeddings: Embeddings
     minimum_sequences: Mapping[int, int]
-    """By shard number: what its change log must have reached. Such a shard may not be missing."""
+    """By shard number, what its change log must have reached; these shards may not be missing."""
     is_full_coverage_required: bool
-    where: Filter | None = None
-    are_embeddings_included: bool = False
 
 
 class Retriever:
@@ -48,7 +36,7 @@ class Retriever:
 
     def __init__(
         self,
-        shards: Sequence[Shard],
+        shards: Sequence[ShardSearcher],
         *,
         minimum_coverage: float,
         time_share: float,
@@ -85,10 +73,10 @@ class Retriever:
         if not is_enough:
             raise _refusal(coverage)
         if answers.is_index_unknown():
-            raise IndexNotFound(index_id=retrieval.index_id)
-        self._counts.note(retrieval.index_id, retrieval.modality, answers.item_counts())
+            raise IndexNotFound(index_id=retrieval.query.index_id)
+        self._counts.note(retrieval.query.index_id, retrieval.query.modality, answers.item_counts())
         found = (hits.hits for hits in answers.hits.values() if hits)
-        return merge_hits(found, retrieval.retrieve_k), coverage
+        return merge_hits(found, retrieval.query.retrieve_k), coverage
 
     async def _ask(
         self, retrieval: Retrieval, demand: CoverageDemand, deadline_time: float
@@ -136,12 +124,12 @@ class Retriever:
             if number not in answers.hits
         }
         return self._counts.coverage(
-            retrieval.index_id,
-            retrieval.modality,
+            retrieval.query.index_id,
+            retrieval.query.modality,
             len(self._shards),
             answers.item_counts(),
             missing,
-            answers.retrievals(retrieval.modality),
+            answers.retrievals(retrieval.query.modality),
         )
 
 
@@ -186,22 +174,12 @@ class _Answers:
 
 
 async def _ask_one(
-    shard: Shard, number: int, retrieval: Retrieval, deadline_time: float
+    shard: ShardSearcher, number: int, retrieval: Retrieval, deadline_time: float
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or why it is missing; raises what is more than that."""
+    query = replace(retrieval.query, minimum_sequence=retrieval.minimum_sequences.get(number, 0))
     try:
-        return await shard.search(
-            retrieval.index_id,
-            retrieval.embeddings,
-            retrieval.fingerprint,
-            retrieval.modality,
-            retrieval.retrieve_k,
-            deadline_time,
-            query_modality=retrieval.query_modality,
-            minimum_sequence=retrieval.minimum_sequences.get(number, 0),
-            where=retrieval.where,
-            are_embeddings_included=retrieval.are_embeddings_included,
-        )
+        return await shard.search(query, retrieval.embeddings, deadline_time)
     except IndexNotFound as error:
         return error
     except MISSING_ERRORS as error:

@@ -20,8 +20,16 @@ from orchestrator_svc.search.degradation import Degradation, degradations_of
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.search.retrieval import Retrieval, Retriever
 from orchestrator_svc.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
-from orchestrator_svc.services.clients import EncoderClient, FetchedItem, ShardClient
-from orchestrator_svc.services.interfaces import CandidateScorer, ContentEncoder, Shard
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.interfaces import (
+    CandidateScorer,
+    ContentEncoder,
+    FetchedItem,
+    ItemReader,
+    ShardQuery,
+    ShardSearcher,
+)
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem.contract.identifiers import check_index_id
@@ -50,8 +58,9 @@ class SearchServices:
     """What searches call, how they divide their time, and what they remember of one another."""
 
     encoder: ContentEncoder
-    shards: Sequence[Shard]
-    """By number, as many as the map has; so are the scorers."""
+    shards: Sequence[ShardSearcher]
+    """By number, as many as the map has; so are the readers and scorers."""
+    readers: Sequence[ItemReader]
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
     clock: StageClock
@@ -88,7 +97,7 @@ class Searcher:
         self.services = services
         self._content_room = content_room
         self.depth_rules = depth_rules
-        self._query_encoder = QueryEncoder(services.encoder, services.shards, services.shard_map)
+        self._query_encoder = QueryEncoder(services.encoder, services.readers, services.shard_map)
         self._retriever = Retriever(
             services.shards,
             minimum_coverage=services.minimum_coverage,
@@ -115,6 +124,7 @@ class Searcher:
         services = SearchServices(
             encoder=encoder,
             shards=shards,
+            readers=shards,
             scorers=scorers,
             shard_map=shard_map,
             clock=clock,
@@ -188,16 +198,18 @@ class Searcher:
             *(
                 self._retriever.retrieve(
                     Retrieval(
-                        query.index_id,
+                        ShardQuery(
+                            index_id=query.index_id,
+                            fingerprint=encoded.fingerprint,
+                            modality=modality,
+                            query_modality=encoded.modality,
+                            retrieve_k=query.depth.retrieve_k,
+                            filter=query.where,
+                            are_embeddings_included=query.ranking.are_embeddings_needed,
+                        ),
                         encoded.embeddings,
-                        encoded.fingerprint,
-                        modality,
-                        encoded.modality,
-                        query.depth.retrieve_k,
                         minimum_sequences,
                         query.is_full_coverage_required,
-                        query.where,
-                        query.ranking.are_embeddings_needed,
                     ),
                     deadline_time,
                 )
@@ -302,7 +314,7 @@ class Searcher:
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.shards[number].get(index_id, owned, deadline_time, taking)
+                self.services.readers[number].get(index_id, owned, deadline_time, taking)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

@@ -1,24 +1,126 @@
-"""What a search needs of the services behind it.
+"""Interfaces of the downstream services, and the types that they take and return.
 
-`clients.py` asks them search by search, `joint_calls.py` for several searches at once.
+`encoder_client`, `shard_client` and `rerank_client` call the services once a request; `batching`
+sends the requests of several searches in one call.
 """
 
+import enum
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
-from orchestrator_svc.services.clients import EncodedContents, EncodePurpose, FetchedItem, ShardHits
-from orchestrator_svc.services.rerank_client import ShardScores
+from orchestrator_svc.hit import Hit, MatchScore
+from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, Tokens, TruncationPolicy
 from tandem.contract.filters import Filter
+from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
+from tandem.contract.search_path import SearchPath
+from tandem.errors import TandemError
+
+Embeddings: TypeAlias = Sequence[NDArray[np.float32]]
+"""Of one query, float32 [d] of unit length each: an item is as near as it is to the nearest."""
+
+
+class EncodePurpose(enum.Enum):
+    """Says what an encoding is for; names are the contract's."""
+
+    QUERY = "query"
+    INGEST = "ingest"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedContents:
+    """Holds what the encoder made of several contents."""
+
+    outcomes: Sequence[Encoding | TandemError]
+    """An encoding, or why there is none, for each content."""
+    fingerprint: str
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    is_model_unavailable: bool = False
+    """The encodings come from the encoder's cache."""
+    model_version: int = 0
+    """The version that encoded all of them; 0 if none did, or the encoder does not name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardQuery:
+    """Describes a search of one shard, without its embeddings.
+
+    Searches with equal queries can share one call, whatever their embeddings.
+    """
+
+    index_id: str
+    fingerprint: str
+    modality: Modality
+    """What to find."""
+    query_modality: Modality
+    retrieve_k: int
+    filter: Filter | None = None
+    """What the items' attributes must be; None finds all."""
+    minimum_sequence: int = 0
+    """The shard answers once it has applied every change up to this one."""
+    are_embeddings_included: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardHits:
+    """Holds a shard's nearest items, best first, and its item count of the index and modality."""
+
+    hits: Sequence[Hit]
+    item_count: int
+    path: SearchPath
+    """How they were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedItem:
+    """Holds what a shard returns of an item."""
+
+    content: Content
+    attributes: Attributes
+    size_bytes: int = field(default=0, compare=False)
+    """On the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """Names the index and the model by which candidates are scored.
+
+    Searches with equal queries can share one call, whatever their tokens and candidates.
+    """
+
+    index_id: str
+    fingerprint: str
+    model_version: int = 0
+    """0 leaves the choice to the service."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Pairs a query's tokens with the items of one shard to score against them."""
+
+    tokens: Tokens
+    item_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardScores:
+    """Holds what one shard's cross-encoder made of candidates, and its cost."""
+
+    matches: Mapping[str, MatchScore]
+    """By item id, without the items that no longer exist."""
+    cost: InferenceCost = field(default_factory=InferenceCost)
+    model_version: int = 0
+    """The version that scored all of them; 0 if the service does not name it."""
 
 
 class ContentEncoder(Protocol):
-    """encoder_svc; see `clients.EncoderClient` for what is raised."""
+    """Encodes contents, as encoder_svc does; `EncoderClient` says what it raises."""
 
     async def encode(
         self,
@@ -28,38 +130,31 @@ class ContentEncoder(Protocol):
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedContents:
-        """Returns what became of each content."""
+        """Returns each content's encoding or error."""
         ...
 
 
-class Shard(Protocol):
-    """A shard as searches use it; see `clients.ShardClient` for what is raised."""
+class ShardSearcher(Protocol):
+    """Searches one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def search(
-        self,
-        index_id: str,
-        embeddings: Sequence[NDArray[np.float32]],
-        fingerprint: str,
-        modality: Modality,
-        retrieve_k: int,
-        deadline_time: float,
-        *,
-        query_modality: Modality,
-        minimum_sequence: int = 0,
-        where: Filter | None = None,
-        are_embeddings_included: bool = False,
+        self, query: ShardQuery, embeddings: Embeddings, deadline_time: float
     ) -> ShardHits:
         """Returns the items nearest to any of the embeddings, best first."""
         ...
 
     def note_late(self, waited_seconds: float) -> None:
-        """Notes that a search of the shard was given up after so long."""
+        """Notes that a search of the shard was abandoned after that time."""
         ...
+
+
+class ItemReader(Protocol):
+    """Reads the items of one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
     ) -> Mapping[str, FetchedItem]:
-        """Returns items by their ids, whose bytes are taken by `taking`."""
+        """Returns items by their ids, and has `taking` account for their bytes."""
         ...
 
     async def get_encodings(
@@ -70,25 +165,28 @@ class Shard(Protocol):
 
 
 class CandidateScorer(Protocol):
-    """A shard's rerank_svc; see `rerank_client.RerankClient` for what is raised."""
+    """Scores candidates of one shard, as rerank_svc does; `RerankClient` says what it raises."""
 
     @property
     def is_refusing(self) -> bool:
-        """Whether `score` would be refused at once."""
+        """Whether the circuit breaker would refuse a call now."""
         ...
 
     async def score(
-        self,
-        index_id: str,
-        query: Tokens,
-        fingerprint: str,
-        item_ids: Sequence[str],
-        deadline_time: float,
-        model_version: int = 0,
+        self, query: ScoreQuery, candidates: Candidates, deadline_time: float
     ) -> ShardScores:
-        """Returns the scores of items that are there, all by one version of the model."""
+        """Returns the scores of the items that exist, all by one version of the model."""
+        ...
+
+
+class ModelDescriber(Protocol):
+    """Describes a served cross-encoder; `RerankClient` says what it raises."""
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the circuit breaker would refuse a call now."""
         ...
 
     async def describe_model(self, deadline_time: float) -> ModelDescription:
-        """Returns what it serves."""
+        """Returns the description of the model that is served."""
         ...

@@ -1,20 +1,15 @@
-"""The rerank_svc beside a shard, as plain functions over our own types. Protobuf ends here.
-
-Each call gets what is left until `deadline_time` on the monotonic clock, less what it takes for the
-answer to be here by then.
-"""
+"""Calls one shard's rerank_svc with our own types; protobuf ends here."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import grpc
 
 from orchestrator_svc.hit import MatchScore
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
+from orchestrator_svc.services.interfaces import Candidates, ScoreQuery, ShardScores
 from orchestrator_svc.services.retry_budget import RetryBudget
-from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, TandemError
@@ -25,25 +20,6 @@ from tandem.v1 import (
     rerank_service_pb2_grpc,
 )
 from tandem.wire import item_error_from_proto, tokens_to_proto
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryCandidates:
-    """A query and items of one shard to score against it."""
-
-    tokens: Tokens
-    item_ids: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardScores:
-    """What one shard's cross-encoder made of candidates, and what that took."""
-
-    matches: Mapping[str, MatchScore]
-    """By item id; an item that is no longer there is left out."""
-    cost: InferenceCost = field(default_factory=InferenceCost)
-    model_version: int = 0
-    """By which all were scored; 0 where the service does not say."""
 
 
 class RerankClient:
@@ -67,72 +43,57 @@ class RerankClient:
         return self._dependency.is_refusing
 
     async def score(
-        self,
-        index_id: str,
-        query: Tokens,
-        fingerprint: str,
-        item_ids: Sequence[str],
-        deadline_time: float,
-        model_version: int = 0,
+        self, query: ScoreQuery, candidates: Candidates, deadline_time: float
     ) -> ShardScores:
-        """Returns the scores by a version of the model, of which 0 leaves the choice.
-
-        Raises ModelOutputInvalid where they cannot be used.
-        """
+        """Returns the candidates' scores; raises ModelOutputInvalid for unusable ones."""
 
         def check(response: rerank_service_pb2.ScoreCandidatesResponse) -> None:
-            self._check_scores(response.scores, len(item_ids))
+            self._check_scores(response.scores, candidates)
 
         response: rerank_service_pb2.ScoreCandidatesResponse = await self._dependency.ask(
             self._stub.ScoreCandidates,
             rerank_service_pb2.ScoreCandidatesRequest(
-                index_id=index_id,
-                query=tokens_to_proto(query),
-                model_fingerprint=fingerprint,
-                item_ids=item_ids,
-                model_version=model_version,
+                index_id=query.index_id,
+                query=tokens_to_proto(candidates.tokens),
+                model_fingerprint=query.fingerprint,
+                item_ids=candidates.item_ids,
+                model_version=query.model_version,
             ),
             deadline_time,
             check,
         )
         return ShardScores(
-            _matches(item_ids, response.scores),
+            _matches(candidates, response.scores),
             cost_from_proto(response.cost),
             response.model_version,
         )
 
     async def score_each(
-        self,
-        index_id: str,
-        queries: Sequence[QueryCandidates],
-        fingerprint: str,
-        deadline_time: float,
-        model_version: int = 0,
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline_time: float
     ) -> tuple[list[Mapping[str, MatchScore] | TandemError], InferenceCost, int]:
-        """Returns each query's scores, or why it has none; what they took together, and by which
-        version they were made. `model_version` as in `score`."""
+        """Returns each request's scores or error, their total cost, and the model's version."""
 
         def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
-            if len(response.results) != len(queries):
+            if len(response.results) != len(requests):
                 raise ModelOutputInvalid(
-                    model=self._name, why=f"{len(response.results)} results of {len(queries)}"
+                    model=self._name, why=f"{len(response.results)} results of {len(requests)}"
                 )
-            for query, result in zip(queries, response.results, strict=True):
+            for candidates, result in zip(requests, response.results, strict=True):
                 if not result.HasField("error"):
-                    self._check_scores(result.scores, len(query.item_ids))
+                    self._check_scores(result.scores, candidates)
 
         response: rerank_service_pb2.ScoreBatchResponse = await self._dependency.ask(
             self._stub.ScoreBatch,
             rerank_service_pb2.ScoreBatchRequest(
-                index_id=index_id,
-                model_fingerprint=fingerprint,
+                index_id=query.index_id,
+                model_fingerprint=query.fingerprint,
                 queries=[
                     rerank_service_pb2.QueryCandidates(
-                        query=tokens_to_proto(query.tokens), item_ids=query.item_ids
+                        query=tokens_to_proto(each.tokens), item_ids=each.item_ids
                     )
-                    for query in queries
+                    for each in requests
                 ],
-                model_version=model_version,
+                model_version=query.model_version,
             ),
             deadline_time,
             check,
@@ -140,8 +101,8 @@ class RerankClient:
         outcomes: list[Mapping[str, MatchScore] | TandemError] = [
             item_error_from_proto(result.error)
             if result.HasField("error")
-            else _matches(query.item_ids, result.scores)
-            for query, result in zip(queries, response.results, strict=True)
+            else _matches(candidates, result.scores)
+            for candidates, result in zip(requests, response.results, strict=True)
         ]
         return outcomes, cost_from_proto(response.cost), response.model_version
 
@@ -153,8 +114,9 @@ class RerankClient:
         return model_from_proto(response.model)
 
     def _check_scores(
-        self, scores: Sequence[rerank_service_pb2.CandidateScore], count: int
+        self, scores: Sequence[rerank_service_pb2.CandidateScore], candidates: Candidates
     ) -> None:
+        count = len(candidates.item_ids)
         if len(scores) != count:
             raise ModelOutputInvalid(model=self._name, why=f"{len(scores)} scores of {count}")
         for score in scores:
@@ -165,10 +127,10 @@ class RerankClient:
 
 
 def _matches(
-    item_ids: Sequence[str], scores: Iterable[rerank_service_pb2.CandidateScore]
+    candidates: Candidates, scores: Iterable[rerank_service_pb2.CandidateScore]
 ) -> Mapping[str, MatchScore]:
     return {
         item_id: MatchScore(score.match_logit, score.match_probability)
-        for item_id, score in zip(item_ids, scores, strict=True)
+        for item_id, score in zip(candidates.item_ids, scores, strict=True)
         if score.HasField("match_logit")
     }

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.metrics import StageClock
-from orchestrator_svc.services.clients import EncodedItem, EncoderClient, ShardClient
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
 from tandem.contract.attributes import Attributes

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator_svc.services.clients import Deleted, ShardClient
+from orchestrator_svc.services.shard_client import Deleted, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id

@@ -14,7 +14,8 @@ from orchestrator_svc.depth import Depth
 from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery, StoredItem
 from orchestrator_svc.search.search import SearchAnswer, Searcher
-from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester

@@ -9,7 +9,7 @@ import pytest
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.query import QueryPart, SearchQuery
 from orchestrator_svc.search.search import SearchAnswer
-from orchestrator_svc.services.clients import FetchedItem
+from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
 from tandem.contract.content import Content, ImageContent, Modality, TextContent

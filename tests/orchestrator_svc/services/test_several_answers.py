@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from orchestrator_svc.services import joint_calls
-from orchestrator_svc.services.joint_calls import answer_share
+from orchestrator_svc.services import batching
+from orchestrator_svc.services.batching import answer_share
 from tandem import errors
 from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.v1 import content_pb2, error_reason_pb2
@@ -301,7 +301,7 @@ async def test_hits_with_their_embeddings_are_asked_for_as_far_as_a_message_goes
         assert 1 <= count < MAX_EMBEDDING_COUNT
         assert count * retrieve_k * (4 * dimension + 256 + 32) <= 48 * 2**20
     # A megabyte has room for three times 1,000 hits with the two values of these.
-    monkeypatch.setattr(joint_calls, "_MAX_ANSWER_BYTES", 2**20)
+    monkeypatch.setattr(batching, "_MAX_ANSWER_BYTES", 2**20)
     diverse = {"retrieve_k": 1000, "diversity": {"relevance_weight": 0.5}}
 
     async with door(filled) as stub:

@@ -25,8 +25,9 @@ from orchestrator_svc.search.search import Searcher
 from orchestrator_svc.search.time_budget import TimeShares
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.services.clients import EncoderClient, ShardClient
+from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.retry_budget import RetryBudget
+from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.ingest import Ingester
 from orchestrator_svc.writes.removal import Remover

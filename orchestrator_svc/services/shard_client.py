@@ -1,22 +1,16 @@
-"""The services behind, as plain functions over our own types. Protobuf ends here.
+"""Calls index_svc with our own types; protobuf ends here."""
 
-Each call gets what is left until `deadline_time` on the monotonic clock, less what it takes for the
-answer to be here by then.
-"""
-
-import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import grpc
-import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.hit import Hit, merge_windows
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
-from orchestrator_svc.services.call_policy import FAILURES, Dependency
+from orchestrator_svc.services.call_policy import Dependency
+from orchestrator_svc.services.interfaces import Embeddings, FetchedItem, ShardHits, ShardQuery
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.contract.attribute_wire import (
@@ -25,40 +19,22 @@ from tandem.contract.attribute_wire import (
     filter_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding, Modality, TruncationPolicy
-from tandem.contract.filters import Filter
-from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.content import Content, Encoding
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
-from tandem.contract.model_description import ModelDescription, model_from_proto
-from tandem.contract.search_path import SearchPath, path_from_proto
-from tandem.errors import (
-    InternalFault,
-    ModelUnavailable,
-    SequenceNotReached,
-    TandemError,
-)
-from tandem.v1 import (
-    encoder_service_pb2,
-    encoder_service_pb2_grpc,
-    index_service_pb2,
-    index_service_pb2_grpc,
-    model_service_pb2,
-    model_service_pb2_grpc,
-)
+from tandem.contract.search_path import path_from_proto
+from tandem.errors import InternalFault, SequenceNotReached
+from tandem.v1 import index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
     embedding_from_proto,
     embedding_to_proto,
-    encoding_from_proto,
-    item_error_from_proto,
     modality_to_proto,
     tokens_from_proto,
     tokens_to_proto,
-    truncation_policy_to_proto,
 )
 
-# Most answers' contents are small, and what is asked for is reserved before it is known.
+# Most answers' contents are small, and memory is reserved before their size is known.
 _FIRST_GET_BYTES = 2 * 2**20
 _FURTHER_GET_BYTES = 8 * 2**20
 
@@ -74,47 +50,6 @@ class EncodedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedItem:
-    """What a shard gives back of an item."""
-
-    content: Content
-    attributes: Attributes
-    size_bytes: int = field(default=0, compare=False)
-    """On the wire."""
-
-
-class EncodePurpose(enum.Enum):
-    """What an encoding is for; names are the contract's."""
-
-    QUERY = "query"
-    INGEST = "ingest"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedContents:
-    """What the encoder made of several contents."""
-
-    outcomes: Sequence[Encoding | TandemError]
-    """An encoding, or why there is none, for each content."""
-    fingerprint: str
-    cost: InferenceCost = field(default_factory=InferenceCost)
-    is_model_unavailable: bool = False
-    """What is here was kept from earlier calls."""
-    model_version: int = 0
-    """By which all were encoded; 0 where nothing was, or the encoder does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardHits:
-    """One shard's nearest items, best first, and how many it has of the index and modality."""
-
-    hits: Sequence[Hit]
-    item_count: int
-    path: SearchPath
-    """How they were found."""
-
-
-@dataclass(frozen=True, slots=True)
 class Deleted:
     """How many items were there, and where the shard's change log stands now."""
 
@@ -122,60 +57,6 @@ class Deleted:
     sequence: int
     is_complete: bool = True
     """Of an index: whether nothing is left of it on the shard."""
-
-
-class EncoderClient:
-    """Calls encoder_svc."""
-
-    def __init__(
-        self,
-        channel: grpc.aio.Channel,
-        retry_budget: RetryBudget | None = None,
-        breaker_rule: BreakerRule = BREAKER_RULE,
-    ) -> None:
-        self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
-        self._model = model_service_pb2_grpc.ModelServiceStub(channel)
-        # Without its model the encoder still knows what it encoded of late, so it is asked.
-        failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
-        self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
-
-    async def encode(
-        self,
-        contents: Sequence[Content],
-        deadline_time: float,
-        *,
-        purpose: EncodePurpose = EncodePurpose.INGEST,
-        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> EncodedContents:
-        """Returns what became of each content, all in one call."""
-        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
-        response: encoder_service_pb2.EncodeContentsResponse = await send(
-            self._stub.EncodeContents,
-            encoder_service_pb2.EncodeContentsRequest(
-                contents=[content_to_proto(content) for content in contents],
-                truncation_policy=truncation_policy_to_proto(truncation_policy),
-                purpose=f"ENCODE_PURPOSE_{purpose.name}",
-            ),
-            deadline_time,
-        )
-        if len(response.results) != len(contents):
-            raise InternalFault(
-                why=f"encoder answered {len(response.results)} of {len(contents)} contents"
-            )
-        return EncodedContents(
-            [_outcome(result) for result in response.results],
-            response.model_fingerprint,
-            cost_from_proto(response.cost),
-            response.model_unavailable,
-            response.model_version,
-        )
-
-    async def describe_model(self, deadline_time: float) -> ModelDescription:
-        """Returns what the encoder serves."""
-        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
-            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
-        )
-        return model_from_proto(response.model)
 
 
 class ShardClient:
@@ -198,91 +79,59 @@ class ShardClient:
         self._shard_map_version = shard_map_version
 
     async def search(
-        self,
-        index_id: str,
-        embeddings: Sequence[NDArray[np.float32]],
-        fingerprint: str,
-        modality: Modality,
-        retrieve_k: int,
-        deadline_time: float,
-        *,
-        query_modality: Modality,
-        minimum_sequence: int = 0,
-        where: Filter | None = None,
-        are_embeddings_included: bool = False,
+        self, query: ShardQuery, embeddings: Embeddings, deadline_time: float
     ) -> ShardHits:
         """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
-        [hits] = await self.search_each(
-            index_id,
-            [embeddings],
-            fingerprint,
-            modality,
-            retrieve_k,
-            deadline_time,
-            query_modality=query_modality,
-            minimum_sequence=minimum_sequence,
-            where=where,
-            are_embeddings_included=are_embeddings_included,
-        )
+        [hits] = await self.search_each(query, [embeddings], deadline_time)
         return hits
 
     async def search_each(
-        self,
-        index_id: str,
-        queries: Sequence[Sequence[NDArray[np.float32]]],
-        fingerprint: str,
-        modality: Modality,
-        retrieve_k: int,
-        deadline_time: float,
-        *,
-        query_modality: Modality,
-        minimum_sequence: int = 0,
-        where: Filter | None = None,
-        are_embeddings_included: bool = False,
+        self, query: ShardQuery, requests: Sequence[Embeddings], deadline_time: float
     ) -> list[ShardHits]:
-        """Returns, for each query, the items nearest to any of its embeddings, best first.
+        """Returns, for each request, the items nearest to any of its embeddings, best first.
 
-        At most 64 embeddings in all. Of those that the filter holds for, each once. They are out of
-        a shard that has applied every change up to `minimum_sequence`; raises SequenceNotReached
-        where it has not in time.
+        An item appears once a request. Takes at most MAX_EMBEDDING_COUNT embeddings in all.
+        Raises SequenceNotReached if the shard does not apply `query.minimum_sequence` in time.
         """
         response: index_service_pb2.SearchEmbeddingsResponse = await self._dependency.ask(
             self._index.SearchEmbeddings,
             index_service_pb2.SearchEmbeddingsRequest(
-                index_id=index_id,
-                queries=[embedding_to_proto(each) for each in chain.from_iterable(queries)],
-                model_fingerprint=fingerprint,
-                modality=modality_to_proto(modality),
-                query_modality=modality_to_proto(query_modality),
-                retrieve_k=retrieve_k,
-                filter=filter_to_proto(where) if where is not None else None,
-                minimum_sequence=minimum_sequence,
+                index_id=query.index_id,
+                queries=[embedding_to_proto(each) for each in chain.from_iterable(requests)],
+                model_fingerprint=query.fingerprint,
+                modality=modality_to_proto(query.modality),
+                query_modality=modality_to_proto(query.query_modality),
+                retrieve_k=query.retrieve_k,
+                filter=filter_to_proto(query.filter) if query.filter is not None else None,
+                minimum_sequence=query.minimum_sequence,
                 shard_map_version=self._shard_map_version,
-                embeddings_included=are_embeddings_included,
+                embeddings_included=query.are_embeddings_included,
             ),
             deadline_time,
         )
-        # A shard that knows nothing of sequences would answer as if there were no minimum.
-        if response.applied_sequence < minimum_sequence:
-            raise SequenceNotReached(minimum=minimum_sequence, applied=response.applied_sequence)
-        embedding_count = sum(map(len, queries))
+        # A shard that does not know sequences would answer as if there were no minimum.
+        if response.applied_sequence < query.minimum_sequence:
+            raise SequenceNotReached(
+                minimum=query.minimum_sequence, applied=response.applied_sequence
+            )
+        embedding_count = sum(map(len, requests))
         if len(response.hit_lists) != embedding_count:
             raise InternalFault(
                 why=f"{self._index_name} answered {len(response.hit_lists)} of "
                 f"{embedding_count} queries"
             )
         hit_lists = (
-            [_hit_from_proto(hit, modality, are_embeddings_included) for hit in hit_list.hits]
+            [_hit_from_proto(hit, query) for hit in hit_list.hits]
             for hit_list in response.hit_lists
         )
         path = path_from_proto(response.path)
         return [
             ShardHits(
-                merge_windows(list(islice(hit_lists, len(windows))), retrieve_k),
+                merge_windows(list(islice(hit_lists, len(embeddings))), query.retrieve_k),
                 response.item_count,
                 path,
             )
-            for windows in queries
+            for embeddings in requests
         ]
 
     def note_late(self, waited_seconds: float) -> None:
@@ -422,20 +271,12 @@ class ShardClient:
             max_bytes = _FURTHER_GET_BYTES
 
 
-def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
-    if result.WhichOneof("outcome") == "encoding":
-        return encoding_from_proto(result.encoding)
-    return item_error_from_proto(result.error)
-
-
-def _hit_from_proto(
-    hit: index_service_pb2.Hit, modality: Modality, is_embedding_included: bool
-) -> Hit:
-    if not is_embedding_included:
-        return Hit(hit.item_id, hit.similarity, modality)
+def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
+    if not query.are_embeddings_included:
+        return Hit(hit.item_id, hit.similarity, query.modality)
     if not hit.HasField("embedding"):
         raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
-    return Hit(hit.item_id, hit.similarity, modality, embedding_from_proto(hit.embedding))
+    return Hit(hit.item_id, hit.similarity, query.modality, embedding_from_proto(hit.embedding))
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

@@ -5,7 +5,7 @@ import time
 import grpc
 import pytest
 
-from orchestrator_svc.services.clients import EncoderClient
+from orchestrator_svc.services.encoder_client import EncoderClient
 from tandem import errors
 from tandem.chassis.channels import open_channel
 from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens

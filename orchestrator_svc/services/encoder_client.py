@@ -1,0 +1,86 @@
+"""Calls encoder_svc with our own types; protobuf ends here."""
+
+from collections.abc import Sequence
+
+import grpc
+
+from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
+from orchestrator_svc.services.call_policy import FAILURES, Dependency
+from orchestrator_svc.services.interfaces import EncodedContents, EncodePurpose
+from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.contract.content import Content, Encoding, TruncationPolicy
+from tandem.contract.inference_cost import cost_from_proto
+from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.errors import InternalFault, ModelUnavailable, TandemError
+from tandem.v1 import (
+    encoder_service_pb2,
+    encoder_service_pb2_grpc,
+    model_service_pb2,
+    model_service_pb2_grpc,
+)
+from tandem.wire import (
+    content_to_proto,
+    encoding_from_proto,
+    item_error_from_proto,
+    truncation_policy_to_proto,
+)
+
+
+class EncoderClient:
+    """Calls encoder_svc."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        retry_budget: RetryBudget | None = None,
+        breaker_rule: BreakerRule = BREAKER_RULE,
+    ) -> None:
+        self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
+        self._model = model_service_pb2_grpc.ModelServiceStub(channel)
+        # Without its model the encoder still knows what it encoded of late, so it is asked.
+        failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
+        self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
+
+    async def encode(
+        self,
+        contents: Sequence[Content],
+        deadline_time: float,
+        *,
+        purpose: EncodePurpose = EncodePurpose.INGEST,
+        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+    ) -> EncodedContents:
+        """Returns what became of each content, all in one call."""
+        send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
+        response: encoder_service_pb2.EncodeContentsResponse = await send(
+            self._stub.EncodeContents,
+            encoder_service_pb2.EncodeContentsRequest(
+                contents=[content_to_proto(content) for content in contents],
+                truncation_policy=truncation_policy_to_proto(truncation_policy),
+                purpose=f"ENCODE_PURPOSE_{purpose.name}",
+            ),
+            deadline_time,
+        )
+        if len(response.results) != len(contents):
+            raise InternalFault(
+                why=f"encoder answered {len(response.results)} of {len(contents)} contents"
+            )
+        return EncodedContents(
+            [_outcome(result) for result in response.results],
+            response.model_fingerprint,
+            cost_from_proto(response.cost),
+            response.model_unavailable,
+            response.model_version,
+        )
+
+    async def describe_model(self, deadline_time: float) -> ModelDescription:
+        """Returns what the encoder serves."""
+        response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+        )
+        return model_from_proto(response.model)
+
+
+def _outcome(result: encoder_service_pb2.EncodeResult) -> Encoding | TandemError:
+    if result.WhichOneof("outcome") == "encoding":
+        return encoding_from_proto(result.encoding)
+    return item_error_from_proto(result.error)
