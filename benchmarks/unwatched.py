@@ -22,6 +22,7 @@ from tandem.chassis.guard import Guard
 from tandem.chassis.interceptors.admission import AdmissionInterceptor
 from tandem.chassis.interceptors.auth import AuthInterceptor
 from tandem.chassis.interceptors.errors import ErrorsInterceptor
+from tandem.chassis.interceptors.reading import ReadingInterceptor
 from tandem.chassis.interceptors.request_id import RequestIdInterceptor
 
 
@@ -48,6 +49,7 @@ def interceptors(
         RequestIdInterceptor(),
         ErrorsInterceptor(),
         AuthInterceptor(guard or Guard()),
+        ReadingInterceptor(limits),
         AdmissionInterceptor(service, limits),
     )
 

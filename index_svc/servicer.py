@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import TypeVar
 
 import grpc
@@ -21,6 +22,7 @@ from index_svc.metrics import STAGE_DURATION
 from index_svc.shard import Answer, Query, Shard
 from index_svc.short_searches import ShortSearches
 from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.side_thread import converted
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import ShardMapMismatch
 from tandem.v1 import index_service_pb2 as pb
@@ -52,7 +54,7 @@ class IndexServicer(_Base):
     ) -> pb.SearchEmbeddingsResponse:
         """Finds, for each query, this shard's nearest items."""
         self._check_shard_map(request.shard_map_version)
-        query = query_from_proto(request)
+        query = await converted(partial(query_from_proto, request))
         await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
         with STAGE_DURATION.labels("search").time():

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
+from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Content, Modality, Tokens, TruncationPolicy
-from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.errors import QueryInvalid, RankingInvalid
 
@@ -93,7 +93,7 @@ class SearchQuery:
     depth: Depth
     is_reranked: bool = True
     is_content_included: bool = False
-    where: Filter | None = None
+    where: CheckedFilter | None = None
     """What the items' attributes must be; None finds all."""
     consistency_tokens: Sequence[str] = ()
     """Of writes that the search must see."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import grpc
 
@@ -20,6 +21,7 @@ from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester, check_item_count
 from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.limits import MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
@@ -30,6 +32,9 @@ from tandem.wire import (
     text_use_to_proto,
     truncation_policy_from_proto,
 )
+
+# Characters of filters that take about a millisecond to parse.
+_LONG_FILTER_TEXT = 1_000
 
 _AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
 """A batch's answer but for its token, and the sequences to make that of."""
@@ -67,7 +72,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self._content_budget.hold_for(context)
         if request.cursor:
             return await self._turn_page(request, self._search_deadline_time(context))
-        query = query_from_proto(request)
+        query = await _query(request)
         answer = await self._searcher.search(query, self._search_deadline_time(context))
         return answer_to_proto(answer)
 
@@ -83,7 +88,8 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             page = await self._turn_page(request.search, deadline_time)
             yield _phase(search_service_pb2.SEARCH_PHASE_FINAL, page)
             return
-        answers = self._searcher.stream(query_from_proto(request.search), deadline_time)
+        query = await _query(request.search)
+        answers = self._searcher.stream(query, deadline_time)
         async with aclosing(answers):
             yield _phase(
                 search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(await anext(answers))
@@ -102,9 +108,12 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         count = len(request.searches)
         if not 1 <= count <= MAX_SEARCH_COUNT:
             raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)
+        queries = await converted(
+            lambda: [_batched_query(each) for each in request.searches],
+            is_slow=_has_long_text(request.searches),
+        )
         outcomes = await self._batch_searcher.search_each(
-            [_batched_query(search) for search in request.searches],
-            self._search_deadline_time(context),
+            queries, self._search_deadline_time(context)
         )
         return search_service_pb2.BatchSearchItemsResponse(
             results=[_batch_result(outcome) for outcome in outcomes]
@@ -233,6 +242,14 @@ def _phase(
     phase: search_service_pb2.SearchPhase, answer: search_service_pb2.SearchItemsResponse
 ) -> search_service_pb2.StreamSearchItemsResponse:
     return search_service_pb2.StreamSearchItemsResponse(phase=phase, answer=answer)
+
+
+async def _query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
+    return await converted(partial(query_from_proto, request), is_slow=_has_long_text([request]))
+
+
+def _has_long_text(searches: Iterable[search_service_pb2.SearchItemsRequest]) -> bool:
+    return sum(len(each.filter_text) for each in searches) > _LONG_FILTER_TEXT
 
 
 def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery | TandemError:

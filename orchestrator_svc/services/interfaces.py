@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.hit import Hit, MatchScore
+from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, Tokens, TruncationPolicy
-from tandem.contract.filters import Filter
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search_path import SearchPath
@@ -60,7 +60,7 @@ class ShardQuery:
     """What to find."""
     query_modality: Modality
     retrieve_k: int
-    filter: Filter | None = None
+    filter: CheckedFilter | None = None
     """What the items' attributes must be; None finds all."""
     minimum_sequence: int = 0
     """The shard answers once it has applied every change up to this one."""

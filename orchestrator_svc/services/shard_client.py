@@ -16,14 +16,13 @@ from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
-    filter_to_proto,
 )
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
-from tandem.v1 import index_service_pb2, index_service_pb2_grpc
+from tandem.v1 import attribute_pb2, index_service_pb2, index_service_pb2_grpc
 from tandem.wire import (
     content_from_proto,
     content_to_proto,
@@ -102,7 +101,9 @@ class ShardClient:
                 modality=modality_to_proto(query.modality),
                 query_modality=modality_to_proto(query.query_modality),
                 retrieve_k=query.retrieve_k,
-                filter=filter_to_proto(query.filter) if query.filter is not None else None,
+                filter=attribute_pb2.Filter.FromString(query.filter)
+                if query.filter is not None
+                else None,
                 minimum_sequence=query.minimum_sequence,
                 shard_map_version=self._shard_map_version,
                 embeddings_included=query.are_embeddings_included,

@@ -18,10 +18,14 @@ from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.wire.cursor_wire import Page, explanation_to_proto, make_cursor
-from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.attribute_wire import (
+    CheckedFilter,
+    attributes_to_proto,
+    checked_filter,
+    filter_to_proto,
+)
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.filter_expression import parse_filter
-from tandem.contract.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.search_path import ShardRetrieval, path_to_proto
@@ -74,12 +78,12 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
     )
 
 
-def _filter(request: search_service_pb2.SearchItemsRequest) -> Filter | None:
+def _filter(request: search_service_pb2.SearchItemsRequest) -> CheckedFilter | None:
     if request.filter_text:
         if request.HasField("filter"):
             raise FilterInvalid(why="set filter or filter_text, not both")
-        return parse_filter(request.filter_text)
-    return filter_from_proto(request.filter) if request.HasField("filter") else None
+        return checked_filter(filter_to_proto(parse_filter(request.filter_text)))
+    return checked_filter(request.filter) if request.HasField("filter") else None
 
 
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:

@@ -43,7 +43,7 @@ class AdmissionLimits:
     max_answer_bytes: int = 256 * _MIB
     """Of answers that their callers have not taken yet; half of them one caller's."""
     max_awaited_count: int = 512
-    """Calls whose one request has not come yet."""
+    """Calls whose one request has not come yet, or is large and not parsed yet."""
     max_awaited_count_by_caller: int = 128
     max_message_wait_seconds: float = 20.0
     """How long that is waited for, from its first byte to its last."""

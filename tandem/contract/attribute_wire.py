@@ -6,7 +6,7 @@ Pure Python: the SDK shares it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import NewType, assert_never
 
 from tandem.contract.attributes import (
     MAX_ATTRIBUTE_COUNT,
@@ -33,6 +33,9 @@ from tandem.contract.filters import (
 )
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
+
+CheckedFilter = NewType("CheckedFilter", bytes)
+"""The message of a valid filter, in bytes: a key that costs nothing however large the filter is."""
 
 
 def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attributes:
@@ -112,6 +115,12 @@ def filter_from_proto(message: pb.Filter) -> Filter:
     tree = _Reader().filter(message, depth=1)
     check_filter(tree)
     return tree
+
+
+def checked_filter(message: pb.Filter) -> CheckedFilter:
+    """Returns a filter to be passed on as it came; raises `FilterInvalid`."""
+    filter_from_proto(message)
+    return CheckedFilter(message.SerializeToString(deterministic=True))
 
 
 def filter_to_proto(tree: Filter) -> pb.Filter:

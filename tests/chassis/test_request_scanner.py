@@ -13,7 +13,7 @@ from tandem.chassis.request_scanner import RequestScanner
 from tandem.contract.access import ACCESS
 from tandem.contract.request_limits import PROBE_LIMIT, REQUEST_LIMITS, RequestLimit, request_limit
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed, TandemError
-from tandem.v1 import index_admin_service_pb2, search_cursor_pb2
+from tandem.v1 import attribute_pb2, index_admin_service_pb2, search_cursor_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.chassis.contract import contract_methods
 
@@ -190,3 +190,21 @@ def test_a_method_of_no_contract_is_looked_at_from_outside() -> None:
     unknown.check(within(0x0A, b"\xff" * 50))
     with pytest.raises(MessageTooLarge):
         unknown.check(b"\x0a\x00" * 101)
+
+
+def test_a_message_of_few_fields_is_told_from_one_of_many() -> None:
+    """However long it is; what is wrong with a small one is raised at once."""
+    search = scanner(SEARCH)
+    assert search.check_small(
+        pb.SearchItemsRequest(query={"image": bytes(1 << 20)}).SerializeToString()
+    )
+    values = [attribute_pb2.AttributeValue(integer=number) for number in range(900)]
+    many = pb.SearchItemsRequest(filter={"one_of": {"name": "a", "values": values}})
+    assert not search.check_small(many.SerializeToString())
+    search.check(many.SerializeToString())
+    with pytest.raises(RequestMalformed):
+        search.check_small(many.SerializeToString()[:100])
+    # Too many in all, of which the whole walk tells.
+    assert not search.check_small(b"\x62\x00" * 1_000_000)
+    with pytest.raises(MessageTooLarge):
+        scanner_of(pb.SearchItemsRequest, PROBE_LIMIT).check_small(b"\x62\x00" * 1_000)

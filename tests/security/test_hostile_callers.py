@@ -99,6 +99,7 @@ def attacks() -> Mapping[str, Attack]:
             legal,
             frozenset({"OK", "INDEX_NOT_FOUND", "OVERLOADED"}),
             TOKEN,
+            concurrency=1_000,
         ),
     }
 

@@ -21,6 +21,7 @@ from tandem.chassis.interceptors.handlers import (
     method_of,
     with_behavior,
 )
+from tandem.chassis.interceptors.reading import request_byte_count
 from tandem.chassis.metrics import ADMISSION_LIMIT, ADMISSION_REFUSED, INFLIGHT_BYTES
 from tandem.chassis.places import Places, caller_key
 from tandem.chassis.stream_watch import StreamWatch
@@ -110,7 +111,7 @@ class AdmissionInterceptor(HandlerInterceptor):
 
     @contextmanager
     def _call(self, method: str, request: Message) -> Iterator[None]:
-        count, byte_count = self._limits.weight(method, request), request.ByteSize()
+        count, byte_count = self._limits.weight(method, request), request_byte_count()
         if self._calls.lacks_places(count):
             self._refuse_count()
         if self._calls.lacks_bytes(byte_count):
@@ -178,7 +179,7 @@ class _StreamMessages:
                 request = await anext(requests, None)
             if request is None:
                 return
-            byte_count = request.ByteSize()
+            byte_count = request_byte_count()
             await self._room.wait_and_take(byte_count)
             self._sizes.append(byte_count)
             yield request

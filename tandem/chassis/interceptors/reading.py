@@ -8,8 +8,10 @@ messages are read when they are asked for, as bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,11 +28,21 @@ from tandem.chassis.interceptors.handlers import (
 )
 from tandem.chassis.places import Places, caller_key
 from tandem.chassis.request_scanner import RequestScanner
+from tandem.chassis.side_thread import SideThread, bind_side_thread
 from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
 
-# Parsing one of so many bytes or more takes long enough to be seen by others.
-_LARGE_BYTES = 16 * 1024
+_Parse = Callable[[bytes], Awaitable[Any]]
+
+_byte_count: ContextVar[int] = ContextVar("tandem_request_bytes")
+
+
+def request_byte_count() -> int:
+    """Returns how many bytes the current task's last request had on the wire.
+
+    protobuf's own answer takes as long as writing the message: 60 ms for a picture of 8 MiB.
+    """
+    return _byte_count.get()
 
 
 class ReadingInterceptor(HandlerInterceptor):
@@ -44,7 +56,7 @@ class ReadingInterceptor(HandlerInterceptor):
         # By connection: a platform's probes must not be shut out by others' that say nothing.
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
-        self._turn = _Turn()
+        self._side_thread = SideThread()
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns a handler that reads for `handler`."""
@@ -112,61 +124,64 @@ class ReadingInterceptor(HandlerInterceptor):
 
         return of_raw_stream(handler, answers if handler.response_streaming else answer)
 
-    def _parser(
-        self, path: str, handler: grpc.RpcMethodHandler, limit: RequestLimit
-    ) -> Callable[[bytes], Any]:
+    def _parser(self, path: str, handler: grpc.RpcMethodHandler, limit: RequestLimit) -> _Parse:
         scanner = RequestScanner(method_of(path), _request_descriptor(path), limit)
         deserialize = handler.request_deserializer
 
         def parse(data: bytes) -> Any:  # noqa: ANN401
-            scanner.check(data)
             try:
                 return deserialize(data)
             except DecodeError as error:
                 raise RequestMalformed(why=str(error)) from None
 
-        return parse
+        def parse_large(data: bytes) -> Any:  # noqa: ANN401
+            scanner.check(data)
+            return parse(data)
+
+        async def parsed(data: bytes) -> Any:  # noqa: ANN401
+            _byte_count.set(len(data))
+            is_small = scanner.check_small(data)
+            bind_side_thread(self._side_thread, is_large=not is_small)
+            if is_small:
+                return parse(data)
+            return await self._side_thread.run(partial(parse_large, data))
+
+        return parsed
 
     async def _one(
         self,
         context: grpc.aio.ServicerContext,
-        parse: Callable[[bytes], Any],
+        parse: _Parse,
         places: Places,
         caller: str,
         max_wait_seconds: float,
     ) -> Any:  # noqa: ANN401
         """Returns the call's only request; raises where none comes in time, or too many wait."""
         if lack := places.lack(caller):
-            raise Overloaded(what=f"too many calls have not sent their request yet: {lack}")
+            raise Overloaded(what=f"too many calls wait until their request is read: {lack}")
         with places.taken(caller):
             data = await _read(context, max_wait_seconds)
-        if data is grpc.aio.EOF:
-            raise RequestMalformed(why="there is no message in the call")
-        if len(data) >= _LARGE_BYTES:
-            await self._turn.come()
-        return parse(data)
+            if data is grpc.aio.EOF:
+                raise RequestMalformed(why="there is no message in the call")
+            return await parse(data)
 
     async def _prompt_messages(
-        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
+        self, context: grpc.aio.ServicerContext, parse: _Parse
     ) -> AsyncIterator[Any]:
         """Yields the requests of a stream that has to send each of them in time."""
         while (data := await _read(context, self._max_wait_seconds)) is not grpc.aio.EOF:
-            yield parse(data)
+            yield await parse(data)
 
-    async def _probe(
-        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any], peer: str
-    ) -> Any:  # noqa: ANN401
+    async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse, peer: str) -> Any:  # noqa: ANN401
         seconds = self._max_probe_wait_seconds
         return await self._one(context, parse, self._awaited_probes, peer, seconds)
 
     async def _messages(
-        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Any]
+        self, context: grpc.aio.ServicerContext, parse: _Parse
     ) -> AsyncIterator[Any]:
         """Yields the requests of a stream; how long each takes to come is for admission to say."""
         while (data := await context.read()) is not grpc.aio.EOF:
-            if len(data) >= _LARGE_BYTES:
-                await self._turn.come()
-            yield parse(data)
+            yield await parse(data)
 
 
 async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> Any:  # noqa: ANN401
@@ -176,22 +191,6 @@ async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> A
             return await context.read()
     except TimeoutError:
         raise DeadlineExceeded(what=f"a wait of {max_wait_seconds:g} s: no request came") from None
-
-
-class _Turn:
-    """Lets large requests be parsed, and converted, one in each turn of the event loop.
-
-    Or as many as come at once would be, and whatever else is asked meanwhile waited for them all.
-    """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def come(self) -> None:
-        """Returns when it is the caller's turn: up to its next wait, nobody else has it."""
-        await self._lock.acquire()
-        # What the caller now does without waiting comes before this.
-        asyncio.get_running_loop().call_soon(self._lock.release)
 
 
 def _request_descriptor(path: str) -> Descriptor | None:

@@ -35,9 +35,10 @@ from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import Guard
 from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
+from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse
-from tandem.contract.filters import AllOf, holds
+from tandem.contract.filters import AllOf, Filter, holds
 from tandem.errors import (
     IndexNotFound,
     ItemIdDuplicate,
@@ -172,7 +173,9 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         await self.asked("SearchEmbeddings", request)
         if request.minimum_sequence > self.sequence:
             raise SequenceNotReached(minimum=request.minimum_sequence, applied=self.sequence)
-        tree = filter_from_proto(request.filter) if request.HasField("filter") else AllOf(())
+        tree: Filter = AllOf(())
+        if request.HasField("filter"):
+            tree = await converted(lambda: filter_from_proto(request.filter))
         kind = "text" if request.modality == content_pb2.MODALITY_TEXT else "image"
         items = {
             item_id: item

@@ -1,0 +1,52 @@
+"""Requests of very many values leave the event loop to others: no part of one holds it for long."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import pytest
+
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.chassis.loop_turns import LARGE_FILTER, conversion_seconds, watched_turns
+from tests.support.chassis.open_door import BATCH, SEARCH, connection, raw, refusal
+from tests.support.orchestrator_svc.downstream import door_address, stack
+
+STREAM = SEARCH.replace("SearchItems", "StreamSearchItems")
+CALL_COUNT = 8
+
+_SEARCH = pb.SearchItemsRequest(index_id="scenes", query={"text": "1"}, filter=LARGE_FILTER)
+_WRITTEN = pb.SearchItemsRequest(
+    index_id="scenes", query={"text": "1"}, filter_text=f"a in ({', '.join(['12345678'] * 800)})"
+)
+REQUESTS: dict[str, Any] = {
+    SEARCH: _SEARCH,
+    STREAM: pb.StreamSearchItemsRequest(search=_SEARCH),
+    BATCH: pb.BatchSearchItemsRequest(searches=[_SEARCH]),
+    f"{BATCH} of texts": pb.BatchSearchItemsRequest(searches=[_WRITTEN] * 8),
+}
+
+
+async def outcome(call: Any) -> str:  # noqa: ANN401 (of any arity)
+    """Returns how a call ends whose answers are taken."""
+    with suppress(grpc.aio.AioRpcError):
+        async for _ in call:
+            pass
+    return await refusal(call)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_the_largest_filters_do_not_hold_the_loop(name: str) -> None:
+    """Judged by the loop's own turns, in processor time: a call needs about seven conversions of
+    its filter (to count it, read it, check it and make it again), of which none may be a turn."""
+    body = REQUESTS[name].SerializeToString()
+    path = name.split()[0]
+    async with stack() as behind, door_address(behind) as to, connection(to) as channel:
+        await outcome(raw(channel, path)(iter([body])))
+        async with watched_turns(1.25 * conversion_seconds()) as turns:
+            calls = [raw(channel, path)(iter([body])) for _ in range(CALL_COUNT)]
+            told = await asyncio.gather(*map(outcome, calls))
+    assert set(told) <= {"INDEX_NOT_FOUND", "OK", "DEADLINE_EXCEEDED"}
+    assert turns.long_count < CALL_COUNT / 2, turns

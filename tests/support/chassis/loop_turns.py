@@ -1,0 +1,68 @@
+"""How long an event loop is held at a time: what stands between a health check and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from tandem.contract.attribute_wire import filter_from_proto, filter_to_proto
+from tandem.contract.filters import AllOf, OneOf
+
+LARGE_FILTER = filter_to_proto(
+    AllOf(tuple(OneOf("a", tuple(range(number, number + 900))) for number in range(11)))
+)
+"""Of 9,900 values; there may be 10,000."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """Turns of a loop that took long."""
+
+    long_count: int = 0
+    longest_seconds: float = 0.0
+
+
+def conversion_seconds() -> float:
+    """Returns the processor's time for converting `LARGE_FILTER` once, without its checks."""
+
+    def once() -> float:
+        start_time = time.thread_time()
+        filter_from_proto(LARGE_FILTER)
+        return time.thread_time() - start_time
+
+    return min(once() for _ in range(3))
+
+
+@asynccontextmanager
+async def watched_turns(long_seconds: float) -> AsyncIterator[Turns]:
+    """Yields what counts the running loop's turns of over `long_seconds`, while within.
+
+    In the processor's time of the loop's thread: what other threads and processes take meanwhile
+    is no fault of what runs in the loop.
+    """
+    turns = Turns()
+
+    async def watch() -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            turns.longest_seconds = max(turns.longest_seconds, now - before)
+            turns.long_count += now - before > long_seconds
+            before = now
+
+    # A collection of all that a test run has made takes longer than what is looked for.
+    gc.collect()
+    gc.disable()
+    watching = asyncio.create_task(watch())
+    try:
+        yield turns
+    finally:
+        gc.enable()
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
