@@ -60,13 +60,13 @@ def train(
     init: Annotated[
         Path | None,
         typer.Option(
-            help=f"the checkpoint to begin with: of {FINETUNE}, of apart and of a CE after a BE, "
+            help=f"the checkpoint to begin with: of {FINETUNE} and of a CE after a BE, "
             "else the shipped; of any recipe with --corpus, else none"
         ),
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(help="with --corpus or of apart; unset is the recipe's", min=1),
+        typer.Option(help="with --corpus; unset is the recipe's", min=1),
     ] = None,
     backbone_steps: Annotated[
         int | None,
@@ -75,9 +75,6 @@ def train(
             "is the recipe's, and 0 where a checkpoint is begun with",
             min=0,
         ),
-    ] = None,
-    apart_layers: Annotated[
-        int | None, typer.Option(help="lower layers that apart takes apart", min=0)
     ] = None,
     count: Annotated[
         int | None, typer.Option(help="with --corpus: of training records; unset is all")
@@ -108,7 +105,6 @@ def train(
         init=init,
         rounds=rounds,
         backbone_steps=backbone_steps,
-        apart_layers=apart_layers,
         pretrained=pretrained,
         image_source=image_source,
         count=count,

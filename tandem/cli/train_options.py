@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tandem.model_io.readable_records import OnError
-from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training.recipes import RECIPES, Recipe, finetune, in_rounds, on_corpus, recipe_named
@@ -39,7 +38,6 @@ class TrainOptions:
     init: Path | None
     rounds: int | None
     backbone_steps: int | None
-    apart_layers: int | None
     pretrained: str | None
     image_source: ImageSource | None
     count: int | None
@@ -82,7 +80,7 @@ class TrainOptions:
         if recipe.begins_with_backbone:
             taken = {"pretrained", "init"}
         if recipe.begins_trained:
-            taken = {"init", "rounds", "apart_layers"}
+            taken = {"init", "rounds"}
         self._refuse_all_but(
             {"corpus", *taken},
             f"recipe {recipe.name} says it all of scenes; leave it out, or say another --corpus",
@@ -95,14 +93,13 @@ class TrainOptions:
         if recipe.begins_with_backbone:
             taken = {"pretrained"}
         elif recipe.begins_trained:
-            taken = {"apart_layers"}
+            taken = set()
         elif self.init is not None:
             taken = set()
             recipe = replace(
                 recipe,
                 begins_trained=True,
                 pretrained="",
-                apart_layer_count=CheckpointFiles.read(self.init).config.apart_layer_count,
             )
         self._refuse_all_but(
             _OF_EVERY_CORPUS | taken,
@@ -122,7 +119,6 @@ class TrainOptions:
         changes: dict[str, Any] = {
             "pretrained": self.pretrained,
             "image_source": image_source,
-            "apart_layer_count": self.apart_layers,
         }
         return replace(recipe, **{name: v for name, v in changes.items() if v is not None})
 

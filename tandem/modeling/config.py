@@ -43,9 +43,6 @@ class JointConfig:
     """D of the grid's tokens; None is `width`. The other sources have their own."""
     region_count: int = 50
     """Regions an image has at most."""
-    apart_layer_count: int = 0
-    """Lower layers in which text and image do not see each other, so that the image's side of them
-    is computed once, at ingest."""
     has_two_encoders: bool = False
     """BE and CE are two encoders of this shape (Sep+Coop) and not one that is both."""
 
@@ -68,16 +65,6 @@ class JointConfig:
         if self.image_source not in get_args(ImageSource):
             known = ", ".join(get_args(ImageSource))
             raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
-        if not 0 <= self.apart_layer_count < self.layer_count:
-            raise ValueError(
-                f"apart_layer_count is {self.apart_layer_count}; of {self.layer_count} layers at "
-                f"least one joins text and image, so it is 0 to {self.layer_count - 1}"
-            )
-        if self.has_two_encoders and self.apart_layer_count:
-            raise ValueError(
-                "has_two_encoders and apart_layer_count: an image's side of layers apart is stored "
-                "once, and two encoders have two"
-            )
         if self.has_two_encoders and self.image_token_count == 1:
             raise ValueError("has_two_encoders: a pair is told by two image tokens at least")
 
@@ -105,14 +92,6 @@ class JointConfig:
             "regions": REGION_WIDTH,
         }
         return widths[self.image_source]
-
-    @property
-    def served_token_width(self) -> int:
-        """D of image tokens, as they are stored and served.
-
-        With layers apart they are what the last of these gives.
-        """
-        return self.width if self.apart_layer_count else self.token_width
 
     @property
     def least_weight_count(self) -> int:
@@ -157,6 +136,5 @@ _LATER_FIELDS = {
     "image_source",
     "grid_width",
     "region_count",
-    "apart_layer_count",
     "has_two_encoders",
 }

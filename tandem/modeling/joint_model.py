@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
-from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
@@ -26,7 +25,6 @@ class JointEncoder(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         width = config.width
-        self.apart_layer_count = config.apart_layer_count
         self.word = nn.Embedding(config.vocabulary_size, width)
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
         # As large as what they are added to: at the usual 0.02 a token's place drowned in its
@@ -54,45 +52,7 @@ class JointEncoder(nn.Module):
         positions that count, and float32 [B, 1], z1 - z0 of the two-class head: the log odds of a
         match, which ranks as its probability does but does not saturate.
         """
-        text_BTD = self.text_side(input_ids, text_mask)
-        image_BRD = self.image_side(image_tokens, image_mask)
-        return self.joined(text_BTD, text_mask, image_BRD, image_mask)
-
-    def text_side(self, input_ids: Tensor, text_mask: Tensor) -> Tensor:
-        """Returns a text as the first joined layer reads it, [B, T, D]; no image has a part in it.
-
-        Behind the layers that are apart, or where there are none, as it is embedded.
-        """
-        text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
-        return through(self.layers[: self.apart_layer_count], self.embedding_norm(text), text_mask)
-
-    def image_side(self, image_tokens: Tensor, image_mask: Tensor) -> Tensor:
-        """Returns an image as the first joined layer reads it, [B, R, D]; no text has a part in it.
-
-        Behind layers that are apart it is as the index stores it.
-        """
-        image = self.image_project(image_tokens.to(self.image_row.dtype))
-        if self.has_places:
-            places_RD = (self.image_row + self.image_column).flatten(0, 1)
-            image = image + places_RD[: image_tokens.shape[1]]
-        apart_count = self.apart_layer_count
-        image = through(self.layers[:apart_count], self.embedding_norm(image), image_mask)
-        return as_stored(image, apart_count, is_training=self.training)
-
-    def hidden_states(
-        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
-    ) -> Tensor:
-        """Returns what embedding and logit are read from, [B, L, D]; the text's come first."""
-        text_BTD = self.text_side(input_ids, text_mask)
-        return self._joined_states(
-            text_BTD, text_mask, self.image_side(image_tokens, image_mask), image_mask
-        )
-
-    def joined(
-        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Returns what forward does, of both sides as their methods gave them."""
-        hidden_BLD = self._joined_states(text_BTD, text_mask, image_BRD, image_mask).float()
+        hidden_BLD = self.hidden_states(input_ids, text_mask, image_tokens, image_mask).float()
         mask_BL = torch.cat([text_mask, image_mask], dim=1)
         mean_BD = mean_of_counted(hidden_BLD, mask_BL)
         read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
@@ -100,13 +60,28 @@ class JointEncoder(nn.Module):
         logits_B2 = self.classifier(pooled).float()
         return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
-    def _joined_states(
-        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
+    def hidden_states(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> Tensor:
-        hidden_BLD = torch.cat([text_BTD, image_BRD.to(text_BTD.dtype)], dim=1)
-        mask_BL = torch.cat([text_mask, image_mask], dim=1)
-        hidden_BLD = through(self.layers[self.apart_layer_count :], hidden_BLD, mask_BL)
+        """Returns what embedding and logit are read from, [B, L, D]; the text's come first."""
+        text_BTD = self._embedded_text(input_ids)
+        image_BRD = self._embedded_image(image_tokens).to(text_BTD.dtype)
+        hidden_BLD = torch.cat([text_BTD, image_BRD], dim=1)
+        attends_B11L = torch.cat([text_mask, image_mask], dim=1).bool()[:, None, None, :]
+        for layer in self.layers:
+            hidden_BLD = layer(hidden_BLD, attends_B11L)
         return self.final_norm(hidden_BLD)
+
+    def _embedded_text(self, input_ids: Tensor) -> Tensor:
+        text = self.word(input_ids) + self.text_position[: input_ids.shape[1]]
+        return self.embedding_norm(text)
+
+    def _embedded_image(self, image_tokens: Tensor) -> Tensor:
+        image = self.image_project(image_tokens.to(self.image_row.dtype))
+        if self.has_places:
+            places_RD = (self.image_row + self.image_column).flatten(0, 1)
+            image = image + places_RD[: image_tokens.shape[1]]
+        return self.embedding_norm(image)
 
 
 class JointModel(nn.Module):

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from tandem.modeling.attention import multi_head_attention
 from tandem.modeling.config import JointConfig
-from tandem.modeling.layers_apart import as_stored, through
 from tandem.modeling.pooling import first_and_mean, mean_of_counted
 
 
@@ -23,7 +22,6 @@ class PretrainedEncoder(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         width = config.width
-        self.apart_layer_count = config.apart_layer_count
         self.word = nn.Embedding(config.vocabulary_size, width)
         self.text_position = nn.Parameter(torch.randn(config.max_text_tokens, width) * 0.02)
         # Type 0 is a text's, type 1 an image's. A published table of one row gets a second of
@@ -47,9 +45,13 @@ class PretrainedEncoder(nn.Module):
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the embedding and the match logit of each row, as JointEncoder.forward does."""
-        text_BTD = self.text_side(input_ids, text_mask)
-        image_BRD = self.image_side(image_tokens, image_mask)
-        return self.joined(text_BTD, text_mask, image_BRD, image_mask)
+        hidden_BLD = self.hidden_states(input_ids, text_mask, image_tokens, image_mask).float()
+        mask_BL = torch.cat([text_mask, image_mask], dim=1)
+        mean_BD = mean_of_counted(hidden_BLD, mask_BL)
+        read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
+        pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
+        logits_B2 = self.classifier(pooled).float()
+        return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
 
     def hidden_states(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
@@ -58,45 +60,18 @@ class PretrainedEncoder(nn.Module):
 
         A text beside absent image tokens gives, at its positions, what the published model gives.
         """
-        text_BTD = self.text_side(input_ids, text_mask)
-        return self._joined_states(
-            text_BTD, text_mask, self.image_side(image_tokens, image_mask), image_mask
-        )
-
-    def text_side(self, input_ids: Tensor, text_mask: Tensor) -> Tensor:
-        """Returns [B, T, D], as JointEncoder.text_side does."""
         text = self.word(input_ids) + self.text_position[: input_ids.shape[1]] + self.token_type[0]
-        text = self.dropout(self.embedding_norm(text))
-        return through(self.layers[: self.apart_layer_count], text, text_mask)
-
-    def image_side(self, image_tokens: Tensor, image_mask: Tensor) -> Tensor:
-        """Returns [B, R, D], as JointEncoder.image_side does."""
+        text_BTD = self.dropout(self.embedding_norm(text))
         image = self.image_project(image_tokens.to(self.image_row.dtype)) + self.token_type[1]
         if self.has_places:
             places_RD = (self.image_row + self.image_column).flatten(0, 1)
             image = image + places_RD[: image_tokens.shape[1]]
-        image = self.dropout(self.image_norm(image))
-        image = through(self.layers[: self.apart_layer_count], image, image_mask)
-        return as_stored(image, self.apart_layer_count, is_training=self.training)
-
-    def joined(
-        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Returns what forward does, of both sides as their methods gave them."""
-        hidden_BLD = self._joined_states(text_BTD, text_mask, image_BRD, image_mask).float()
-        mask_BL = torch.cat([text_mask, image_mask], dim=1)
-        mean_BD = mean_of_counted(hidden_BLD, mask_BL)
-        read_BW = first_and_mean(hidden_BLD, mean_BD, mask_BL)
-        pooled = self.dropout(torch.tanh(self.pooler(read_BW)))
-        logits_B2 = self.classifier(pooled).float()
-        return F.normalize(mean_BD, dim=-1), logits_B2[:, 1:] - logits_B2[:, :1]
-
-    def _joined_states(
-        self, text_BTD: Tensor, text_mask: Tensor, image_BRD: Tensor, image_mask: Tensor
-    ) -> Tensor:
-        hidden_BLD = torch.cat([text_BTD, image_BRD.to(text_BTD.dtype)], dim=1)
-        mask_BL = torch.cat([text_mask, image_mask], dim=1)
-        return through(self.layers[self.apart_layer_count :], hidden_BLD, mask_BL)
+        image_BRD = self.dropout(self.image_norm(image)).to(text_BTD.dtype)
+        hidden_BLD = torch.cat([text_BTD, image_BRD], dim=1)
+        attends_B11L = torch.cat([text_mask, image_mask], dim=1).bool()[:, None, None, :]
+        for layer in self.layers:
+            hidden_BLD = layer(hidden_BLD, attends_B11L)
+        return hidden_BLD
 
 
 class PostNormLayer(nn.Module):

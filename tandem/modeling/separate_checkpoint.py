@@ -15,8 +15,8 @@ def combine(bi_encoder: Path, cross_encoder: Path, folder: Path) -> Checkpoint:
 
     Both read one kind of image tokens and of word pieces, so that an item is stored once. Raises
     ValueError, having written nothing, for a folder that holds a checkpoint already or one that is
-    none, for two that differ in shape, tokenizer or image backbone, and for one that is combined,
-    or has layers apart.
+    none, for two that differ in shape, tokenizer or image backbone, and for one that is combined
+    already.
     """
     if (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} holds a checkpoint already; name another folder")

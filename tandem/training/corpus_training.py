@@ -182,8 +182,7 @@ def as_trained(recipe: Recipe, init: Path) -> Recipe:
     """Returns the recipe as it goes on with a checkpoint as that was trained.
 
     A BE alone goes on as one, and so does a CE; separate encoders learn in turn, each from its own
-    steps; layers that were taken apart stay apart. Raises ValueError for a folder that is no
-    checkpoint.
+    steps. Raises ValueError for a folder that is no checkpoint.
     """
     checkpoint = load_checkpoint(init)
     # Both, where that is not told: a checkpoint made by other means, or two of them combined.
@@ -193,7 +192,6 @@ def as_trained(recipe: Recipe, init: Path) -> Recipe:
         begins_trained=True,
         be_steps_per_round=recipe.be_steps_per_round if trained.get("be_steps_per_round", 1) else 0,
         ce_steps_per_round=recipe.ce_steps_per_round if trained.get("ce_steps_per_round", 1) else 0,
-        apart_layer_count=checkpoint.model.config.apart_layer_count,
     )
 
 

@@ -58,11 +58,9 @@ class Recipe:
     has_half_the_layers: bool = False
     """Of the published encoder, every second layer from the first."""
     begins_trained: bool = False
-    """With a checkpoint of ours, which then says the shape but for `apart_layer_count`."""
+    """With a checkpoint of ours, which then says the shape."""
     begins_with_backbone: bool = False
     """The image backbone is that of a checkpoint of ours, frozen, as the papers' detector is."""
-    apart_layer_count: int = 0
-    """Lower layers in which text and image do not see each other (layers_apart.py)."""
     image_source: ImageSource = "grid"
     accumulation_step_count: int = 1
     """Micro-batches, each as large as said above, whose mean gradient makes one step."""
@@ -213,25 +211,6 @@ def default(seed: int = 1) -> Recipe:
         dev_family_count=125,
         dev_every_round_count=150,
         mlm_steps_per_round=3,
-    )
-
-
-def apart(seed: int = 1) -> Recipe:
-    """A trained model whose lower layers are taken apart, until it matches again (decision 22).
-
-    One layer, since two were further off after 120 rounds; not trained to its end by us so far. The
-    softmax comes first because images without their [CLS] in the lower layers embed otherwise.
-    """
-    return replace(
-        default(seed),
-        name="apart",
-        begins_trained=True,
-        apart_layer_count=1,
-        backbone_step_count=0,
-        softmax_round_count=100,
-        random_negative_round_count=0,
-        learning_rate=3e-4,
-        mlm_steps_per_round=0,
     )
 
 
@@ -489,7 +468,6 @@ RECIPES: Mapping[str, NamedRecipe] = {
     recipe.__name__: recipe
     for recipe in (
         ance,
-        apart,
         compact,
         default,
         bi_encoder,

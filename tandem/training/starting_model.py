@@ -61,15 +61,12 @@ def starting_model(
     """Returns the model as it is before its first step, with its tokenizer.
 
     `learn_vocabulary` is asked where nothing published brings a tokenizer. Raises
-    PublishedCheckpointInvalid, ValueError for an `init` that is no checkpoint or has too few layers
-    to take apart, and PackagedWeightsMissing for an image source that needs a package.
+    PublishedCheckpointInvalid, ValueError for an `init` that is no checkpoint, and
+    PackagedWeightsMissing for an image source that needs a package.
     """
     if recipe.begins_trained:
         checkpoint = load_checkpoint(init)
-        trained = checkpoint.model
-        model = JointModel(replace(trained.config, apart_layer_count=recipe.apart_layer_count))
-        model.load_state_dict(trained.state_dict())
-        return model, checkpoint.tokenizer
+        return checkpoint.model.train(), checkpoint.tokenizer
     if recipe.pretrained:
         published = _published(recipe)
         tokenizer, config = published.tokenizer, published.config
@@ -82,9 +79,7 @@ def starting_model(
             head_count=recipe.head_count,
         )
     model = _untrained(
-        replace(
-            config, image_source=recipe.image_source, apart_layer_count=recipe.apart_layer_count
-        ),
+        replace(config, image_source=recipe.image_source),
         init if recipe.begins_with_backbone else None,
     )
     if published:

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
         "bench_filters.py --rows 20000 --rounds 1",
         "bench_ingest.py --pictures 64 --batches 1,2 --rounds 1",
         "bench_instances.py --seconds 1",
-        "bench_layers_apart.py --rounds 2",
         "bench_memory.py --rounds 1 --requests 4",
         "bench_overload.py --scenes 40 --seconds 3 --step-seconds 2",
         "bench_priorities.py --seconds 1",

@@ -43,7 +43,6 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--init", "x"], "--init would be ignored"),
         (["tiny", "--image-source", "regions"], "scenes have none; train on --corpus"),
         (["tiny", "--corpus", "emoji", "--image-source", "regions"], "file with --regions"),
-        (["tiny", "--corpus", "emoji", "--apart-layers", "1"], "--apart-layers would be ignored"),
         (["tiny", "--corpus", "nowhere"], "no corpus 'nowhere'"),
         (["compact", "--corpus", "emoji", "--image-source", "grid"], "--image-source would be"),
         (["half", "--corpus", "emoji", "--init", "SHIPPED"], "a checkpoint of ours goes on whole"),

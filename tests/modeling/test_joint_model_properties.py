@@ -31,7 +31,6 @@ Pixels = NDArray[np.uint8]
 KINDS: dict[str, dict[str, object]] = {
     "pre_norm": {},
     "post_norm": {"encoder": "post_norm"},
-    "apart": {"apart_layer_count": 1},
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

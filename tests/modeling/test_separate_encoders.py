@@ -222,12 +222,6 @@ class TestWhatDoesNotFit:
         combine(*two, tmp_path / "one")
         self.refused(tmp_path / "one", tmp_path / "one", "combined already")
 
-    def test_layers_apart(self, tmp_path: Path) -> None:
-        """Their image side is stored, and there would be two."""
-        for name in ("a", "b"):
-            save_tiny_checkpoint(tmp_path / name, apart_layer_count=1)
-        self.refused(tmp_path / "a", tmp_path / "b", "has_two_encoders and apart_layer_count")
-
     def test_a_folder_that_holds_a_checkpoint(self, two: tuple[Path, Path]) -> None:
         """It is not written over."""
         before = (two[0] / "model.safetensors").read_bytes()

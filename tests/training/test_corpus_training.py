@@ -20,7 +20,7 @@ from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
-from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
+from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
 from tests.support.training.emoji_tuning import (
     RECIPE,
     Stopped,
@@ -162,26 +162,6 @@ def test_separate_encoders_learn_each_from_its_own_steps(tmp_path: Path) -> None
     assert not torch.equal(ce["classifier.weight"], begun_ce["classifier.weight"])
     assert not torch.equal(be["word.weight"], begun_be["word.weight"])
     assert not torch.equal(ce["word.weight"], begun_ce["word.weight"])
-
-
-def test_of_layers_apart_the_recipe_tells(tmp_path: Path) -> None:
-    """As it does of the rest of the shape; the layers stay apart."""
-    everything = records("train", 60) + records("val", 30)
-    texts = tuple(c.text for each in everything for c in each.captions)
-    save_tiny_checkpoint(tmp_path / "init", texts=texts, apart_layer_count=1)
-    recipe = replace(RECIPE, round_count=1)
-
-    train_further(
-        recipe,
-        tmp_path / "init",
-        records("train", 60),
-        records("val", 30),
-        tmp_path / "out",
-    )
-
-    after = load_checkpoint(tmp_path / "out")
-    assert after.model.config.apart_layer_count == 1
-    assert after.training["recipe"]["apart_layer_count"] == 1
 
 
 def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def export_manifest(
         fingerprint=_fingerprint(files, precision),
         precision=precision,
         embedding_dim=config.width,
-        token_width=config.served_token_width,
+        token_width=config.token_width,
         image_token_count=config.image_token_count,
         image_size=config.image_size,
         max_text_tokens=config.max_text_tokens,

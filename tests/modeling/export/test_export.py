@@ -274,8 +274,7 @@ def test_an_export_goes_into_the_folder_that_one_is_in(
     assert export_version(checkpoint, Path()) == 2
 
 
-@pytest.mark.parametrize("apart_layer_count", [0, 1])
-def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path, apart_layer_count: int) -> None:
+def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path) -> None:
     """Fewer image tokens and shorter texts than an example usually has."""
     config = JointConfig(
         vocabulary_size=tiny_tokenizer().get_vocab_size(),
@@ -284,7 +283,6 @@ def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path, apart_layer_c
         head_count=2,
         image_size=32,
         max_text_tokens=3,
-        apart_layer_count=apart_layer_count,
     )
     save_checkpoint(tmp_path / "checkpoint", JointModel(config), tiny_tokenizer(), {})
 

@@ -22,7 +22,6 @@ def tiny_model(
     seed: int = 0,
     vocabulary_size: int = 60,
     encoder: Encoder = "pre_norm",
-    apart_layer_count: int = 0,
 ) -> JointModel:
     """Returns a model in evaluation mode whose weights are drawn from the seed."""
     with torch.random.fork_rng():
@@ -33,7 +32,6 @@ def tiny_model(
             layer_count=2,
             head_count=2,
             encoder=encoder,
-            apart_layer_count=apart_layer_count,
         )
         return JointModel(config).eval()
 
@@ -43,10 +41,9 @@ def save_tiny_checkpoint(
     seed: int = 0,
     texts: tuple[str, ...] = TEXTS,
     encoder: Encoder = "pre_norm",
-    apart_layer_count: int = 0,
 ) -> JointModel:
     """Writes a checkpoint and returns the model as it was before it was rounded."""
     tokenizer = tiny_tokenizer(texts)
-    model = tiny_model(seed, tokenizer.get_vocab_size(), encoder, apart_layer_count)
+    model = tiny_model(seed, tokenizer.get_vocab_size(), encoder)
     save_checkpoint(folder, model, tokenizer, {"recipe": {"name": "untrained", "seed": seed}})
     return model
