@@ -44,8 +44,8 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.v1 import content_pb2, encoder_service_pb2, rerank_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
@@ -151,7 +151,7 @@ def ours(text_encoder: Path, precision: Precision, use: Material, work: Path) ->
     """Serves a model that begins from the same BERT."""
     published = PublishedCheckpoint.open(str(text_encoder))
     model = JointModel(replace(published.config, image_source="patches"))
-    assert isinstance(model.joint_encoder, PretrainedEncoder)
+    assert isinstance(model.joint_encoder, JointEncoder)
     published.start(model.joint_encoder)
     with tempfile.TemporaryDirectory(dir=work) as folder:
         checkpoint, repository = Path(folder) / "checkpoint", Path(folder) / "models"

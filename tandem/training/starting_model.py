@@ -10,8 +10,8 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.training.recipes import Recipe
 
@@ -83,7 +83,7 @@ def starting_model(
         init if recipe.begins_with_backbone else None,
     )
     if published:
-        assert isinstance(model.joint_encoder, PretrainedEncoder), "the published shape's"
+        assert isinstance(model.joint_encoder, JointEncoder), "the published shape's"
         published.start(model.joint_encoder)
     return model, tokenizer
 

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
 from tandem.modeling.config import Encoder
-from tandem.modeling.joint_model import JointEncoder, JointModel
+from tandem.modeling.joint_encoder import JointEncoder
+from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import SeparateEncoders
 from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
 from tests.support.modeling.tiny_checkpoint import tiny_model

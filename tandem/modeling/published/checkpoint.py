@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tandem.model_io.json_object import shown
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.config import JointConfig
-from tandem.modeling.pretrained_encoder import PretrainedEncoder
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.published.files import (
     CONFIG,
     PublishedCheckpointInvalid,
@@ -53,7 +53,7 @@ class PublishedCheckpoint:
         """Returns the checkpoint in a folder, or of that name on the hub, which is downloaded.
 
         Raises PublishedCheckpointInvalid, naming file and field, for what is neither, for weights
-        that are not safetensors, and for an architecture that PretrainedEncoder is not.
+        that are not safetensors, and for an architecture that JointEncoder is not.
         """
         folder = published_folder(name_or_folder)
         weight_files(folder)  # before anything else is read of what is refused
@@ -79,7 +79,7 @@ class PublishedCheckpoint:
         kept = self.layer_numbers[::2]
         return replace(self, layer_numbers=kept, config=replace(self.config, layer_count=len(kept)))
 
-    def start(self, encoder: PretrainedEncoder) -> None:
+    def start(self, encoder: JointEncoder) -> None:
         """Puts the published weights into `encoder`; what has no published one stays as it is.
 
         That is the image's side but for its type and norm, the half of the pooler that reads the

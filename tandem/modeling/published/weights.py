@@ -1,4 +1,4 @@
-"""Which published weight goes where in PretrainedEncoder, by name; nothing is left to chance.
+"""Which published weight goes where in JointEncoder, by name; nothing is left to chance.
 
 Shapes: D width.
 """
@@ -65,7 +65,7 @@ def named_as_ours(
     first_position: int,
     own: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Returns what PretrainedEncoder takes from published weights without faults, by its own names.
+    """Returns what JointEncoder takes from published weights without faults, by its own names.
 
     `layer_numbers` are the layers that are taken, in order; `first_position` is the row of the
     position table for a text's first token; `own` the encoder's weights as they are.

@@ -32,7 +32,8 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.export.version_export import export_version
-from tandem.modeling.joint_model import JointEncoder, JointModel
+from tandem.modeling.joint_encoder import JointEncoder
+from tandem.modeling.joint_model import JointModel
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.

@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import BertModel, XLMRobertaModel
 
+from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
-from tandem.modeling.pretrained_encoder import PretrainedEncoder
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import (
     PublishedCheckpointInvalid,
@@ -38,7 +38,7 @@ ENDS = ("weight", "bias")
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]])
 
 
-def started(folder: Path, *, halved: bool = False) -> PretrainedEncoder:
+def started(folder: Path, *, halved: bool = False) -> JointEncoder:
     """Returns the encoder of a model that begins from the folder, in evaluation mode."""
     published = PublishedCheckpoint.open(str(folder))
     published = published.halved() if halved else published
@@ -54,7 +54,7 @@ def texts(pad_id: int) -> Tensor:
 
 
 @torch.inference_mode()
-def our_hidden_states(encoder: PretrainedEncoder, ids: Tensor) -> Tensor:
+def our_hidden_states(encoder: JointEncoder, ids: Tensor) -> Tensor:
     """Returns [B, T, D] of texts beside five absent image tokens."""
     tokens = torch.randn(3, 5, encoder.image_project.in_features)
     absent = torch.zeros(3, 5, dtype=torch.int64)
