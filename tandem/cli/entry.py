@@ -19,6 +19,8 @@ def main() -> None:
     sys.path[:] = module_path()
     try:
         from tandem.cli.app import main as run
+
+        run()  # a command imports what it alone needs
     except ModuleNotFoundError as error:
         if (error.name or "tandem").partition(".")[0] == "tandem":
             raise
@@ -28,7 +30,6 @@ def main() -> None:
         )
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED_STATUS)
-    run()
 
 
 def open_standard_streams() -> None:

@@ -1,6 +1,7 @@
 """What is looked at before `tandem up` starts anything: in seconds, and told by its cause."""
 
 import errno
+import importlib.util
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +13,18 @@ from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
 DEFAULT_SHARD_COUNT = 2
+# What a service or Triton's models import, which this process may never do itself.
+_PACKAGES = ("faiss", "torch")
 
 
 def check_machine(checkpoint: Path) -> None:
-    """Raises StartRefused where Triton cannot run here, or the checkpoint is none."""
+    """Raises StartRefused where Triton or a service cannot run here, or the checkpoint is none."""
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise StartRefused(
+            f"not installed, and needed here: {', '.join(missing)}; install with: "
+            "pip install 'tandem-search[demo]'"
+        )
     try:
         TritonServer.check_installed()
     except TritonUnavailable as error:

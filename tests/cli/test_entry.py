@@ -66,6 +66,23 @@ def test_what_the_command_lacks_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_what_one_command_lacks_is_named_too(tmp_path: Path) -> None:
+    """Torch, which is imported when the command runs."""
+    program = (
+        "import sys; sys.modules['torch'] = None; sys.argv[1:] = ['train', 'small']; "
+        "from tandem.cli.entry import main; main()"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert ended.returncode == 1
+    assert "torch is not installed" in ended.stderr
+    assert "pip install 'tandem-search[demo]'" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     """Relative paths would go by it."""
     gone = tmp_path / "gone"

@@ -166,6 +166,14 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
             check_machine(tmp_path / name)
 
 
+def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than a service that ends at its start, with the reason in a log."""
+    monkeypatch.setitem(sys.modules, "faiss", None)
+
+    with pytest.raises(StartRefused, match=r"faiss.*pip install 'tandem-search\[demo\]'"):
+        check_machine(default_checkpoint())
+
+
 def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a folder is made or a model exported."""
     monkeypatch.setattr(sys, "prefix", "/nowhere")
