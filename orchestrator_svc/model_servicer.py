@@ -1,13 +1,12 @@
 """ModelService: what the services behind serve, in one description."""
 
-import time
 from dataclasses import replace
 
 import grpc
 
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
 from orchestrator_svc.services.encoder_client import EncoderClient
-from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import ModelDescription, model_to_proto
 from tandem.errors import TandemError
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc
@@ -29,10 +28,10 @@ class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> model_service_pb2.DescribeModelResponse:
         """Asks the encoder, and the rerank_svc that answers first for what the CE's scores mean."""
-        deadline_time = time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
-        model = await self._encoder.describe_model(deadline_time)
+        deadline = Deadline.of_call(context, default_seconds=self._default_timeout_seconds)
+        model = await self._encoder.describe_model(deadline)
         try:
-            cross_encoder = await self._depth_rules.describe(deadline_time)
+            cross_encoder = await self._depth_rules.describe(deadline)
         except TandemError:
             # Searches go on without a cross-encoder, and so does this.
             return model_service_pb2.DescribeModelResponse(model=model_to_proto(model))

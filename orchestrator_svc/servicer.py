@@ -1,7 +1,6 @@
 """SearchService: messages in, Searcher and Ingester, messages out."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -20,7 +19,7 @@ from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, qu
 from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester, check_item_count
 from orchestrator_svc.writes.removal import Remover
-from tandem.chassis.channels import deadline_seconds
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.limits import MAX_SEARCH_COUNT
@@ -71,9 +70,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         """Answers one query, or gives another page of an answer."""
         self._content_budget.hold_for(context)
         if request.cursor:
-            return await self._turn_page(request, self._search_deadline_time(context))
+            return await self._turn_page(request, self._search_deadline(context))
         query = await _query(request)
-        answer = await self._searcher.search(query, self._search_deadline_time(context))
+        answer = await self._searcher.search(query, self._search_deadline(context))
         return answer_to_proto(answer)
 
     async def StreamSearchItems(
@@ -83,13 +82,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
         """Answers one query twice: as retrieved, then for good. Of a cursor there is one page."""
         self._content_budget.hold_for(context)
-        deadline_time = self._search_deadline_time(context)
+        deadline = self._search_deadline(context)
         if request.search.cursor:
-            page = await self._turn_page(request.search, deadline_time)
+            page = await self._turn_page(request.search, deadline)
             yield _phase(search_service_pb2.SEARCH_PHASE_FINAL, page)
             return
         query = await _query(request.search)
-        answers = self._searcher.stream(query, deadline_time)
+        answers = self._searcher.stream(query, deadline)
         async with aclosing(answers):
             yield _phase(
                 search_service_pb2.SEARCH_PHASE_RETRIEVED, answer_to_proto(await anext(answers))
@@ -112,15 +111,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),
         )
-        outcomes = await self._batch_searcher.search_each(
-            queries, self._search_deadline_time(context)
-        )
+        outcomes = await self._batch_searcher.search_each(queries, self._search_deadline(context))
         return search_service_pb2.BatchSearchItemsResponse(
             results=[_batch_result(outcome) for outcome in outcomes]
         )
 
     async def _turn_page(
-        self, request: search_service_pb2.SearchItemsRequest, deadline_time: float
+        self, request: search_service_pb2.SearchItemsRequest, deadline: Deadline
     ) -> search_service_pb2.SearchItemsResponse:
         """Encodes, searches and scores nothing: the cursor has it all but the contents."""
         laps, clock = StageLaps(), self._searcher.services.clock
@@ -129,7 +126,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         contents: Mapping[str, FetchedItem] = {}
         if page.is_content_included:
             with clock.stage("fetch", laps):
-                contents = await self._searcher.fetch(page.index_id, page.ranked, deadline_time)
+                contents = await self._searcher.fetch(page.index_id, page.ranked, deadline)
         return page_to_proto(page, contents, laps.seconds)
 
     async def IngestItems(
@@ -188,7 +185,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
         removal = await self._remover.remove(
-            request.index_id, request.item_ids, request.request_id, self._deadline_time(context)
+            request.index_id, request.item_ids, request.request_id, self._deadline(context)
         )
         return search_service_pb2.RemoveItemsResponse(
             removed_count=removal.removed_count,
@@ -199,7 +196,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
         """Deletes an index on all shards, or a part of it."""
-        removal = await self._remover.remove_index(request.index_id, self._deadline_time(context))
+        removal = await self._remover.remove_index(request.index_id, self._deadline(context))
         return search_service_pb2.RemoveIndexResponse(
             removed_count=removal.removed_count,
             consistency_token=make_token(removal.sequences, self._shard_map),
@@ -230,12 +227,15 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         done.set()
         return _ingest_response(items, ingested), ingested.sequences
 
-    def _deadline_time(self, context: grpc.aio.ServicerContext) -> float:
-        return time.monotonic() + deadline_seconds(context, self._default_timeout_seconds)
+    def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
+        return Deadline.of_call(context, default_seconds=self._default_timeout_seconds)
 
-    def _search_deadline_time(self, context: grpc.aio.ServicerContext) -> float:
-        seconds = deadline_seconds(context, self._default_timeout_seconds)
-        return time.monotonic() + min(seconds, self._max_timeout_seconds)
+    def _search_deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
+        return Deadline.of_call(
+            context,
+            default_seconds=self._default_timeout_seconds,
+            max_seconds=self._max_timeout_seconds,
+        )
 
 
 def _phase(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.services.interfaces import ModelDescriber
+from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
 
@@ -27,7 +28,7 @@ class DepthRules:
         """When it may be asked again, after it was asked without success."""
 
     async def rule(
-        self, fingerprint: str, model_version: int, deadline_time: float
+        self, fingerprint: str, model_version: int, deadline: Deadline
     ) -> AdaptiveDepthRule | None:
         """Returns the rule of the model; None where it has none, or does not say so in time.
 
@@ -35,26 +36,26 @@ class DepthRules:
         """
         known = self._described.get((fingerprint, model_version))
         if known is None and self._clock() >= self._ask_time:
-            known = await self._ask(fingerprint, model_version, deadline_time)
+            known = await self._ask(fingerprint, model_version, deadline)
         return known.adaptive_depth_rule if known else None
 
-    async def describe(self, deadline_time: float) -> ModelDescription:
+    async def describe(self, deadline: Deadline) -> ModelDescription:
         """Returns what the first rerank_svc that answers serves; raises the last one's error."""
         error: TandemError = ModelUnavailable(model="cross-encoder", why="no rerank_svc answers")
         for describer in self._describers:
             if describer.is_refusing:
                 continue
             try:
-                return await describer.describe_model(deadline_time)
+                return await describer.describe_model(deadline)
             except TandemError as failure:
                 error = failure
         raise error
 
     async def _ask(
-        self, fingerprint: str, model_version: int, deadline_time: float
+        self, fingerprint: str, model_version: int, deadline: Deadline
     ) -> ModelDescription | None:
         try:
-            model = await self.describe(min(deadline_time, time.monotonic() + _ASK_SECONDS))
+            model = await self.describe(min(deadline, Deadline.after(_ASK_SECONDS)))
         except TandemError:
             self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
             return None

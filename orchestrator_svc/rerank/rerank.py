@@ -18,6 +18,7 @@ from orchestrator_svc.services.interfaces import (
     ShardScores,
 )
 from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
@@ -130,7 +131,7 @@ class Reranker:
         tokens: Tokens,
         fingerprint: str,
         hits: Sequence[Hit],
-        deadline_time: float,
+        deadline: Deadline,
         model_version: int = 0,
     ) -> RerankOutcome:
         """Returns the scores of the first `rerank_k` hits, or of as many as it came to.
@@ -148,16 +149,14 @@ class Reranker:
         )
         rule = None
         if query.is_depth_adaptive:
-            rule = await self._depth_rules.rule(fingerprint, model_version, deadline_time)
+            rule = await self._depth_rules.rule(fingerprint, model_version, deadline)
         while run.stop is None:
-            await self._go_on(run, rule, deadline_time)
+            await self._go_on(run, rule, deadline)
         outcome = run.outcome()
         note_rerank(outcome.stop.value, outcome.reranked_depth)
         return outcome
 
-    async def _go_on(
-        self, run: "_Run", rule: AdaptiveDepthRule | None, deadline_time: float
-    ) -> None:
+    async def _go_on(self, run: "_Run", rule: AdaptiveDepthRule | None, deadline: Deadline) -> None:
         """Scores the next chunk, or says why there is none."""
         left_count = len(run.hits) - run.depth
         if not left_count:
@@ -169,11 +168,9 @@ class Reranker:
             run.stop = RerankStop.UNAVAILABLE
         else:
             wanted_count = min(left_count, next_look(rule, run.depth)) if rule else left_count
-            size = self._pace.chunk_size(
-                min(wanted_count, open_count), deadline_time - time.monotonic()
-            )
+            size = self._pace.chunk_size(min(wanted_count, open_count), deadline.left())
             if size:
-                await self._score_chunk(run, size, deadline_time)
+                await self._score_chunk(run, size, deadline)
             else:
                 run.stop = RerankStop.TIME
 
@@ -185,7 +182,7 @@ class Reranker:
             return len(left)
         return next((n for n, owner in enumerate(left) if owner in refusing), len(left))
 
-    async def _score_chunk(self, run: "_Run", size: int, deadline_time: float) -> None:
+    async def _score_chunk(self, run: "_Run", size: int, deadline: Deadline) -> None:
         """Scores the next candidates, and puts into the run what came of it."""
         groups = run.next_by_owner(size)
         start_time = time.monotonic()
@@ -193,7 +190,7 @@ class Reranker:
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.query, Candidates(run.tokens, item_ids), deadline_time
+                        run.query, Candidates(run.tokens, item_ids), deadline
                     )
                 )
                 for number, item_ids in groups.items()

@@ -18,6 +18,7 @@ from orchestrator_svc.services.batching import (
 from orchestrator_svc.services.call_batcher import OpenSearches
 from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.shard_client import ShardClient
+from tandem.chassis.deadline import Deadline
 from tandem.errors import TandemError
 
 
@@ -42,7 +43,7 @@ class BatchSearcher:
         self._depth_rules = depth_rules
 
     async def search_each(
-        self, queries: Sequence[SearchQuery | TandemError], deadline_time: float
+        self, queries: Sequence[SearchQuery | TandemError], deadline: Deadline
     ) -> list[SearchAnswer | TandemError]:
         """Returns each query's answer, or why it has none; one that is an error stays it."""
         running = OpenSearches(sum(not isinstance(query, TandemError) for query in queries))
@@ -54,7 +55,7 @@ class BatchSearcher:
                 if isinstance(query, TandemError):
                     return query
                 try:
-                    return await searcher.search(query, deadline_time)
+                    return await searcher.search(query, deadline)
                 except TandemError as error:
                     return error.kept()
                 finally:

@@ -17,6 +17,7 @@ from orchestrator_svc.services.interfaces import (
     ItemReader,
 )
 from orchestrator_svc.shard_map import ShardMap
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -87,7 +88,7 @@ class QueryEncoder:
         self._readers = readers
         self._shard_map = shard_map
 
-    async def encode(self, query: SearchQuery, deadline_time: float) -> EncodedQuery:
+    async def encode(self, query: SearchQuery, deadline: Deadline) -> EncodedQuery:
         """Returns the query's encoding; raises what is wrong with it, or with the way there.
 
         QueryInvalid for parts that make no point, ItemNotFound for an item that is not there,
@@ -96,7 +97,7 @@ class QueryEncoder:
         """
         _check_parts(query)
         made, stored = await fan_out(
-            self._encode(query, deadline_time), self._read_stored(query, deadline_time)
+            self._encode(query, deadline), self._read_stored(query, deadline)
         )
         assert isinstance(made, EncodedContents)
         assert isinstance(stored, dict)
@@ -110,7 +111,7 @@ class QueryEncoder:
             )
         return encoded
 
-    async def _encode(self, query: SearchQuery, deadline_time: float) -> EncodedContents:
+    async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedContents:
         """Encodes all contents in one call; without contents there is none."""
         contents = [
             part.source
@@ -121,13 +122,13 @@ class QueryEncoder:
             return EncodedContents([], "")
         return await self._encoder.encode(
             contents,
-            deadline_time,
+            deadline,
             purpose=EncodePurpose.QUERY,
             truncation_policy=query.truncation_policy,
         )
 
     async def _read_stored(
-        self, query: SearchQuery, deadline_time: float
+        self, query: SearchQuery, deadline: Deadline
     ) -> dict[str, tuple[Encoding, str]]:
         """Returns the stored items' encodings and fingerprints by id."""
         item_ids = {
@@ -140,7 +141,7 @@ class QueryEncoder:
         async def read_from(number: int, owned: Sequence[str]) -> None:
             try:
                 encodings, fingerprint = await self._readers[number].get_encodings(
-                    query.index_id, owned, deadline_time
+                    query.index_id, owned, deadline
                 )
             except IndexNotFound:  # there: no item of it came to live on that shard
                 return

@@ -14,6 +14,7 @@ from orchestrator_svc.coverage import (
 from orchestrator_svc.hit import Hit, merge_hits
 from orchestrator_svc.metrics import note_coverage
 from orchestrator_svc.services.interfaces import Embeddings, ShardHits, ShardQuery, ShardSearcher
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality
 from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, IndexNotFound, ShardsMissing, TandemError
@@ -52,7 +53,7 @@ class Retriever:
         self._counts = counts or LastItemCounts()
 
     async def retrieve(
-        self, retrieval: Retrieval, deadline_time: float
+        self, retrieval: Retrieval, deadline: Deadline
     ) -> tuple[list[Hit], Coverage]:
         """Returns the nearest items, best first, and how much of the index they are out of.
 
@@ -66,7 +67,7 @@ class Retriever:
             if retrieval.is_full_coverage_required
             else retrieval.minimum_sequences.keys(),
         )
-        answers = await self._ask(retrieval, demand, deadline_time)
+        answers = await self._ask(retrieval, demand, deadline)
         coverage = self._coverage(retrieval, answers)
         is_enough = answers.are_enough(coverage, demand)
         note_coverage(coverage, is_answered=is_enough)
@@ -79,26 +80,26 @@ class Retriever:
         return merge_hits(found, retrieval.query.retrieve_k), coverage
 
     async def _ask(
-        self, retrieval: Retrieval, demand: CoverageDemand, deadline_time: float
+        self, retrieval: Retrieval, demand: CoverageDemand, deadline: Deadline
     ) -> "_Answers":
         """Returns the answers of all shards, or of those in time where they are enough."""
         answers = _Answers()
-        now = time.monotonic()
-        late_time = now + (deadline_time - now) * self._time_share
+        start_time = time.monotonic()
+        late = Deadline.after(deadline.left() * self._time_share)
         number_of_task = {
-            asyncio.create_task(_ask_one(shard, number, retrieval, deadline_time)): number
+            asyncio.create_task(_ask_one(shard, number, retrieval, deadline)): number
             for number, shard in enumerate(self._shards)
         }
         pending = set(number_of_task)
         try:
             while pending:
-                left = late_time - time.monotonic()
+                left = late.left()
                 if left <= 0 and (
                     answers.are_enough(self._coverage(retrieval, answers), demand)
                     or demand.is_lost_with(answers.failures)
                 ):
                     for task in pending:
-                        self._shards[number_of_task[task]].note_late(time.monotonic() - now)
+                        self._shards[number_of_task[task]].note_late(time.monotonic() - start_time)
                     break
                 done, pending = await asyncio.wait(
                     pending,
@@ -174,12 +175,12 @@ class _Answers:
 
 
 async def _ask_one(
-    shard: ShardSearcher, number: int, retrieval: Retrieval, deadline_time: float
+    shard: ShardSearcher, number: int, retrieval: Retrieval, deadline: Deadline
 ) -> ShardHits | TandemError:
     """Returns the shard's answer, or why it is missing; raises what is more than that."""
     query = replace(retrieval.query, minimum_sequence=retrieval.minimum_sequences.get(number, 0))
     try:
-        return await shard.search(query, retrieval.embeddings, deadline_time)
+        return await shard.search(query, retrieval.embeddings, deadline)
     except IndexNotFound as error:
         return error
     except MISSING_ERRORS as error:

@@ -32,6 +32,7 @@ from orchestrator_svc.services.interfaces import (
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import read_tokens
+from tandem.chassis.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import RankingInvalid
 
@@ -134,28 +135,27 @@ class Searcher:
         )
         return cls(services, DepthRules(scorers))
 
-    async def search(self, query: SearchQuery, deadline_time: float) -> SearchAnswer:
+    async def search(self, query: SearchQuery, deadline: Deadline) -> SearchAnswer:
         """Returns the answer, or raises the named error of whichever stage failed.
 
         Retrieval may do without a shard, and the cross-encoder may be left out in part or wholly;
         the answer's degradations say so. What was found is fetched wholly: an item without content
         was deleted since.
 
-        `deadline_time` is on the monotonic clock; no stage gets more than its part of what is left
-        of it.
+        No stage gets more than its part of the time that is left.
         """
-        search = await self._begin(query, deadline_time)
+        search = await self._begin(query, deadline)
         outcome = await self._rerank(search)
         return await self._final_answer(search, outcome)
 
     async def stream(
-        self, query: SearchQuery, deadline_time: float
+        self, query: SearchQuery, deadline: Deadline
     ) -> AsyncGenerator[SearchAnswer, None]:
         """Yields the answer in the bi-encoder's order, then the one that `search` would give.
 
         The cross-encoder is at work while the first is handed over.
         """
-        search = await self._begin(query, deadline_time)
+        search = await self._begin(query, deadline)
         reranking = asyncio.create_task(self._rerank(search))
         try:
             with self._clock.stage("rank", search.laps):
@@ -168,7 +168,7 @@ class Searcher:
             reranking.cancel()
             await asyncio.gather(reranking, return_exceptions=True)
 
-    async def _begin(self, query: SearchQuery, deadline_time: float) -> _Search:
+    async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
         """Encodes and retrieves."""
         laps = StageLaps()
         check_index_id(query.index_id)
@@ -177,7 +177,7 @@ class Searcher:
                 why="rerank_required needs the rerank that rerank_disabled leaves out"
             )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
-        budget = TimeBudget.until(deadline_time, self.services.shares)
+        budget = TimeBudget.until(deadline, self.services.shares)
         with self._clock.stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with self._clock.stage("retrieve", laps):
@@ -191,7 +191,7 @@ class Searcher:
         query: SearchQuery,
         encoded: EncodedQuery,
         minimum_sequences: Mapping[int, int],
-        deadline_time: float,
+        deadline: Deadline,
     ) -> tuple[list[Hit], Coverage]:
         """Returns the hits of each modality in retrieval order, the target's first."""
         retrieved = await fan_out(
@@ -211,7 +211,7 @@ class Searcher:
                         minimum_sequences,
                         query.is_full_coverage_required,
                     ),
-                    deadline_time,
+                    deadline,
                 )
                 for modality in query.modalities
             )
@@ -299,7 +299,7 @@ class Searcher:
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
-        self, index_id: str, ranked: Sequence[RankedHit], deadline_time: float
+        self, index_id: str, ranked: Sequence[RankedHit], deadline: Deadline
     ) -> Mapping[str, FetchedItem]:
         """Returns the contents and attributes of those that are still there, by item id.
 
@@ -307,14 +307,14 @@ class Searcher:
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
         with ContentRoom().taking() as taking:
-            return await self._get(index_id, item_ids, deadline_time, taking)
+            return await self._get(index_id, item_ids, deadline, taking)
 
     async def _get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         fetched = await fan_out(
             *(
-                self.services.readers[number].get(index_id, owned, deadline_time, taking)
+                self.services.readers[number].get(index_id, owned, deadline, taking)
                 for number, owned in self.services.shard_map.group(index_id, item_ids).items()
             )
         )

@@ -1,8 +1,9 @@
 """How a search divides the time that its caller gives it."""
 
-import time
 from dataclasses import dataclass
 from typing import Self
+
+from tandem.chassis.deadline import Deadline
 
 # What the way back takes on a machine that has more to do; of a short time, at most a quarter.
 _LEAST_RESERVE_SECONDS = 0.02
@@ -33,22 +34,21 @@ TIME_SHARES = TimeShares()
 class TimeBudget:
     """Instants on the monotonic clock by which each stage ends."""
 
-    encode_end: float
-    retrieval_end: float
-    rerank_end: float
-    end: float
+    encode_end: Deadline
+    retrieval_end: Deadline
+    rerank_end: Deadline
+    end: Deadline
     """The caller's own deadline."""
 
     @classmethod
-    def until(cls, deadline_time: float, shares: TimeShares) -> Self:
+    def until(cls, deadline: Deadline, shares: TimeShares) -> Self:
         """Divides the time from now on."""
-        start_time = time.monotonic()
-        whole_seconds = max(0.0, deadline_time - start_time)
+        whole_seconds = max(0.0, deadline.left())
         least_seconds = min(_LEAST_RESERVE_SECONDS, whole_seconds / 4)
-        before_reserve = deadline_time - max(shares.reserve * whole_seconds, least_seconds)
+        before_reserve = deadline.earlier(max(shares.reserve * whole_seconds, least_seconds))
         return cls(
-            encode_end=start_time + shares.encode * whole_seconds,
+            encode_end=Deadline.after(shares.encode * whole_seconds),
             retrieval_end=before_reserve,
             rerank_end=before_reserve,
-            end=deadline_time,
+            end=deadline,
         )

@@ -22,6 +22,7 @@ from orchestrator_svc.services.interfaces import (
 )
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.shard_client import ShardClient
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.contract.inference_cost import InferenceCost
@@ -52,26 +53,26 @@ class BatchingEncoder(ContentEncoder):
     async def encode(
         self,
         contents: Sequence[Content],
-        deadline_time: float,
+        deadline: Deadline,
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedContents:
         """Returns each content's encoding or error, and their part of the cost."""
         return await self._batcher.ask(
-            (purpose, truncation_policy), contents, len(contents), deadline_time
+            (purpose, truncation_policy), contents, len(contents), deadline
         )
 
     async def _encode_all(
         self,
         key: tuple[EncodePurpose, TruncationPolicy],
         requests: Sequence[Sequence[Content]],
-        deadline_time: float,
+        deadline: Deadline,
     ) -> Sequence[EncodedContents]:
         purpose, truncation_policy = key
         made = await self._encoder.encode(
             [content for contents in requests for content in contents],
-            deadline_time,
+            deadline,
             purpose=purpose,
             truncation_policy=truncation_policy,
         )
@@ -94,7 +95,7 @@ class BatchingShardSearcher(ShardSearcher):
         self.close = self._batcher.close
 
     async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline_time: float
+        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
     ) -> ShardHits:
         """Returns the items nearest to any of the embeddings, best first."""
         # An embedding that does not fit the index fails alone.
@@ -102,16 +103,16 @@ class BatchingShardSearcher(ShardSearcher):
         size = len(embeddings)
         if query.are_embeddings_included:
             size *= answer_share(dimension, query.retrieve_k)
-        return await self._batcher.ask((query, dimension), embeddings, size, deadline_time)
+        return await self._batcher.ask((query, dimension), embeddings, size, deadline)
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search of the shard was abandoned after that time."""
         self._shard.note_late(waited_seconds)
 
     async def _search_all(
-        self, key: tuple[ShardQuery, int], requests: Sequence[Embeddings], deadline_time: float
+        self, key: tuple[ShardQuery, int], requests: Sequence[Embeddings], deadline: Deadline
     ) -> Sequence[ShardHits]:
-        return await self._shard.search_each(key[0], requests, deadline_time)
+        return await self._shard.search_each(key[0], requests, deadline)
 
 
 class BatchingScorer(CandidateScorer):
@@ -133,15 +134,15 @@ class BatchingScorer(CandidateScorer):
         return self._scorer.is_refusing
 
     async def score(
-        self, query: ScoreQuery, candidates: Candidates, deadline_time: float
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ShardScores:
         """Returns the scores, and their part of the cost."""
-        return await self._batcher.ask(query, candidates, len(candidates.item_ids), deadline_time)
+        return await self._batcher.ask(query, candidates, len(candidates.item_ids), deadline)
 
     async def _score_all(
-        self, query: ScoreQuery, requests: Sequence[Candidates], deadline_time: float
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> Sequence[ShardScores | TandemError]:
-        scored, cost, version = await self._scorer.score_each(query, requests, deadline_time)
+        scored, cost, version = await self._scorer.score_each(query, requests, deadline)
         costs = divided_cost(cost, [len(each.item_ids) for each in requests])
         return [
             matches if isinstance(matches, TandemError) else ShardScores(matches, share, version)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from tandem.chassis.deadline import Deadline
 from tandem.errors import TandemError
 
 Key = TypeVar("Key", bound=Hashable)
@@ -27,7 +28,7 @@ class _Waiting(Generic[Key, Request, Answer]):
     key: Key
     request: Request
     size: int
-    deadline_time: float
+    deadline: Deadline
     answer: asyncio.Future[Answer] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -41,7 +42,9 @@ class CallBatcher(Generic[Key, Request, Answer]):
 
     def __init__(
         self,
-        send: Callable[[Key, Sequence[Request], float], Awaitable[Sequence[Answer | TandemError]]],
+        send: Callable[
+            [Key, Sequence[Request], Deadline], Awaitable[Sequence[Answer | TandemError]]
+        ],
         searches: OpenSearches,
         *,
         max_size: int,
@@ -61,9 +64,9 @@ class CallBatcher(Generic[Key, Request, Answer]):
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def ask(self, key: Key, request: Request, size: int, deadline_time: float) -> Answer:
+    async def ask(self, key: Key, request: Request, size: int, deadline: Deadline) -> Answer:
         """Returns the request's own answer; raises its own error, or that of the whole call."""
-        waiting: _Waiting[Key, Request, Answer] = _Waiting(key, request, size, deadline_time)
+        waiting: _Waiting[Key, Request, Answer] = _Waiting(key, request, size, deadline)
         self._waiting.append(waiting)
         if len(self._waiting) >= self._searches.count:
             self._flush()
@@ -110,7 +113,7 @@ class CallBatcher(Generic[Key, Request, Answer]):
 
     async def _call(self, key: Key, part: Sequence[_Waiting[Key, Request, Answer]]) -> None:
         answers = await self._send(
-            key, [each.request for each in part], min(each.deadline_time for each in part)
+            key, [each.request for each in part], min(each.deadline for each in part)
         )
         for each, answer in zip(part, answers, strict=True):
             if each.answer.done():

@@ -10,6 +10,7 @@ from orchestrator_svc.metrics import BREAKER_STATE, RETRIES, note_call
 from orchestrator_svc.services.breaker import BREAKER_RULE, Breaker, BreakerRule
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem.chassis.channels import call
+from tandem.chassis.deadline import Deadline
 from tandem.errors import (
     DeadlineExceeded,
     InternalFault,
@@ -74,7 +75,7 @@ class Dependency:
         self,
         method: Callable[..., Awaitable[Response]],
         request: object,
-        deadline_time: float,
+        deadline: Deadline,
         check: Callable[[Response], None] | None = None,
     ) -> Response:
         """Calls a method that changes nothing, twice where the first time nobody was there.
@@ -84,10 +85,10 @@ class Dependency:
         """
         self._retry_budget.earn()
         try:
-            return await self._try(method, request, deadline_time, check)
+            return await self._try(method, request, deadline, check)
         except _RETRIED:
             pause_seconds = self._jitter.uniform(*_JITTER_SECONDS)
-            is_late = time.monotonic() + pause_seconds + HOP_SECONDS >= deadline_time
+            is_late = deadline.left() <= pause_seconds + HOP_SECONDS
             if is_late or self._breaker.is_refusing:
                 raise
             if not self._retry_budget.spend():
@@ -95,7 +96,7 @@ class Dependency:
                 raise
         await asyncio.sleep(pause_seconds)
         try:
-            response = await self._try(method, request, deadline_time, check)
+            response = await self._try(method, request, deadline, check)
         except TandemError:
             RETRIES.labels(self._name, "failed").inc()
             raise
@@ -106,13 +107,13 @@ class Dependency:
         self,
         method: Callable[..., Awaitable[Response]],
         request: object,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> Response:
         """Calls a method that changes something: once, whatever the breaker says.
 
         Only its caller knows whether to repeat it.
         """
-        return await call(method, request, service=self._name, timeout_seconds=_left(deadline_time))
+        return await call(method, request, service=self._name, timeout_seconds=_left(deadline))
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that an answer was given up that did not come for so long."""
@@ -123,10 +124,10 @@ class Dependency:
         self,
         method: Callable[..., Awaitable[Response]],
         request: object,
-        deadline_time: float,
+        deadline: Deadline,
         check: Callable[[Response], None] | None,
     ) -> Response:
-        timeout_seconds = _left(deadline_time)
+        timeout_seconds = _left(deadline)
         if not self._breaker.admit():
             raise ServiceUnavailable(service=self._name, why="it has failed too often of late")
         start_time = time.perf_counter()
@@ -153,9 +154,5 @@ class Dependency:
         return response
 
 
-def _left(deadline_time: float) -> float:
-    """Returns the seconds that a call may take; raises DeadlineExceeded where there are none."""
-    left = deadline_time - HOP_SECONDS - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceeded(what="the call before all its stages")
-    return left
+def _left(deadline: Deadline) -> float:
+    return deadline.earlier(HOP_SECONDS).left_for("the call before all its stages")

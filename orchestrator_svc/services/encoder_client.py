@@ -8,6 +8,7 @@ from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import FAILURES, Dependency
 from orchestrator_svc.services.interfaces import EncodedContents, EncodePurpose
 from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.inference_cost import cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
@@ -44,7 +45,7 @@ class EncoderClient:
     async def encode(
         self,
         contents: Sequence[Content],
-        deadline_time: float,
+        deadline: Deadline,
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
@@ -58,7 +59,7 @@ class EncoderClient:
                 truncation_policy=truncation_policy_to_proto(truncation_policy),
                 purpose=f"ENCODE_PURPOSE_{purpose.name}",
             ),
-            deadline_time,
+            deadline,
         )
         if len(response.results) != len(contents):
             raise InternalFault(
@@ -72,10 +73,10 @@ class EncoderClient:
             response.model_version,
         )
 
-    async def describe_model(self, deadline_time: float) -> ModelDescription:
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns what the encoder serves."""
         response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
-            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)
 

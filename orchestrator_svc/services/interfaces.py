@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
 from orchestrator_svc.hit import Hit, MatchScore
+from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, Modality, Tokens, TruncationPolicy
@@ -125,7 +126,7 @@ class ContentEncoder(Protocol):
     async def encode(
         self,
         contents: Sequence[Content],
-        deadline_time: float,
+        deadline: Deadline,
         *,
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
@@ -138,7 +139,7 @@ class ShardSearcher(Protocol):
     """Searches one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline_time: float
+        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
     ) -> ShardHits:
         """Returns the items nearest to any of the embeddings, best first."""
         ...
@@ -152,13 +153,13 @@ class ItemReader(Protocol):
     """Reads the items of one shard, as index_svc does; `ShardClient` says what it raises."""
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids, and has `taking` account for their bytes."""
         ...
 
     async def get_encodings(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
     ) -> tuple[Mapping[str, Encoding], str]:
         """Returns stored encodings by item id, and the fingerprint."""
         ...
@@ -173,7 +174,7 @@ class CandidateScorer(Protocol):
         ...
 
     async def score(
-        self, query: ScoreQuery, candidates: Candidates, deadline_time: float
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ShardScores:
         """Returns the scores of the items that exist, all by one version of the model."""
         ...
@@ -187,6 +188,6 @@ class ModelDescriber(Protocol):
         """Whether the circuit breaker would refuse a call now."""
         ...
 
-    async def describe_model(self, deadline_time: float) -> ModelDescription:
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that is served."""
         ...

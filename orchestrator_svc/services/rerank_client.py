@@ -10,6 +10,7 @@ from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.interfaces import Candidates, ScoreQuery, ShardScores
 from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.chassis.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.errors import ModelOutputInvalid, TandemError
@@ -43,7 +44,7 @@ class RerankClient:
         return self._dependency.is_refusing
 
     async def score(
-        self, query: ScoreQuery, candidates: Candidates, deadline_time: float
+        self, query: ScoreQuery, candidates: Candidates, deadline: Deadline
     ) -> ShardScores:
         """Returns the candidates' scores; raises ModelOutputInvalid for unusable ones."""
 
@@ -59,7 +60,7 @@ class RerankClient:
                 item_ids=candidates.item_ids,
                 model_version=query.model_version,
             ),
-            deadline_time,
+            deadline,
             check,
         )
         return ShardScores(
@@ -69,7 +70,7 @@ class RerankClient:
         )
 
     async def score_each(
-        self, query: ScoreQuery, requests: Sequence[Candidates], deadline_time: float
+        self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> tuple[list[Mapping[str, MatchScore] | TandemError], InferenceCost, int]:
         """Returns each request's scores or error, their total cost, and the model's version."""
 
@@ -95,7 +96,7 @@ class RerankClient:
                 ],
                 model_version=query.model_version,
             ),
-            deadline_time,
+            deadline,
             check,
         )
         outcomes: list[Mapping[str, MatchScore] | TandemError] = [
@@ -106,10 +107,10 @@ class RerankClient:
         ]
         return outcomes, cost_from_proto(response.cost), response.model_version
 
-    async def describe_model(self, deadline_time: float) -> ModelDescription:
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns what is served. A service that cannot say so is none the worse for scoring."""
         response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
-            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline_time
+            self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )
         return model_from_proto(response.model)
 

@@ -13,6 +13,7 @@ from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.interfaces import Embeddings, FetchedItem, ShardHits, ShardQuery
 from orchestrator_svc.services.rerank_client import RerankClient
 from orchestrator_svc.services.retry_budget import RetryBudget
+from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
@@ -78,14 +79,14 @@ class ShardClient:
         self._shard_map_version = shard_map_version
 
     async def search(
-        self, query: ShardQuery, embeddings: Embeddings, deadline_time: float
+        self, query: ShardQuery, embeddings: Embeddings, deadline: Deadline
     ) -> ShardHits:
         """Returns the items nearest to any of the embeddings, best first, as `search_each` does."""
-        [hits] = await self.search_each(query, [embeddings], deadline_time)
+        [hits] = await self.search_each(query, [embeddings], deadline)
         return hits
 
     async def search_each(
-        self, query: ShardQuery, requests: Sequence[Embeddings], deadline_time: float
+        self, query: ShardQuery, requests: Sequence[Embeddings], deadline: Deadline
     ) -> list[ShardHits]:
         """Returns, for each request, the items nearest to any of its embeddings, best first.
 
@@ -108,7 +109,7 @@ class ShardClient:
                 shard_map_version=self._shard_map_version,
                 embeddings_included=query.are_embeddings_included,
             ),
-            deadline_time,
+            deadline,
         )
         # A shard that does not know sequences would answer as if there were no minimum.
         if response.applied_sequence < query.minimum_sequence:
@@ -140,14 +141,14 @@ class ShardClient:
         self._dependency.note_late(waited_seconds)
 
     async def get(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float, taking: Taking
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
         """Returns items by their ids; one that is no longer there is left out.
 
         Their bytes are taken by `taking`, whose errors end the reading.
         """
         fetched: dict[str, FetchedItem] = {}
-        async for response in self._get_each(index_id, item_ids, deadline_time, taking):
+        async for response in self._get_each(index_id, item_ids, deadline, taking):
             fetched |= {
                 item.item_id: FetchedItem(
                     content_from_proto(item.content),
@@ -159,13 +160,13 @@ class ShardClient:
         return fetched
 
     async def get_encodings(
-        self, index_id: str, item_ids: Sequence[str], deadline_time: float
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
     ) -> tuple[Mapping[str, Encoding], str]:
         """Returns the items' encodings by id, and the fingerprint; without what is gone."""
         encodings: dict[str, Encoding] = {}
         fingerprint = ""
         async for response in self._get_each(
-            index_id, item_ids, deadline_time, None, are_encodings_included=True
+            index_id, item_ids, deadline, None, are_encodings_included=True
         ):
             if response.items:
                 raise InternalFault(
@@ -186,7 +187,7 @@ class ShardClient:
         fingerprint: str,
         items: Sequence[EncodedItem],
         request_id: str,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> int:
         """Stores the items, all or none; returns when they are durable and searchable.
 
@@ -202,12 +203,12 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            deadline_time,
+            deadline,
         )
         return response.sequence
 
     async def delete(
-        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
+        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
     ) -> Deleted:
         """Deletes the items, all or none; `request_id` as for `upsert`."""
         response: index_service_pb2.DeleteItemsResponse = await self._dependency.tell(
@@ -218,18 +219,18 @@ class ShardClient:
                 request_id=request_id,
                 shard_map_version=self._shard_map_version,
             ),
-            deadline_time,
+            deadline,
         )
         return Deleted(response.deleted_count, response.sequence)
 
-    async def delete_index(self, index_id: str, deadline_time: float) -> Deleted:
+    async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one: `is_complete` tells."""
         response: index_service_pb2.DeleteIndexResponse = await self._dependency.tell(
             self._index.DeleteIndex,
             index_service_pb2.DeleteIndexRequest(
                 index_id=index_id, shard_map_version=self._shard_map_version
             ),
-            deadline_time,
+            deadline,
         )
         return Deleted(response.deleted_count, response.sequence, response.is_complete)
 
@@ -237,7 +238,7 @@ class ShardClient:
         self,
         index_id: str,
         item_ids: Sequence[str],
-        deadline_time: float,
+        deadline: Deadline,
         taking: Taking | None,
         *,
         are_encodings_included: bool = False,
@@ -257,7 +258,7 @@ class ShardClient:
                     encodings_included=are_encodings_included,
                     max_bytes=max_bytes,
                 ),
-                deadline_time,
+                deadline,
             )
             if taking is not None:
                 taking.take(response.ByteSize(), max_bytes)

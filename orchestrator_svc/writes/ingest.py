@@ -1,7 +1,6 @@
 """Items in: encode a batch, commit each item on the shard that owns it, say what became of it."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
+from tandem.chassis.deadline import Deadline
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
@@ -124,10 +124,10 @@ class Ingester:
         with self._clock.stage("ingest_wait"):
             await self._encode_turns.acquire()
         try:
-            deadline_time = time.monotonic() + self._batch_timeout_seconds
+            deadline = Deadline.after(self._batch_timeout_seconds)
             with self._clock.stage("ingest_encode"):
                 made = await self._encoder.encode(
-                    contents, deadline_time, truncation_policy=truncation_policy
+                    contents, deadline, truncation_policy=truncation_policy
                 )
         finally:
             self._encode_turns.release()
@@ -152,7 +152,7 @@ class Ingester:
 
         Returns the sequences of the shards that did not.
         """
-        deadline_time = time.monotonic() + self._batch_timeout_seconds
+        deadline = Deadline.after(self._batch_timeout_seconds)
         numbers_of_shard: dict[int, list[int]] = {}
         for number, item in encoded.items():
             shard = self._shard_map.owner(index_id, item.item_id)
@@ -168,7 +168,7 @@ class Ingester:
                     fingerprint,
                     owned,
                     shard_request_id(request_id, shard, self._shard_map),
-                    deadline_time,
+                    deadline,
                 )
             except TandemError as error:
                 for number in numbers:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from orchestrator_svc.services.shard_client import Deleted, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
+from tandem.chassis.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import (
@@ -42,7 +43,7 @@ class Remover:
         self._shard_map = shard_map
 
     async def remove(
-        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline_time: float
+        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
     ) -> Removal:
         """Returns when every shard that owns one of the ids has deleted it, durably.
 
@@ -60,7 +61,7 @@ class Remover:
         # Not a fan_out: it would cancel the others' deletes, and nobody knew what became of them.
         outcomes = await asyncio.gather(
             *(
-                self._delete_on(number, index_id, ids, request_id, deadline_time)
+                self._delete_on(number, index_id, ids, request_id, deadline)
                 for number, ids in owned.items()
             )
         )
@@ -75,7 +76,7 @@ class Remover:
             raise _failure(failures, owned, removed_count)
         return Removal(removed_count, {number: each.sequence for number, each in done.items()})
 
-    async def remove_index(self, index_id: str, deadline_time: float) -> Removal:
+    async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Removes an index from all shards, of a large one a part: call again until complete.
 
         Raises IndexIdInvalid, IndexNotFound where no shard has it, and otherwise the error of the
@@ -83,7 +84,7 @@ class Remover:
         """
         check_index_id(index_id)
         outcomes = await asyncio.gather(
-            *(self._delete_index_on(shard, index_id, deadline_time) for shard in self._shards)
+            *(self._delete_index_on(shard, index_id, deadline) for shard in self._shards)
         )
         done = {n: each for n, each in enumerate(outcomes) if isinstance(each, Deleted)}
         removed_count = sum(each.count for each in done.values())
@@ -105,11 +106,11 @@ class Remover:
         )
 
     async def _delete_index_on(
-        self, shard: ShardClient, index_id: str, deadline_time: float
+        self, shard: ShardClient, index_id: str, deadline: Deadline
     ) -> Deleted | TandemError | None:
         """Returns None where the shard has no such index."""
         try:
-            return await shard.delete_index(index_id, deadline_time)
+            return await shard.delete_index(index_id, deadline)
         except IndexNotFound:
             return None
         except TandemError as error:
@@ -121,7 +122,7 @@ class Remover:
         index_id: str,
         item_ids: Sequence[str],
         request_id: str,
-        deadline_time: float,
+        deadline: Deadline,
     ) -> Deleted | TandemError | None:
         """Returns None where none of the index's items ever came to the shard."""
         try:
@@ -129,7 +130,7 @@ class Remover:
                 index_id,
                 item_ids,
                 shard_request_id(request_id, number, self._shard_map),
-                deadline_time,
+                deadline,
             )
         except IndexNotFound:
             return None

@@ -21,6 +21,7 @@ from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester
 from orchestrator_svc.writes.removal import Remover
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality, TextContent
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import stack
@@ -67,7 +68,7 @@ class Shards:
             consistency_tokens=tokens,
             is_full_coverage_required=is_full,
         )
-        return await self.searcher.search(query, time.monotonic() + seconds)
+        return await self.searcher.search(query, Deadline.after(seconds))
 
 
 @asynccontextmanager
@@ -182,7 +183,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         assert len(ids(await running.search(tokens=[token]))) == 20
 
         removal = await running.remover.remove(
-            "scenes", [f"item-{n}" for n in range(20)], "other", time.monotonic() + 5
+            "scenes", [f"item-{n}" for n in range(20)], "other", Deadline.after(5)
         )
         assert removal.removed_count == 20
         again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
@@ -191,7 +192,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         tokens = [token, make_token(removal.sequences, running.shard_map)]
         assert ids(await running.search(tokens=tokens)) == []
         with pytest.raises(errors.RequestIdReused):
-            await running.remover.remove("scenes", ["item-0"], "same", time.monotonic() + 5)
+            await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(5))
 
         ahead = make_token({0: removal.sequences[0] + 1}, running.shard_map)
         with pytest.raises(errors.SequenceNotReached):
@@ -204,20 +205,20 @@ async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_pa
     async with shards(tmp_path) as running:
         await running.ingest(items)
 
-        removal = await running.remover.remove_index("scenes", time.monotonic() + 10)
+        removal = await running.remover.remove_index("scenes", Deadline.after(10))
 
         assert (removal.removed_count, removal.is_complete) == (ITEM_COUNT, True)
         assert set(removal.sequences) == set(range(SHARD_COUNT))
         with pytest.raises(errors.IndexNotFound):
             await running.search()
         with pytest.raises(errors.IndexNotFound):
-            await running.remover.remove_index("scenes", time.monotonic() + 10)
+            await running.remover.remove_index("scenes", Deadline.after(10))
 
         await running.ingest(items)
         assert len(ids(await running.search())) == ITEM_COUNT
         running.processes[3].kill()
         with pytest.raises(errors.ServiceUnavailable, match="1 of 4 shards failed"):
-            await running.remover.remove_index("scenes", time.monotonic() + 10)
+            await running.remover.remove_index("scenes", Deadline.after(10))
 
 
 async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: Path) -> None:
@@ -233,11 +234,11 @@ async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: P
             ranking=RankingRule(duplicate_similarity=math.cos(math.radians(4.9))),
         )
 
-        answer = await running.searcher.search(query, time.monotonic() + 10)
+        answer = await running.searcher.search(query, Deadline.after(10))
 
         # Between the two; then each the nearest that is 5 degrees off all before.
         assert ids(answer)[0] == "item-15"
         assert sorted(ids(answer)) == ["item-05", "item-10", "item-15", "item-20", "item-25"]
         gone = replace(query, parts=(QueryPart(StoredItem("item-99")),))
         with pytest.raises(errors.ItemNotFound):
-            await running.searcher.search(gone, time.monotonic() + 10)
+            await running.searcher.search(gone, Deadline.after(10))

@@ -16,6 +16,7 @@ from orchestrator_svc.rerank.rerank import RerankStop
 from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Before, Stack, raising, stack
@@ -77,7 +78,7 @@ async def search(
         is_rerank_required=is_rerank_required,
         is_depth_adaptive=is_depth_adaptive,
     )
-    return await behind.searcher.search(query, time.monotonic() + seconds)
+    return await behind.searcher.search(query, Deadline.after(seconds))
 
 
 def ids(answer: SearchAnswer) -> list[str]:

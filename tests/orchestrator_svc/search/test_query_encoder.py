@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
@@ -22,6 +21,7 @@ from orchestrator_svc.query import (
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
     ImageContent,
     ImageTokens,
@@ -102,7 +102,7 @@ def query(
 async def encode(behind: Stack, *parts: QueryPart, **asked: object) -> EncodedQuery:
     """Returns what becomes of a query of these parts."""
     encoder = QueryEncoder(behind.encoder_client, behind.shard_clients, behind.shard_map)
-    return await encoder.encode(query(parts, **asked), time.monotonic() + 10)  # type: ignore[arg-type]
+    return await encoder.encode(query(parts, **asked), Deadline.after(10))  # type: ignore[arg-type]
 
 
 def degrees_of(embedding: NDArray[np.float32]) -> float:
@@ -298,7 +298,7 @@ async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind:
     """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is the one read."""
     asked = query([QueryPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
 
-    answer = await behind.searcher.search(asked, time.monotonic() + 10)
+    answer = await behind.searcher.search(asked, Deadline.after(10))
 
     # 1 and 2 degrees off, then 8, 9 and 11.
     assert [entry.hit.item_id for entry in answer.ranked] == [
@@ -325,7 +325,7 @@ async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> N
         shard.logits = {f"{kind}-{n}": -float(n) for kind in ("image", "text") for n in range(90)}
     asked = query([QueryPart(TextContent("19")), QueryPart(ImageContent(b"23"))], is_all=True)
 
-    answer = await behind.searcher.search(asked, time.monotonic() + 10)
+    answer = await behind.searcher.search(asked, Deadline.after(10))
 
     kinds = [entry.hit.modality for entry in answer.ranked]
     assert kinds == [Modality.IMAGE, Modality.TEXT] * 2 + [Modality.IMAGE]
@@ -355,6 +355,6 @@ async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
     diverse = query([QueryPart(given(10))], ranking=RankingRule(relevance_weight=0.5))
 
     with pytest.raises(errors.InternalFault, match="update it"):
-        await behind.searcher.search(diverse, time.monotonic() + 10)
+        await behind.searcher.search(diverse, Deadline.after(10))
     with pytest.raises(errors.InternalFault, match="update it"):
         await encode(behind, QueryPart(StoredItem("image-10")))

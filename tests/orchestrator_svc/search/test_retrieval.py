@@ -12,6 +12,7 @@ from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tests.support.orchestrator_svc.downstream import Before, Stack, raising, stack
@@ -64,7 +65,7 @@ async def search(
         consistency_tokens=tokens,
         is_full_coverage_required=is_full,
     )
-    return await behind.searcher.search(query, time.monotonic() + seconds)
+    return await behind.searcher.search(query, Deadline.after(seconds))
 
 
 def nearest_without(behind: Stack, *shards: int) -> list[str]:
@@ -421,7 +422,7 @@ async def test_every_shard_is_told_the_shard_maps_version() -> None:
         await fill(behind)
         await search(behind)
         await behind.remover.remove(
-            "scenes", [f"image-{n}" for n in range(9)], "", time.monotonic() + 5
+            "scenes", [f"image-{n}" for n in range(9)], "", Deadline.after(5)
         )
 
         for shard in behind.shards:

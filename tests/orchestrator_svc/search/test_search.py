@@ -12,6 +12,7 @@ from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.writes.ingest import IncomingItem
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.wire import modality_from_proto
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
@@ -57,7 +58,7 @@ async def search(
         is_reranked=is_reranked,
         is_content_included=is_content_included,
     )
-    return await behind.searcher.search(query, time.monotonic() + seconds)
+    return await behind.searcher.search(query, Deadline.after(seconds))
 
 
 def ids(answer: SearchAnswer) -> list[str]:

@@ -15,6 +15,7 @@ from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.retry_budget import RetryBudget
 from tandem import errors
 from tandem.chassis.channels import open_channel
+from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.status import abort
 from tandem.v1 import model_service_pb2 as pb
@@ -83,7 +84,7 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
         start_time = time.monotonic()
 
         with pytest.raises(errors.DeadlineExceeded):
-            await dependency().ask(method, REQUEST, start_time + 1.0)
+            await dependency().ask(method, REQUEST, Deadline(start_time + 1.0))
 
         assert time.monotonic() - start_time < 15  # of the 30 that the service would take
     assert scripted.timeouts[0] <= 0.995
@@ -96,7 +97,7 @@ async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
     async with served(scripted) as method:
         for send in (dependency().ask, dependency().tell):
             with pytest.raises(errors.DeadlineExceeded):
-                await send(method, REQUEST, time.monotonic() + seconds)
+                await send(method, REQUEST, Deadline.after(seconds))
 
     assert not scripted.timeouts
 
@@ -108,7 +109,7 @@ async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> Non
     scripted = Scripted(error)
     async with served(scripted) as method:
         start_time = time.monotonic()
-        await dependency().ask(method, REQUEST, start_time + 5)
+        await dependency().ask(method, REQUEST, Deadline(start_time + 5))
         assert time.monotonic() - start_time >= 0.01
     assert len(scripted.timeouts) == 2
     assert retries("answered") == before + 1
@@ -116,7 +117,7 @@ async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> Non
     scripted = Scripted(error, error, error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
-            await dependency().ask(method, REQUEST, time.monotonic() + 5)
+            await dependency().ask(method, REQUEST, Deadline.after(5))
     assert len(scripted.timeouts) == 2
 
 
@@ -135,7 +136,7 @@ async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
     scripted = Scripted(error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
-            await dependency().ask(method, REQUEST, time.monotonic() + 5)
+            await dependency().ask(method, REQUEST, Deadline.after(5))
 
     assert len(scripted.timeouts) == 1
 
@@ -147,8 +148,8 @@ async def test_writes_are_told_once() -> None:
         asked = dependency()
         for _ in range(8):
             with pytest.raises(errors.ServiceUnavailable):
-                await asked.tell(method, REQUEST, time.monotonic() + 5)
-        await asked.tell(method, REQUEST, time.monotonic() + 5)
+                await asked.tell(method, REQUEST, Deadline.after(5))
+        await asked.tell(method, REQUEST, Deadline.after(5))
 
     assert len(scripted.timeouts) == 9
 
@@ -161,7 +162,7 @@ async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
     async with served(scripted) as method:
         for _ in range(20):
             with pytest.raises(errors.ServiceUnavailable):
-                await dependency(retry_budget=budget).ask(method, REQUEST, time.monotonic() + 5)
+                await dependency(retry_budget=budget).ask(method, REQUEST, Deadline.after(5))
 
     assert 20 + 3 <= len(scripted.timeouts) <= 20 + 3 + 2
     assert retries("over_budget") > over
@@ -183,13 +184,13 @@ async def test_a_service_that_keeps_failing_is_spared(failure: errors.TandemErro
         asked = dependency(retry_budget=RetryBudget(0.0))
         for _ in range(5):
             with pytest.raises(errors.TandemError):
-                await asked.ask(method, REQUEST, time.monotonic() + 0.15)
+                await asked.ask(method, REQUEST, Deadline.after(0.15))
         assert asked.is_refusing
         seconds = []
         for _ in range(20):
             start_time = time.monotonic()
             with pytest.raises(errors.ServiceUnavailable, match="too often"):
-                await asked.ask(method, REQUEST, start_time + 0.15)
+                await asked.ask(method, REQUEST, Deadline.after(0.15))
             seconds.append(time.monotonic() - start_time)
         assert median(seconds) < 0.05  # of the 0.15 that a call may take
 
@@ -215,7 +216,7 @@ async def test_other_errors_do_not_spare_it(
         asked = dependency()
         for _ in range(20):
             with pytest.raises(errors.TandemError):
-                await asked.ask(method, REQUEST, time.monotonic() + seconds)
+                await asked.ask(method, REQUEST, Deadline.after(seconds))
 
         assert not asked.is_refusing
 
@@ -231,7 +232,7 @@ async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
         asked = dependency()
         for _ in range(5):
             with pytest.raises(errors.ModelOutputInvalid):
-                await asked.ask(method, REQUEST, time.monotonic() + 5, check)
+                await asked.ask(method, REQUEST, Deadline.after(5), check)
 
         assert asked.is_refusing
 
@@ -244,15 +245,15 @@ async def test_it_is_asked_again_when_it_is_well() -> None:
         asked = dependency(clock=lambda: clock[0])
         for _ in range(7):
             with pytest.raises(errors.TandemError):
-                await asked.ask(method, REQUEST, time.monotonic() + 5)
+                await asked.ask(method, REQUEST, Deadline.after(5))
         clock[0] = 1.0
         with pytest.raises(errors.InternalFault):
-            await asked.ask(method, REQUEST, time.monotonic() + 5)
+            await asked.ask(method, REQUEST, Deadline.after(5))
         assert asked.is_refusing
 
         clock[0] = 2.0
         for _ in range(3):
-            await asked.ask(method, REQUEST, time.monotonic() + 5)
+            await asked.ask(method, REQUEST, Deadline.after(5))
 
     assert len(scripted.timeouts) == 5 + 1 + 3
 
@@ -265,8 +266,8 @@ async def test_each_question_is_timed_whatever_came_of_it() -> None:
         asked = dependency()
         for expected in (errors.IndexNotFound, errors.DeadlineExceeded):
             with pytest.raises(expected):
-                await asked.ask(method, REQUEST, time.monotonic() + 0.2)
-        await asked.ask(method, REQUEST, time.monotonic() + 5.0)
+                await asked.ask(method, REQUEST, Deadline.after(0.2))
+        await asked.ask(method, REQUEST, Deadline.after(5.0))
     assert timed_count() == before + 3
 
 

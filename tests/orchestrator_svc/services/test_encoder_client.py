@@ -1,13 +1,12 @@
 """Calls to the services behind: their answers in our types, checked for what must not be."""
 
-import time
-
 import grpc
 import pytest
 
 from orchestrator_svc.services.encoder_client import EncoderClient
 from tandem import errors
 from tandem.chassis.channels import open_channel
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, ImageTokens, TextContent, TextTokens
 from tandem.errors import InternalFault, TextEmpty
 from tandem.v1 import encoder_service_pb2 as pb
@@ -19,9 +18,9 @@ from tandem.v1.encoder_service_pb2_grpc import (
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, stack
 
 
-def soon() -> float:
+def soon() -> Deadline:
     """Returns a deadline."""
-    return time.monotonic() + 10
+    return Deadline.after(10)
 
 
 async def test_contents_are_encoded_in_their_order() -> None:

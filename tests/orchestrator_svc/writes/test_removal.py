@@ -1,13 +1,13 @@
 """Removals over several shards: whole, or an error that says what is unknown."""
 
 import asyncio
-import time
 
 import pytest
 
 from orchestrator_svc.writes.ingest import IncomingItem
 from orchestrator_svc.writes.removal import Removal
 from tandem import errors
+from tandem.chassis.deadline import Deadline
 from tandem.contract.content import TextContent
 from tests.support.orchestrator_svc.downstream import Stack, raising, stack
 
@@ -24,7 +24,7 @@ async def fill(behind: Stack) -> dict[int, str]:
 
 async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> Removal:
     """Removes from "scenes"."""
-    return await behind.remover.remove("scenes", item_ids, request_id, time.monotonic() + 10)
+    return await behind.remover.remove("scenes", item_ids, request_id, Deadline.after(10))
 
 
 async def test_a_removal_tells_how_many_and_how_far() -> None:
