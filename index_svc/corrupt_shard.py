@@ -16,7 +16,7 @@ from tandem.chassis.server import serve
 from tandem.chassis.tls import Identity
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
-from tandem.item_store.verdict import Depth, verify_in_child
+from tandem.item_store.verdict import CheckDepth, verify_in_child
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (
     IndexServiceServicer,
@@ -37,7 +37,7 @@ def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
     if not data.exists():
         return ()
     is_small = data.stat().st_size <= largest_checked_bytes
-    return verify_in_child(path, Depth.PAGES if is_small else Depth.WALK).damage
+    return verify_in_child(path, CheckDepth.PAGES if is_small else CheckDepth.WALK).damage
 
 
 async def serve_corrupt(

@@ -6,7 +6,7 @@ from rerank_svc.settings import RerankSettings
 from tandem.errors import ServiceUnavailable
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.item_store import ItemStore
-from tandem.item_store.verdict import Depth, verify_in_child
+from tandem.item_store.verdict import CheckDepth, verify_in_child
 
 
 def open_shard_items(settings: RerankSettings) -> ItemStore:
@@ -15,7 +15,7 @@ def open_shard_items(settings: RerankSettings) -> ItemStore:
     Raises ServiceUnavailable where there is no store yet or it is damaged, StoreRefused.
     """
     path = Path(settings.store_path)
-    if (path / DATA_NAME).exists() and (damage := verify_in_child(path, Depth.WALK).damage):
+    if (path / DATA_NAME).exists() and (damage := verify_in_child(path, CheckDepth.WALK).damage):
         raise ServiceUnavailable(
             service="rerank", why=f"shard corrupt: restore {path} from a backup ({damage[0]})"
         )

@@ -1,1 +1,13 @@
-"""Stores a shard's items in LMDB: records, change log, group commit, checks and backups."""
+"""Stores the items of one shard in LMDB; the indexes in memory are derived from it.
+
+item_store     `ItemStore`: reads, scans, and `apply`, which commits writes in one transaction
+item_write     what a write asks for, and its outcome
+item_record    the bytes of one item
+change_log, request_log   what changed in which order; answers to repeated requests
+checksum       the CRC before every value
+files, environment        the databases, and the LMDB environment under them
+writer_lock, file_system, reader_age   what keeps other processes and disks safe
+group_commit   one thread that commits the writes of many
+check, verdict            verification, in a process that may die of it
+backup, backup_manifest   copies of a store, checked before they are restored
+"""

@@ -1,4 +1,4 @@
-"""The order in which a shard's items changed, the newest million changes of it."""
+"""Reads and writes the change log: the newest million changes of a shard's items, in order."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Operation = Literal["upsert", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One item stored or deleted, by the change that the shard counted as `sequence`."""
+    """Describes the change number `sequence`, which stored or deleted one item."""
 
     sequence: int
     operation: Operation
@@ -27,7 +27,7 @@ class Change:
 
 
 def append_change(txn: lmdb.Transaction, log: Any, change: Change, kept_count: int) -> None:  # noqa: ANN401
-    """Adds a change, the newest, to the database `log` and forgets the one too many."""
+    """Appends the newest change to the database `log` and drops one too many."""
     key = _key(change.sequence)
     stored = [change.operation, change.index_id, change.item_id]
     txn.put(key, seal_json(key, stored), db=log, append=True)
@@ -36,7 +36,7 @@ def append_change(txn: lmdb.Transaction, log: Any, change: Change, kept_count: i
 
 
 def first_sequence(txn: lmdb.Transaction, log: Any) -> int | None:  # noqa: ANN401
-    """Returns the oldest change that is kept, None where there is none."""
+    """Returns the number of the oldest change that is kept, None where there is none."""
     with txn.cursor(log) as cursor:
         return int.from_bytes(cursor.key()) if cursor.first() else None
 
@@ -44,7 +44,7 @@ def first_sequence(txn: lmdb.Transaction, log: Any) -> int | None:  # noqa: ANN4
 def read_changes(txn: lmdb.Transaction, log: Any, start: int, count: int) -> Sequence[Change]:  # noqa: ANN401
     """Returns up to `count` changes from number `start` on.
 
-    Raises ItemCorrupt where one is not there though a later one is, or fails its checksum.
+    Raises ItemCorrupt where one is missing before a later one, or fails its checksum.
     """
     changes: list[Change] = []
     with txn.cursor(log) as cursor:
@@ -61,14 +61,14 @@ def read_changes(txn: lmdb.Transaction, log: Any, start: int, count: int) -> Seq
 
 
 def read_change(txn: lmdb.Transaction, log: Any, sequence: int) -> Change | None:  # noqa: ANN401
-    """Returns one change, None where it is not kept; raises ItemCorrupt."""
+    """Returns one change, None where it is no longer kept; raises ItemCorrupt."""
     key = _key(sequence)
     value = txn.get(key, db=log)
     return None if value is None else _change(key, value)
 
 
 def cursor_change(cursor: lmdb.Cursor) -> Change:
-    """Returns the change that the cursor stands on; raises ItemCorrupt."""
+    """Returns the change at the cursor; raises ItemCorrupt."""
     return _change(bytes(cursor.key()), cursor.value())
 
 

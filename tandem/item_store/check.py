@@ -1,12 +1,12 @@
-"""Whether a store's files are sound; run as a program, for LMDB may end the process that finds out.
+"""Checks a store's files, as a program, because LMDB may kill the process that reads them.
 
 LMDB has no checksums: a zeroed page aborts the process that reads it, a truncated file kills it by
-SIGBUS. So `verdict.py` runs this module in a process of its own:
+SIGBUS. So `verdict.py` runs this module in a child process:
 
     python -m tandem.item_store.check PATH DEPTH MEMORY_BYTES
 
-It writes JSON objects to stdout, one a line: {"done": ..., "total": ...} on the way, and in the
-end what `Findings` has.
+It writes JSON objects to stdout, one per line: {"done": ..., "total": ...} as progress, and the
+fields of `Findings` at the end.
 """
 
 import errno
@@ -38,25 +38,25 @@ _SHOWN_COUNT = 100
 _BATCH_COUNT = 1000
 
 
-class Depth(StrEnum):
-    """How much is checked, each more than the one before."""
+class CheckDepth(StrEnum):
+    """Says how much to check; each depth includes the ones before."""
 
     WALK = "walk"
-    """Every page by which a key is found can be read, and the store's own notes are sound."""
+    """Every page on the way to a key can be read, and the store's metadata is sound."""
     PAGES = "pages"
-    """LMDB's pages agree with one another and with its list of free ones; needs that no process
-    writes, and is WALK where one does."""
+    """LMDB's pages agree with one another and with its free list; is WALK while a process
+    writes."""
     VALUES = "values"
-    """Every value has its checksum, and the items are those that the change log leads to."""
+    """Every value matches its checksum, and the items match the change log."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was found; `damage` names faults for which the store must not be opened."""
+    """Collects what a check found; with any `damage` the store must not be opened."""
 
     damage: list[str] = field(default_factory=list)
     refusal: str = ""
-    """Why the store cannot be checked, though it may be sound."""
+    """Why the store could not be checked, though it may be sound."""
     corrupt_items: list[str] = field(default_factory=list)
     corrupt_item_count: int = 0
     has_writer: bool = False
@@ -64,18 +64,18 @@ class Findings:
     sequence: int = 0
 
     def add_corrupt_item(self, why: str) -> None:
-        """Notes an item that cannot be read, or is not what the log says."""
+        """Adds an item that cannot be read, or does not match the log."""
         self.corrupt_item_count += 1
         if self.corrupt_item_count <= _SHOWN_COUNT:
             self.corrupt_items.append(why)
 
 
-def check_store(path: Path, depth: Depth, show: Show) -> Findings:
-    """Returns what is wrong with the store or backup at the path; may end the process instead."""
+def check_store(path: Path, depth: CheckDepth, show: Show) -> Findings:
+    """Returns what is wrong with a store or backup; damage may kill the process instead."""
     findings = Findings()
     is_backup = not (path / "lock.mdb").exists()
     with ExitStack() as stack:
-        if not is_backup and depth is not Depth.WALK:
+        if not is_backup and depth is not CheckDepth.WALK:
             try:
                 stack.callback(WriterLock(path).release)
             except StoreRefused:
@@ -83,12 +83,12 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
             except OSError as error:
                 findings.refusal = f"{path} cannot be checked: {error}"
                 return findings
-        if depth is not Depth.WALK and not findings.has_writer:
+        if depth is not CheckDepth.WALK and not findings.has_writer:
             findings.damage += _page_faults(path)
         if findings.damage:
             return findings
         try:
-            # No more is mapped than there is: what lies beyond is not there either.
+            # Maps no more than the file has.
             files = StoreFiles(
                 path,
                 None,
@@ -101,20 +101,18 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
             used_bytes, file_bytes = files.env.used_bytes(), (path / DATA_NAME).stat().st_size
             if used_bytes > file_bytes:
                 findings.damage.append(
-                    f"{DATA_NAME} has {file_bytes:,} bytes, {used_bytes:,} are in use"
+                    f"{DATA_NAME} has {file_bytes:,} bytes, but {used_bytes:,} are in use"
                 )
                 return findings
             files.env.walk_pages()
             _check_keys(files, findings)
-            if depth is Depth.VALUES:
+            if depth is CheckDepth.VALUES:
                 _check_values(files, findings, show)
         except ServiceUnavailable:
-            pass  # made by an earlier release that was ended before it was done: empty
+            pass  # an earlier release was killed while it created the store: empty
         except (MemoryError, StoreDamaged, TandemError, lmdb.Error, UnicodeDecodeError) as error:
             if _is_shortage(error):
-                findings.refusal = (
-                    f"{path} cannot be checked in the memory that is allowed: {error}"
-                )
+                findings.refusal = f"{path} cannot be checked within the memory limit: {error}"
             else:
                 findings.damage.append(str(error))
         except StoreRefused as error:
@@ -123,7 +121,7 @@ def check_store(path: Path, depth: Depth, show: Show) -> Findings:
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Says whether the process, and not the store, is at fault; LMDB tells it by words alone."""
+    """Returns whether the process is short of memory; LMDB reports that only in words."""
     words = (os.strerror(errno.ENOMEM), os.strerror(errno.EAGAIN))
     return isinstance(error, MemoryError | lmdb.MemoryError) or str(error).endswith(words)
 
@@ -137,7 +135,7 @@ def _page_faults(path: Path) -> list[str]:
 
 
 def _check_keys(files: StoreFiles, findings: Findings) -> None:
-    """Walks through all keys, which reads every page but those of large values."""
+    """Visits all keys, which reads every page except those of large values."""
     with files.env.read() as txn:
         for key in list(files.meta_keys(txn, "")):
             files.get_meta(txn, key)
@@ -151,15 +149,17 @@ def _check_keys(files: StoreFiles, findings: Findings) -> None:
                     # A damaged key of a branch page sends look-ups to the wrong leaf.
                     lost_count += not lookup.set_key(found_key)
             if counted != (stated := txn.stat(database)["entries"]):
-                findings.damage.append(f"{name} has {counted:,} keys and says {stated:,}")
+                findings.damage.append(f"{name} has {counted:,} keys, but counts {stated:,}")
             if lost_count:
-                findings.damage.append(f"{name} has {lost_count:,} keys that are not found")
+                findings.damage.append(
+                    f"{name} has {lost_count:,} keys that a look-up does not find"
+                )
         with txn.cursor(files.log) as cursor:
             last = int.from_bytes(cursor.key()) if cursor.last() else 0
             first = int.from_bytes(cursor.key()) if cursor.first() else 1
         if last != findings.sequence:
             findings.damage.append(
-                f"the change log ends at {last:,}, the store stands at {findings.sequence:,}"
+                f"the change log ends at {last:,}, but the store is at {findings.sequence:,}"
             )
         if (kept := txn.stat(files.log)["entries"]) != last - first + 1:
             findings.damage.append(
@@ -168,8 +168,8 @@ def _check_keys(files: StoreFiles, findings: Findings) -> None:
 
 
 def _check_values(files: StoreFiles, findings: Findings, show: Show) -> None:
-    # One state of the store throughout, or a write between the two passes would look like a fault.
-    # That keeps pages from being used again, so it is for a process that ends.
+    # One transaction for both passes, or a write between them would look like a fault. It keeps
+    # freed pages from being reused, which is acceptable in a process that ends.
     with files.env.read() as txn:
         total = findings.item_count + txn.stat(files.log)["entries"]
         index_ids = {key.removeprefix("index/") for key in files.meta_keys(txn, "index/")}
@@ -207,12 +207,12 @@ def _check_item(
 def _check_changes(
     files: StoreFiles, txn: lmdb.Transaction, findings: Findings, show: Callable[[int], None]
 ) -> None:
-    """Holds the items against the log, newest change first, which says what must be there."""
+    """Compares the items with the log, newest change first."""
     absent: set[bytes] = set()
     with txn.cursor(files.log) as cursor:
         found = cursor.last()
         for done in range(txn.stat(files.log)["entries"]):
-            if not found:  # _check_keys has told that some are not there
+            if not found:  # _check_keys has reported that some are missing
                 return
             change = cursor_change(cursor)
             key = item_key(change.index_id, change.item_id)
@@ -223,7 +223,7 @@ def _check_changes(
                 absent.add(key)
                 if change.operation == "upsert":
                     findings.add_corrupt_item(
-                        f"{_shown(key)}: change {change.sequence} stored it, and it is not there"
+                        f"{_shown(key)}: change {change.sequence} stored it, but it is missing"
                     )
             if done % _BATCH_COUNT == 0:
                 show(done)
@@ -233,17 +233,17 @@ def _check_changes(
 def _check_newer(key: bytes, value: bytes | memoryview, change: Change, findings: Findings) -> None:
     try:
         sequence = RecordView(change.item_id, key, value).sequence
-    except ItemCorrupt:  # told by _check_item
+    except ItemCorrupt:  # reported by _check_item
         return
     if sequence < change.sequence or (sequence == change.sequence and change.operation == "delete"):
         findings.add_corrupt_item(
-            f"{_shown(key)}: it is of change {sequence}, and change {change.sequence} "
+            f"{_shown(key)}: it is of change {sequence}, but change {change.sequence} "
             f"was its {change.operation}"
         )
 
 
 def _check_requests(files: StoreFiles, txn: lmdb.Transaction, findings: Findings) -> None:
-    """Checks the answers that are kept for repeated requests."""
+    """Checks the answers kept for repeated requests."""
     if files.schema_version < 2:
         return
     request_ids: set[bytes] = set()
@@ -265,8 +265,8 @@ def _shown(key: bytes) -> str:
 
 
 def _main(path: str, depth: str, memory_bytes: str) -> None:
-    # The map counts as address space, though not as memory; beside a writer it may be mapped anew,
-    # twice as large.
+    # The map counts as address space, though not as memory, and a reader may remap it at twice the
+    # size while a process writes.
     limit = int(memory_bytes) + 3 * (Path(path) / DATA_NAME).stat().st_size
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -274,7 +274,7 @@ def _main(path: str, depth: str, memory_bytes: str) -> None:
     def show(done: int, total: int) -> None:
         print(json.dumps({"done": done, "total": total}), flush=True)
 
-    print(json.dumps(asdict(check_store(Path(path), Depth(depth), show))), flush=True)
+    print(json.dumps(asdict(check_store(Path(path), CheckDepth(depth), show))), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A CRC in front of every value the item store keeps.
+"""Puts a CRC before every value in the item store, and checks it.
 
-LMDB has no checksums: one flipped bit on disk is read back as if it had been written. The CRC
-covers the key too, so a value that turns up under another key is caught as well.
+LMDB has no checksums: it returns a flipped bit on disk as if it had been written. The CRC covers
+the key too, so a value that turns up under another key is caught as well.
 """
 
 import struct
@@ -12,16 +12,16 @@ CHECKSUM_BYTES = _CRC.size
 
 
 class ChecksumMismatch(Exception):
-    """A stored value is not what was written under its key."""
+    """Raised for a stored value that is not what was written under its key."""
 
 
 def seal(key: bytes, payload: bytes) -> bytes:
-    """Returns the payload as it is stored under the key: CRC32 first."""
+    """Returns the value to store under the key: CRC32, then the payload."""
     return _CRC.pack(_crc(key, payload)) + payload
 
 
 def unseal(key: bytes, value: bytes | memoryview) -> memoryview:
-    """Returns the payload stored under the key, without a copy; raises ChecksumMismatch."""
+    """Returns a view of the payload stored under the key; raises ChecksumMismatch."""
     view = memoryview(value)
     written = stored_checksum(view)
     payload = view[_CRC.size :]
@@ -31,7 +31,7 @@ def unseal(key: bytes, value: bytes | memoryview) -> memoryview:
 
 
 def stored_checksum(value: bytes | memoryview) -> int:
-    """Returns the CRC32 in front of the value, unverified; raises ChecksumMismatch without one."""
+    """Returns the CRC32 of the value, unverified; raises ChecksumMismatch if it is too short."""
     if len(value) < _CRC.size:
         raise ChecksumMismatch(f"{len(value)} bytes are too few to hold a checksum")
     return int(_CRC.unpack_from(value)[0])

@@ -1,6 +1,6 @@
-"""The LMDB environment of a store, which can be mapped or opened anew between transactions.
+"""Opens the LMDB environment of a store, and remaps or reopens it between transactions.
 
-LMDB's default flags are kept: sync=False, metasync=False, writemap and lock=False each lost or
+LMDB's default flags stay: sync=False, metasync=False, writemap and lock=False each lost or
 corrupted acknowledged writes in crash tests.
 """
 
@@ -24,19 +24,19 @@ DEFAULT_MAP_BYTES = 64 << 30
 DATA_NAME = "data.mdb"
 
 MAX_LIMIT_BYTES = 64 << 40
-"""Half of the addresses of a process; LMDB cannot open a map that is larger."""
+"""Half of a process's address space; LMDB cannot open a larger map."""
 
 _LIMIT_NAME = "map_bytes"
 _MAX_LIMIT_CHARACTERS = 32
-# Slots for read transactions under way at once, over all processes; LMDB's own default is 126.
+# Slots for concurrent read transactions over all processes; LMDB's own default is 126.
 _MAX_READERS = 64
 _DISK_FULL_BYTES = 1 << 20
-# A commit, and what is written beside it meanwhile, may need as much.
+# A commit and the writes alongside it may need as much.
 _LITTLE_ROOM_BYTES = 16 << 20
 
 
 class StoreEnvironment:
-    """An environment at a path. Transactions are had from read() and write() alone."""
+    """Wraps the environment at a path; read() and write() give its transactions."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class StoreEnvironment:
         readonly: bool,
         lock: bool,
     ) -> None:
-        """Opens nothing yet. `use` is called with each environment that is opened.
+        """Opens nothing yet; open() calls `use` with the environment.
 
-        `lock` is False only for files that nobody ever writes.
+        `lock` is False only for files that are never written.
         """
         self._path = path
         self._use = use
@@ -64,19 +64,18 @@ class StoreEnvironment:
         self._commits = CommitTimes()
 
     def open(self) -> None:
-        """Opens it; raises StoreRefused, and what `use` raises.
+        """Opens the environment; raises StoreRefused, and what `use` raises.
 
-        Where another process writes so much meanwhile that it no longer fits the map, a reader
-        opens it anew with a larger one.
+        Where another process has outgrown the map, a reader opens it again with a larger one.
         """
-        # A reader maps more by itself where the writer has gone further.
+        # A reader follows the writer's limit by itself.
         limit = 0 if self._readonly else _raised_limit(self._path)
         while True:
             try:
                 return self._open(max(self._map_bytes, limit))
             except lmdb.MapResizedError:
                 larger_bytes = 2 * (self._path / DATA_NAME).stat().st_size
-                if larger_bytes <= self._map_bytes:  # nobody wrote, so the file is at fault
+                if larger_bytes <= self._map_bytes:  # no process wrote, so the file is damaged
                     raise
                 self._map_bytes = larger_bytes
 
@@ -106,25 +105,25 @@ class StoreEnvironment:
         except lmdb.LockError as error:
             self.close()
             raise StoreRefused(
-                f"{self._path} is open in another container whose process id is {os.getpid()} too, "
-                "and LMDB tells its readers apart by that: set shareProcessNamespace: true in the "
-                "pod that both containers are in"
+                f"{self._path} is open in another container with process id {os.getpid()} too, "
+                "by which LMDB distinguishes its readers: set shareProcessNamespace: true in the "
+                "pod of both containers"
             ) from error
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Closes it; no call may be under way."""
+        """Closes the environment; no call may be in progress."""
         if self._env is not None:
             self._env.close()
             self._env = None
 
     def reopen(self, check: Callable[[], object]) -> None:
-        """Closes the environment, calls `check`, and opens it anew; transactions wait meanwhile.
+        """Closes the environment, calls `check` and opens it again; transactions wait meanwhile.
 
-        For after a fault of the disk, when LMDB no longer trusts what it has in memory. Where it
-        raises, all further transactions raise ServiceUnavailable until it succeeds.
+        It is needed after a fault of the disk, when LMDB no longer trusts its memory. If it raises,
+        all transactions raise ServiceUnavailable until a later call succeeds.
         """
         with self._gate.exclusive():
             self.close()
@@ -133,7 +132,7 @@ class StoreEnvironment:
 
     @contextmanager
     def read(self) -> Iterator[lmdb.Transaction]:
-        """Gives a read transaction whose values are views into the map."""
+        """Yields a read transaction whose values are views into the map."""
         while True:
             with self._gate.shared():
                 try:
@@ -148,7 +147,7 @@ class StoreEnvironment:
 
     @contextmanager
     def write(self) -> Iterator[lmdb.Transaction]:
-        """Gives a write transaction, committed and synced unless an exception leaves it."""
+        """Yields a write transaction, which commits and syncs unless it is left by an exception."""
         with self._gate.shared():
             with self._opened().begin(write=True) as txn:
                 yield txn
@@ -158,13 +157,13 @@ class StoreEnvironment:
 
     @contextmanager
     def rehearse(self, txn: lmdb.Transaction) -> Iterator[lmdb.Transaction]:
-        """Gives a transaction inside a write transaction, always dropped."""
+        """Yields a transaction nested in a write transaction, and always aborts it."""
         with self._opened().begin(write=True, parent=txn) as rehearsal:
             yield rehearsal
             rehearsal.abort()
 
     def grow(self) -> bool:
-        """Says whether the map is larger now, because raise_limit() was called meanwhile."""
+        """Returns whether the map grew, because raise_limit() was called meanwhile."""
         with self._gate.exclusive():
             limit = _raised_limit(self._path)
             if limit <= self.map_bytes():
@@ -173,7 +172,7 @@ class StoreEnvironment:
             return True
 
     def map_bytes(self) -> int:
-        """Returns how far the map may be filled."""
+        """Returns the size of the map, which is the store's limit."""
         return int(self._opened().info()["map_size"])
 
     def used_bytes(self) -> int:
@@ -182,7 +181,7 @@ class StoreEnvironment:
         return int(env.info()["last_pgno"] + 1) * int(env.stat()["psize"])
 
     def free_bytes(self) -> int:
-        """Returns how much room the disk has."""
+        """Returns the free space of the disk."""
         disk = os.statvfs(self._path)
         return disk.f_bavail * disk.f_frsize
 
@@ -191,9 +190,9 @@ class StoreEnvironment:
         return self._commits.newest_age_seconds()
 
     def oldest_reader_age_seconds(self) -> float:
-        """Returns at least how long some reader has held pages back; in the writer's process.
+        """Returns a lower bound of how long a reader, of any process, has held pages back.
 
-        Readers of all processes count.
+        Only the writer's process knows.
         """
         return self._commits.oldest_reader_age_seconds(reader_ids(self._opened().readers()))
 
@@ -202,7 +201,7 @@ class StoreEnvironment:
         self._opened().reader_check()
 
     def copy_compacted(self, folder: Path) -> None:
-        """Writes the state of one moment to data.mdb in a folder, without free pages."""
+        """Writes a consistent copy to data.mdb in a folder, without free pages."""
         while True:
             with self._gate.shared():
                 try:
@@ -212,9 +211,9 @@ class StoreEnvironment:
             self._follow_writer()
 
     def walk_pages(self) -> None:
-        """Reads every page that a key is found by; raises lmdb.Error where one is not sound.
+        """Reads every page on the way to a key; raises lmdb.Error where one is damaged.
 
-        On some damage LMDB ends the process instead.
+        On some damage LMDB kills the process instead.
         """
         with Path(os.devnull).open("wb") as nowhere:
             while True:
@@ -226,18 +225,18 @@ class StoreEnvironment:
                 self._follow_writer()
 
     def is_full(self, error: lmdb.Error) -> bool:
-        """Says whether the error means a full disk or map, and no harm to the environment."""
+        """Returns whether the error means a full disk or map, and leaves the environment intact."""
         if isinstance(error, lmdb.PanicError):
             return False
         if isinstance(error, lmdb.MapFullError):
             return True
-        # LMDB reports a full disk as EIO, so ask the file system.
+        # LMDB reports a full disk as EIO, so look at the file system.
         return self.free_bytes() < _DISK_FULL_BYTES
 
     def had_little_room(self) -> bool:
-        """Says whether the disk had little room when the last write transaction was committed.
+        """Returns whether the disk was nearly full at the last commit.
 
-        After a fault it may have more by now: whoever else filled it gave up too.
+        After a fault it may have room again: other writers to the disk gave up too.
         """
         return self._room_bytes < _LITTLE_ROOM_BYTES
 
@@ -249,25 +248,24 @@ class StoreEnvironment:
         return self._env
 
     def _follow_writer(self) -> None:
-        """Maps twice what the writer has used, which is more than this process had mapped."""
+        """Maps twice what the writer uses, which has outgrown this process's map."""
         with self._gate.exclusive():
             self._opened().set_mapsize(max(self.map_bytes(), 2 * self.used_bytes()))
 
 
 def raise_limit(path: Path, map_bytes: int) -> int:
-    """Lets the store at the path grow to so many bytes, also while a process writes to it.
+    """Raises the store's size limit, even while a process writes to it; returns the limit in force.
 
-    Returns the limit in force, which is never lowered: it may have been higher. The writer takes it
-    up when its map is full, and at each start. Raises StoreRefused where there is no store, or for
-    a limit that no process has addresses for.
+    The limit is never lowered. The writer adopts it when its map is full, and at each start. Raises
+    StoreRefused where there is no store, or where the limit exceeds the address space.
     """
     if map_bytes > MAX_LIMIT_BYTES:
         raise StoreRefused(
-            f"{map_bytes >> 30:,} GiB is more than a process has addresses for; give at most "
+            f"{map_bytes >> 30:,} GiB exceeds the address space of a process; give at most "
             f"{MAX_LIMIT_BYTES >> 30:,}"
         )
     if not (path / DATA_NAME).is_file():
-        raise StoreRefused(f"{path} has no item store in it: name the folder of a shard's store")
+        raise StoreRefused(f"{path} has no item store: name the folder of a shard's store")
     if (limit := _raised_limit(path)) >= map_bytes:
         return limit
     partial = path / f"{_LIMIT_NAME}.part"
@@ -281,7 +279,7 @@ def raise_limit(path: Path, map_bytes: int) -> int:
 
 
 def sync_folders(*folders: Path) -> None:
-    """Makes the names in folders durable; a file's own sync covers only what is in it."""
+    """Makes the names in folders durable; syncing a file covers only its contents."""
     for folder in folders:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -293,7 +291,7 @@ def sync_folders(*folders: Path) -> None:
 def _raised_limit(path: Path) -> int:
     file = path / _LIMIT_NAME
     try:
-        # A named pipe, say, would be waited for.
+        # Reading a named pipe, for example, would block.
         limit = int(file.read_bytes()[:_MAX_LIMIT_CHARACTERS]) if file.is_file() else 0
     except (OSError, ValueError):
         return 0

@@ -1,4 +1,4 @@
-"""Which file system a folder is on, and whether LMDB can trust it."""
+"""Finds the file system of a folder, and refuses those that LMDB cannot trust."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ from tandem.item_store.refused import StoreRefused
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-# On these a lock or a mapped page of one machine need not be what another sees, and a write may be
-# lost after it was synced. Plain FUSE is not among them: what is behind it is not known.
+# On these, machines may see different locks and mapped pages, and a synced write may be lost. Plain
+# FUSE is not listed: it may have any file system under it.
 _NETWORK_TYPES = frozenset(
     {
         "9p",
@@ -40,17 +40,17 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def check_file_system(path: Path) -> None:
-    """Raises StoreRefused where the path, which need not exist yet, is on a network's disk."""
+    """Raises StoreRefused where the path, which need not exist yet, is on a network file system."""
     kind = file_system_type(path)
     if kind in _NETWORK_TYPES:
         raise StoreRefused(
             f"{path} is on a network file system ({kind}), where acknowledged writes can be lost: "
-            "put it on a disk of this machine"
+            "put it on a local disk"
         )
 
 
 def file_system_type(path: Path) -> str:
-    """Returns the type of the file system that the path is on; empty where it is not known."""
+    """Returns the type of the path's file system; empty where it is unknown."""
     resolved, found, found_length = path.resolve(), "", -1
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
@@ -60,7 +60,7 @@ def file_system_type(path: Path) -> str:
         # 36 35 98:0 /root /mount/point rw,noatime master:1 - ext3 /dev/root rw
         mount, _, rest = line.partition(" - ")
         point = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), mount.split(" ")[4]))
-        # Of two mounts at one point the later one is seen.
+        # A later mount at the same point hides the earlier one.
         if resolved.is_relative_to(point) and len(point.parts) >= found_length:
             found, found_length = rest.split(" ")[0], len(point.parts)
     return found

@@ -1,4 +1,4 @@
-"""The files of one shard's item store: opened by the rules, or refused."""
+"""Opens the files of one shard's item store, or refuses them."""
 
 import errno
 import json
@@ -22,10 +22,10 @@ from tandem.item_store.writer_lock import WriterLock
 from tandem.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 SCHEMA_VERSION = 2
-"""Version 1 has records of version 1 alone, no request ids and no store id."""
+"""Version 1 has only records of version 1, no request ids and no store id."""
 
 RESTORING_NAME = "restoring"
-"""The folder in a store's own in which a restore gathers what it will put in place at once."""
+"""The folder inside a store's where a restore prepares the files that it then renames."""
 
 _LOCK_NAME = "lock.mdb"
 _MAKING_NAME = "making"
@@ -38,7 +38,7 @@ _DATABASES = (*_DATABASES_1, *_DATABASES_2)
 
 @dataclass(frozen=True, slots=True)
 class ShardIdentity:
-    """Which shard of how many a store is."""
+    """Says which shard of how many a store belongs to."""
 
     shard_number: int
     shard_count: int
@@ -48,7 +48,7 @@ class ShardIdentity:
 
 
 class StoreFiles:
-    """An open environment and its databases; at most one of a path in a process."""
+    """Holds an open environment and its databases; at most one per path in a process."""
 
     env: StoreEnvironment
     items: Any  # py-lmdb does not export the type of its database handles
@@ -59,7 +59,7 @@ class StoreFiles:
     identity: ShardIdentity
     schema_version: int
     store_id: str
-    """Random, made with the store and anew by each restore; empty in a reader of schema 1."""
+    """Random, changed by each restore; empty in a reader of schema 1."""
 
     def __init__(
         self,
@@ -71,13 +71,12 @@ class StoreFiles:
         allow_any_file_system: bool = False,
         is_backup: bool = False,
     ) -> None:
-        """Opens the files, making them where there are none and readonly is not set.
+        """Opens the files; without readonly, creates them if they are missing.
 
-        Without an identity it takes the files for what they say they are. A backup, which nobody
-        ever writes, is read without a lock file. Raises StoreRefused for a network file system, a
-        read-only mount, a second writer, another shard's files, a newer schema, damage, or a
-        process id that is another reader's too; with readonly, ServiceUnavailable while there is
-        no store yet.
+        Without an identity, any shard's files are accepted. A backup, which is never written, is
+        read without a lock file. Raises StoreRefused for a network file system, a read-only mount,
+        a second writer, another shard's files, a newer schema, damage, or a process id that another
+        reader has too; with readonly, ServiceUnavailable while there is no store yet.
         """
         if identity and not 0 <= identity.shard_number < identity.shard_count:
             raise StoreRefused(f"{identity}: shards count from 0")
@@ -110,14 +109,14 @@ class StoreFiles:
             raise
 
     def close(self) -> None:
-        """Closes the files; no call may be under way."""
+        """Closes the files; no call may be in progress."""
         self.env.close()
         if self._writer_lock is not None:
             self._writer_lock.release()
             self._writer_lock = None
 
     def get_meta(self, txn: lmdb.Transaction, key: str) -> Any:  # noqa: ANN401 (any JSON)
-        """Returns what put_meta stored under the key, or None; raises ItemCorrupt."""
+        """Returns the value that put_meta() stored under the key, or None; raises ItemCorrupt."""
         value = txn.get(key.encode(), db=self.meta)
         if value is None:
             return None
@@ -131,7 +130,7 @@ class StoreFiles:
         txn.put(key.encode(), seal_json(key.encode(), value), db=self.meta)
 
     def delete_meta(self, txn: lmdb.Transaction, key: str) -> None:
-        """Forgets the key and its value."""
+        """Deletes the key and its value."""
         txn.delete(key.encode(), db=self.meta)
 
     def meta_keys(self, txn: lmdb.Transaction, prefix: str) -> Iterator[str]:
@@ -150,12 +149,12 @@ class StoreFiles:
                 self._make_databases(env)
         except lmdb.NotFoundError as error:
             raise StoreDamaged(
-                f"{self.path} is damaged (a database of it is gone): restore it from a backup"
+                f"{self.path} is damaged (a database is missing): restore it from a backup"
             ) from error
 
     def _use_databases(self, env: lmdb.Environment) -> None:
         if env.stat()["entries"] == 0:
-            raise ServiceUnavailable(service="index", why="its item store is still being made")
+            raise ServiceUnavailable(service="index", why="its item store is still being created")
         self._open_databases(env, _DATABASES_1, None)
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
@@ -166,8 +165,8 @@ class StoreFiles:
     def _make_databases(self, env: lmdb.Environment) -> None:
         # One transaction, so that no reader and no crash sees a store without its schema.
         with env.begin(write=True) as txn:
-            # Databases are made only where the schema says that they are not there yet, or one
-            # whose name was damaged would be empty.
+            # Databases are created only where the schema says so; otherwise one whose name was
+            # damaged would come up empty.
             is_new = env.stat()["entries"] == 0
             self._open_databases(env, _DATABASES_1, txn, create=is_new)
             if is_new and self._expected is not None:
@@ -176,12 +175,12 @@ class StoreFiles:
                 self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self._open_databases(env, _DATABASES_2, txn, create=self.schema_version < 2)
             if self.schema_version < SCHEMA_VERSION:
-                # Records of version 1 stay as they are: each says its own version.
+                # Records of version 1 stay: each record has its own version.
                 for key, value in _new_notes(self.identity).items():
                     self.put_meta(txn, key, value)
                 self.schema_version = SCHEMA_VERSION
             self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
-        with env.begin():  # takes a reader's slot, which raises LockError where it cannot be had
+        with env.begin():  # takes a reader's slot, which raises LockError if it cannot
             pass
 
     def _open_databases(
@@ -196,10 +195,10 @@ class StoreFiles:
             setattr(self, name, env.open_db(name.encode(), txn=txn, create=create))
 
     def _admit(self, schema: dict[str, int] | None) -> None:
-        """Takes over identity and version; raises StoreRefused where they are not as expected."""
+        """Adopts identity and version; raises StoreRefused where they are not as expected."""
         if schema is None:
             raise StoreDamaged(
-                f"{self.path} is damaged (its schema is gone): restore it from a backup"
+                f"{self.path} is damaged (its schema is missing): restore it from a backup"
             )
         self.schema_version = schema["schema_version"]
         if self.schema_version > SCHEMA_VERSION:
@@ -215,7 +214,7 @@ class StoreFiles:
             )
 
     def _clean_up(self) -> None:
-        # A restore that was killed after it put the store in place leaves this behind.
+        # A restore that was killed after its last rename leaves this folder.
         shutil.rmtree(self.path / RESTORING_NAME, ignore_errors=True)
         shutil.rmtree(self.path / _MAKING_NAME, ignore_errors=True)
         sync_folders(self.path, self.path.parent)
@@ -223,14 +222,14 @@ class StoreFiles:
 
 
 def seal_json(key: bytes, value: object) -> bytes:
-    """Returns a JSON value as it is stored under the key."""
+    """Returns the bytes that store a JSON value under the key."""
     return seal(key, json.dumps(value, separators=(",", ":")).encode())
 
 
 def _make_store(path: Path, identity: ShardIdentity) -> None:
-    """Makes an empty store elsewhere and puts it in place whole.
+    """Creates an empty store in another folder and renames it into place.
 
-    So that what is there and cannot be read is damaged, and not just cut short when it was made.
+    So a store that cannot be read is damaged, never merely half created.
     """
     making = path / _MAKING_NAME
     shutil.rmtree(making, ignore_errors=True)
@@ -270,9 +269,7 @@ def _prepare_for_writing(path: Path) -> WriterLock:
         ) from error
     if (path / RESTORING_NAME).exists() and not (path / DATA_NAME).exists():
         lock.release()
-        raise StoreRefused(
-            f"{path} has a restore in it that did not end: run tandem shard restore again"
-        )
+        raise StoreRefused(f"{path} has an unfinished restore: run tandem shard restore again")
     return lock
 
 
@@ -280,7 +277,7 @@ def _check_readable(path: Path, *, is_backup: bool) -> None:
     names = (DATA_NAME,) if is_backup else (DATA_NAME, _LOCK_NAME)
     if not all((path / name).exists() for name in names):
         raise ServiceUnavailable(service="index", why=f"there is no item store at {path} yet")
-    # On a read-only mount LMDB silently goes without its reader table, and the writer then reuses
+    # On a read-only mount LMDB silently does without its reader table, and the writer then reuses
     # pages that are being read.
     if not is_backup and not os.access(path / _LOCK_NAME, os.W_OK):
         raise StoreRefused(

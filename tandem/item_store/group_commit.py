@@ -1,7 +1,7 @@
-"""Many small writes, one commit.
+"""Commits many small writes together.
 
-A synced LMDB commit takes about 8 ms however little it holds, so writes that arrive within a few
-milliseconds share one: about 125 acknowledged writes a second become thousands.
+A synced LMDB commit takes about 8 ms however small it is, so writes that arrive within a few
+milliseconds share one: about 125 acknowledged writes per second become thousands.
 """
 
 import logging
@@ -16,11 +16,11 @@ from tandem.errors import InternalFault, Overloaded, ServiceUnavailable, TandemE
 
 log = logging.getLogger(__name__)
 
-_PERHAPS_STORED = "the write may be stored or not: repeat it with the same request_id"
+_PERHAPS_STORED = "the write may or may not be stored: repeat it with the same request_id"
 
 
 class Countable(Protocol):
-    """A write that knows its size."""
+    """Describes a write that knows its size."""
 
     @property
     def record_count(self) -> int: ...
@@ -35,7 +35,7 @@ _R = TypeVar("_R")
 
 
 class GroupCommit(Generic[_W, _R]):
-    """One thread that commits what all others submit, in the order they did."""
+    """Commits in one thread what all others submit, in that order."""
 
     def __init__(
         self,
@@ -53,17 +53,15 @@ class GroupCommit(Generic[_W, _R]):
     ) -> None:
         """Starts the thread.
 
-        `commit` makes writes durable, in order, and returns one outcome each; it is called from
-        this thread alone. A write waits for company up to max_wait_seconds, or until
-        max_record_count records wait with it. `idle` is called, from the same thread, after every
-        idle_seconds.
+        `commit` makes writes durable, in order, and returns an outcome for each. A write waits for
+        others up to max_wait_seconds, or until max_record_count records wait. `idle` is called
+        every idle_seconds. All three callbacks are called from this thread only.
 
-        Where `commit` raises one of the `recoverable` exceptions, its writes are refused as perhaps
-        stored, and nothing is committed before `recover`, called from the same thread, has
-        returned; while it raises one of them or a TandemError it is called again, before each batch
-        and every recovery_seconds. `refusal` names the error of all that is refused from the fault
-        to the recovery; it is called with what to say. Any other exception stops the writer for
-        good.
+        Where `commit` raises one of the `recoverable` exceptions, its writes are refused as
+        possibly stored, and nothing is committed until `recover` returns. While `recover` raises
+        one of them or a TandemError, it is called again before each batch and every
+        recovery_seconds. `refusal` turns a message into the error that is raised meanwhile. Any
+        other exception stops the writer for good.
         """
         self._commit = commit
         self._max_wait_seconds = max_wait_seconds
@@ -84,7 +82,7 @@ class GroupCommit(Generic[_W, _R]):
     def submit(self, write: _W) -> Future[_R]:
         """Returns a future that is done once the write is durable, or refused with a TandemError.
 
-        Cancelling it in time takes the write out. Raises Overloaded when too many writes wait, and
+        Cancelling it in time removes the write. Raises Overloaded when too many writes wait, and
         what check() raises.
         """
         self.check()
@@ -94,20 +92,20 @@ class GroupCommit(Generic[_W, _R]):
         except queue.Full:
             raise Overloaded(what="writes waiting to be committed") from None
         if self._stopped is not None:
-            # It stopped between the check and the put, so nobody reads the queue any more.
+            # It stopped between the check and the put, so no thread reads the queue any more.
             self._refuse_queued()
         return future
 
     @property
     def queued_count(self) -> int:
-        """Writes that wait to be committed."""
+        """Returns how many writes wait to be committed."""
         return self._queue.qsize()
 
     def check(self) -> None:
-        """Raises where no write can be taken.
+        """Raises an error where no write can be accepted.
 
-        InternalFault once the thread stopped, by close() or by a fault for good; what `refusal`
-        names from a fault until the recovery from it.
+        InternalFault once the thread has stopped, by close() or a permanent fault; the error of
+        `refusal` between a fault and the recovery from it.
         """
         if self._stopped is not None:
             raise InternalFault(why=self._stopped)
@@ -124,7 +122,7 @@ class GroupCommit(Generic[_W, _R]):
         try:
             self._commit_until_closed()
             self._stopped = "the writer is closed"
-        except BaseException:  # what is on disk is unknown now, so acknowledge nothing more
+        except BaseException:  # the disk's contents are unknown, so acknowledge nothing more
             self._stopped = "the writer stopped after a fault; restart the service"
             log.critical("the writer stopped", exc_info=True)
         finally:
@@ -153,7 +151,7 @@ class GroupCommit(Generic[_W, _R]):
             self._interrupt(error)
 
     def _is_recovered(self) -> bool:
-        """Says whether writes can be committed, once it has tried to mend what went wrong."""
+        """Returns whether writes can be committed, after trying to recover if necessary."""
         if self._fault is None or self._recover is None:
             return True
         try:
@@ -162,7 +160,7 @@ class GroupCommit(Generic[_W, _R]):
             self._interrupt(error)
             return False
         self._fault = None
-        log.warning("recovered; writing goes on")
+        log.warning("recovered; writing continues")
         return True
 
     def _interrupt(self, error: Exception) -> None:
@@ -170,7 +168,7 @@ class GroupCommit(Generic[_W, _R]):
         log.error("%s", self._fault)
 
     def _next_batch(self, wake_time: float) -> tuple[list[tuple[_W, Future[_R]]], bool]:
-        """Returns the writes to commit together, and whether they are the last."""
+        """Returns the writes to commit together, and whether they are the last ones."""
         batch: list[tuple[_W, Future[_R]]] = []
         record_count = 0
         end_time = wake_time
@@ -188,7 +186,7 @@ class GroupCommit(Generic[_W, _R]):
         return batch, False
 
     def _commit_batch(self, batch: list[tuple[_W, Future[_R]]]) -> None:
-        # A cancelled caller's write is left out here; from here on it cannot be cancelled.
+        # Drops cancelled writes; from here on they cannot be cancelled.
         batch = [
             (write, future) for write, future in batch if future.set_running_or_notify_cancel()
         ]

@@ -1,11 +1,12 @@
-"""How one item lies in the item store.
+"""Packs and reads the record of one item in the item store.
 
     value = CRC32 | header | attributes, JSON | embedding | tokens | content
 
-The header says how to read what follows it: modality, token shape, and the change-log sequence
-number of the write. A reader takes only the part it needs, so a rerank does not copy pictures.
+The header says how to read the rest: modality, token shape, and the change-log sequence number of
+the write. A reader takes only the part it needs, so that a rerank does not copy pictures.
 
-Records of version 1 are still read: JSON in the place of the attributes has what the header lacks.
+Records of version 1 are still read: instead of attributes they have JSON with what their header
+lacks.
 """
 
 import json
@@ -51,7 +52,7 @@ _parse_json = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredItem:
-    """One item with all that searching and reranking need of it.
+    """Describes one item with everything that searching and reranking need.
 
     Content and tokens are of the same modality.
     """
@@ -100,16 +101,16 @@ def pack_item(key: bytes, item: StoredItem, sequence: int) -> bytes:
 
 
 def attributes_json(attributes: Attributes) -> bytes:
-    """Returns JSON, by name, from which the same values of the same types are read."""
+    """Returns JSON, sorted by name, that keeps values and their types."""
     return json.dumps(dict(attributes), separators=(",", ":"), sort_keys=True).encode()
 
 
 def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
     """Returns a number that no other write of the item has.
 
-    It is the write's sequence and, below that, the record's checksum: a sequence by itself may be
-    given out anew where a fault of the disk undid a write. Both stand in the value's first bytes,
-    and no more is read or verified: damage there makes another version. Raises ItemCorrupt where
+    It is the write's sequence and, in the lower bits, the record's checksum: a sequence alone may
+    be reused after a fault of the disk undid a write. Both stand in the value's first bytes, and
+    nothing more is read or verified: damage there makes another version. Raises ItemCorrupt where
     there is no such header.
     """
     try:
@@ -122,19 +123,19 @@ def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
 
 
 class RecordView:
-    """A stored item whose checksum holds, read part by part.
+    """Reads a stored item part by part, once its checksum is verified.
 
-    A view into the read transaction: dead when that ends. What the methods return are copies.
+    It is a view into the read transaction and ends with it; its methods return copies.
     """
 
     modality: Modality
     sequence: int
     """Where the change log stood when the item was written."""
     version: int
-    """As `item_version` gives it."""
+    """Equals `item_version()`."""
 
     def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
-        """Raises ItemCorrupt if the value is not what was written under the key."""
+        """Verifies the value; raises ItemCorrupt if it is not what was written under the key."""
         self.item_id = item_id
         try:
             payload = unseal(key, value)
@@ -177,17 +178,17 @@ class RecordView:
         return np.frombuffer(self._embedding, dtype="<f4").astype(np.float32)
 
     def attributes(self) -> Attributes:
-        """Returns the attributes, of the types they were stored with."""
+        """Returns the attributes with their original types."""
         if not self._attributes:
             return {}
         attributes: dict[str, Any] = _parse_json(str(self._attributes, "utf-8"))[0]
         for name, value in attributes.items():
-            if type(value) is list:  # words; integers, floats and booleans JSON tells apart
+            if type(value) is list:  # of texts; JSON distinguishes the other types
                 attributes[name] = tuple(value)
         return attributes
 
     def tokens(self) -> Tokens:
-        """Returns what the cross-encoder reads."""
+        """Returns the cross-encoder's input."""
         shape = self._tokens_shape
         if self.modality is Modality.TEXT:
             return TextTokens(
@@ -198,7 +199,7 @@ class RecordView:
         )
 
     def content(self) -> Content:
-        """Returns the content as the user gave it."""
+        """Returns the content as it was ingested."""
         content = bytes(self._content)
         return (
             TextContent(content.decode())
@@ -207,7 +208,7 @@ class RecordView:
         )
 
     def item(self) -> StoredItem:
-        """Returns all of it."""
+        """Returns the whole item."""
         return StoredItem(
             self.item_id,
             self.content(),

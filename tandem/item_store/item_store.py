@@ -1,4 +1,4 @@
-"""The truth of one shard: its items, their change log, and what each index was made with.
+"""Stores one shard's items, their change log and each index's model: the source of truth.
 
 Five databases in one LMDB environment, every value under a CRC:
 
@@ -8,11 +8,11 @@ Five databases in one LMDB environment, every value under a CRC:
                    "store_id"            -> random, another after each restore
                    "sequence"            -> where the change log stands
                    "index/" index_id     -> fingerprint and dimension, set by the first upsert
-    requests       request id            -> what the write was answered (request_log.py)
+    requests       request id            -> the answer to the write (request_log.py)
     request_order  number, big-endian    -> request id, oldest first
 
-One process writes (index_svc, from one thread); others beside it read the same files. Read
-transactions copy out and end within milliseconds: an open one keeps LMDB from reusing any page
+One process writes (index_svc, from one thread); other processes read the same files. Read
+transactions copy data out and end within milliseconds: an open one keeps LMDB from reusing any page
 freed since it began.
 """
 
@@ -56,15 +56,15 @@ from tandem.item_store.item_record import (
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.item_store.refused import StoreRefused
 from tandem.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
-from tandem.item_store.verdict import Depth, verify_in_child
+from tandem.item_store.verdict import CheckDepth, verify_in_child
 
 DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
-"""What reading and writing raise where the disk fails, or LMDB no longer trusts itself."""
+"""Raised by reads and writes where the disk fails, or LMDB no longer trusts its state."""
 
 _SEQUENCE_KEY = "sequence"
 _INDEX_PREFIX = "index/"
 _SCAN_COUNT = 512
-# Checksums of so much take some ten milliseconds, for which a transaction may stay open.
+# Checksums of so much take about ten milliseconds: as long as a transaction may stay open.
 _SCAN_BYTES = 16 << 20
 # A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included.
 _RESERVE_BYTES = 4 << 20
@@ -75,7 +75,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What an index was made with."""
+    """Describes the model that an index was created with."""
 
     fingerprint: str
     dimension: int
@@ -83,7 +83,7 @@ class IndexInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredEmbedding:
-    """What retrieval needs of one item."""
+    """Holds what retrieval needs of one item."""
 
     item_id: str
     modality: Modality
@@ -93,14 +93,14 @@ class StoredEmbedding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTokens:
-    """What a rerank needs of one item, and which write of it that is."""
+    """Holds what a rerank needs of one item, and the version that identifies its write."""
 
     tokens: Tokens
     version: int
 
 
 class ItemStore:
-    """One shard's items. Reading is safe from any thread, writing from one."""
+    """Reads and writes one shard's items: reads are safe from any thread, writes from one."""
 
     def __init__(self, files: StoreFiles, kept_log_count: int, kept_request_count: int) -> None:
         """Takes over the files; open() is the usual way."""
@@ -121,11 +121,10 @@ class ItemStore:
         kept_request_count: int = KEPT_REQUEST_COUNT,
         allow_any_file_system: bool = False,
     ) -> Self:
-        """Opens the shard's store, making it where there is none and readonly is not set.
+        """Opens the shard's store; without readonly, creates it or upgrades an older schema.
 
-        A store of an older schema is brought to ours, where readonly is not set. At most once in a
-        process. Raises StoreRefused as StoreFiles does; with readonly, ServiceUnavailable while
-        there is no store yet.
+        At most once per path in a process. Raises StoreRefused as StoreFiles does; with readonly,
+        ServiceUnavailable while there is no store yet.
         """
         files = StoreFiles(
             path,
@@ -138,7 +137,7 @@ class ItemStore:
 
     @property
     def store_id(self) -> str:
-        """A random name of this store's history: another after each restore."""
+        """Returns a random name of this store's history, which each restore changes."""
         return self._files.store_id
 
     def close(self) -> None:
@@ -146,39 +145,39 @@ class ItemStore:
         self._files.close()
 
     def index_ids(self) -> list[str]:
-        """Returns the indexes that exist on this shard, sorted."""
+        """Returns the ids of this shard's indexes, sorted."""
         with self._files.env.read() as txn:
             return [
                 key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
             ]
 
     def index_info(self, index_id: str) -> IndexInfo:
-        """Returns what the index was made with; raises IndexNotFound."""
+        """Returns the index's model and dimension; raises IndexNotFound."""
         with self._files.env.read() as txn:
             return self._index_info(txn, index_id)
 
     def item_ids(self, index_id: str, count: int) -> list[str]:
-        """Returns the ids of the index's first items, in the order of their bytes."""
+        """Returns the ids of the index's first items, in byte order."""
         with self._files.env.read() as txn:
             return self._item_ids(txn, index_id, count)
 
     def index_fingerprint(self, index_id: str) -> str:
-        """Returns the fingerprint of the model behind the index; raises IndexNotFound."""
+        """Returns the fingerprint of the index's model; raises IndexNotFound."""
         return self.index_info(index_id).fingerprint
 
     def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem | None]:
-        """Returns the items in the order asked for, None where there is none.
+        """Returns the items in the order of the ids, None where an item is missing.
 
         Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, RecordView.item)
+        return self._read(index_id, item_ids, _stored_item)
 
     def read_items_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int
     ) -> tuple[list[StoredItem | None], int]:
-        """Returns what read_items does of the first items, and of how many.
+        """Reads as read_items() until max_bytes are reached; returns the items and their number.
 
-        Of as many as their records' bytes allow, but at least of one. Errors as read_items.
+        Reads at least one item, and counts the bytes of the records. Errors as read_items.
         """
         items: list[StoredItem | None] = []
         left_bytes = max_bytes
@@ -191,54 +190,50 @@ class ItemStore:
                 if items and byte_count > left_bytes:
                     break
                 left_bytes -= byte_count
-                items.append(None if value is None else RecordView(item_id, key, value).item())
+                items.append(None if value is None else _stored_item(item_id, key, value))
         return items, len(items)
 
     def read_tokens(self, index_id: str, item_ids: Sequence[str]) -> list[Tokens | None]:
-        """Returns the items' tokens in the order asked for, None where there is no item.
+        """Returns the items' tokens in the order of the ids, None where an item is missing.
 
         Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, RecordView.tokens)
+        return self._read(index_id, item_ids, _tokens)
 
     def read_stored_tokens(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredTokens | None]:
-        """Returns the same with each item's version; errors as read_tokens."""
+        """Reads as read_tokens(), with each item's version."""
         return self._read(index_id, item_ids, _stored_tokens)
 
     def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
-        """Returns the items' versions in the order asked for, None where there is no item.
+        """Returns the items' versions in the order of the ids, None where an item is missing.
 
-        Reads the first bytes of each record and no tokens. Raises IndexNotFound, ItemCorrupt.
+        Reads only the first bytes of each record. Raises IndexNotFound, ItemCorrupt.
         """
-        with self._files.env.read() as txn:
-            self._index_info(txn, index_id)
-            return [self._read_version(txn, index_id, item_id) for item_id in item_ids]
+        return self._read(index_id, item_ids, item_version)
 
     def read_embeddings(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredEmbedding | ItemCorrupt | None]:
-        """Returns what retrieval needs of the items, in the order asked for.
+        """Returns what retrieval needs of the items, in the order of the ids.
 
-        None where there is no item, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
+        None where an item is missing, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
         """
-        with self._files.env.read() as txn:
-            self._index_info(txn, index_id)
-            return [self._read_embedding(txn, index_id, item_id) for item_id in item_ids]
+        return self._read(index_id, item_ids, _stored_embedding)
 
     def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
         """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
         start: bytes | None = item_key(index_id, "")
         while start is not None:
-            # A transaction a batch, so that a scan of millions holds no page back for long.
+            # One transaction per batch, so that a scan of millions holds no page back for long.
             batch, start = self._scan(item_key(index_id, ""), start)
             yield from batch
 
     def scan_damaged(self, index_id: str) -> Iterator[tuple[str, ItemCorrupt]]:
-        """Yields the ids of the index's items whose records are not as they were written.
+        """Yields the ids of items whose records fail their checksum.
 
-        Reads each record's bytes and copies none of them.
+        Reads each record without copying it.
         """
         start: bytes | None = item_key(index_id, "")
         while start is not None:
@@ -246,14 +241,14 @@ class ItemStore:
             yield from batch
 
     def sequence(self) -> int:
-        """Returns where the change log stands: the number of changes so far."""
+        """Returns the number of changes so far, which is where the change log stands."""
         with self._files.env.read() as txn:
             return self._sequence(txn)
 
     def changes_since(self, sequence: int) -> Iterator[Change] | None:
-        """Returns the changes after a sequence, oldest first, up to the newest there is.
+        """Returns the changes after a sequence, oldest first.
 
-        None where they are no longer all kept, or where the store never stood there. Raises
+        None where they are no longer all kept, or where the store never reached it. Raises
         ItemCorrupt while iterating, where the log is damaged.
         """
         with self._files.env.read() as txn:
@@ -271,7 +266,7 @@ class ItemStore:
         return self._files.env.map_bytes()
 
     def free_bytes(self) -> int:
-        """Returns how much room the disk has."""
+        """Returns the free space of the disk."""
         return self._files.env.free_bytes()
 
     def commit_age_seconds(self) -> float | None:
@@ -286,7 +281,7 @@ class ItemStore:
         return self._files.env.oldest_reader_age_seconds()
 
     def had_little_room(self) -> bool:
-        """Says whether the disk had little room at the last commit, so that a fault means that."""
+        """Returns whether the disk was nearly full at the last commit, which explains a fault."""
         return self._files.env.had_little_room()
 
     def check_readers(self) -> None:
@@ -294,10 +289,10 @@ class ItemStore:
         self._files.env.check_readers()
 
     def reopen(self) -> None:
-        """Closes the files, has them checked and opens them, as is needed after a DISK_FAULTS.
+        """Closes, checks and reopens the files, as is necessary after one of DISK_FAULTS.
 
-        Reads wait meanwhile. Raises ServiceUnavailable, and then so do all reads and writes until
-        it succeeds.
+        Reads wait meanwhile. Raises ServiceUnavailable, as do all reads and writes until a call
+        succeeds.
         """
         try:
             self._files.env.reopen(self._check_sound)
@@ -305,8 +300,8 @@ class ItemStore:
             raise ServiceUnavailable(service="index", why=str(error)) from error
 
     def _check_sound(self) -> None:
-        # In a process of its own: reading a damaged page may end the process that does it.
-        if damage := verify_in_child(self._files.path, Depth.WALK).damage:
+        # In a child process: reading a damaged page may kill the process.
+        if damage := verify_in_child(self._files.path, CheckDepth.WALK).damage:
             raise StoreRefused(
                 f"{self._files.path} is damaged ({damage[0]}): restore it from a backup"
             )
@@ -314,11 +309,11 @@ class ItemStore:
     def apply(self, writes: Sequence[ItemWrite]) -> list[Committed | TandemError]:
         """Commits the writes in order, in one transaction, each wholly or not at all.
 
-        Returns once they are on disk. A write that breaks a rule is left out and has its error in
-        its place: ModelMismatch, EmbeddingInvalid (not the index's dimension), IndexNotFound (a
-        delete), RequestIdReused. Where disk or map are full the writes are tried one by one, so
-        that only those too large for what is left get StoreFull. Raises DISK_FAULTS on any other
-        fault of the disk: what is on it is then unknown, and reopen() must come before all else.
+        Returns once they are on disk. A write that breaks a rule is left out, and its error
+        stands in its place: ModelMismatch, EmbeddingInvalid (not the index's dimension),
+        IndexNotFound (a delete), RequestIdReused. Where disk or map are full the writes are tried
+        one by one, so that only those too large for the rest get StoreFull. Raises DISK_FAULTS on
+        any other fault of the disk: its contents are then unknown, and reopen() must come next.
         """
         try:
             with self._files.env.write() as txn:
@@ -338,9 +333,9 @@ class ItemStore:
     def _check_reserve(self, txn: lmdb.Transaction) -> None:
         """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
 
-        A delete writes changed pages anew before it frees the old ones, so on a map filled to the
-        brim nothing could be deleted. LMDB does not tell how many pages are free; so take them, in
-        a transaction inside this one that is then dropped.
+        A delete copies changed pages before it frees the old ones, so on a completely full map
+        nothing could be deleted. LMDB does not report how many pages are free, so this takes them
+        in a nested transaction and aborts that.
         """
         map_bytes = self._files.env.map_bytes()
         if self.used_bytes() < map_bytes // 2:  # the usual case
@@ -371,7 +366,7 @@ class ItemStore:
         return committed
 
     def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
-        """Checks the write against its index; makes the index where there is none."""
+        """Checks the write against its index, which it creates if it is missing."""
         dimension = len(write.items[0].encoding.embedding)
         try:
             info = self._index_info(txn, write.index_id)
@@ -446,7 +441,7 @@ class ItemStore:
     def _scan(
         self, prefix: bytes, start: bytes
     ) -> tuple[list[StoredEmbedding | ItemCorrupt], bytes | None]:
-        """Reads a batch from a key on; returns it and the key after it, None where that is all."""
+        """Reads a batch from a key on; returns it and the next key, None at the end."""
         batch: list[StoredEmbedding | ItemCorrupt] = []
         with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
             found = cursor.set_range(start)
@@ -461,7 +456,7 @@ class ItemStore:
     def _scan_damaged(
         self, prefix: bytes, start: bytes
     ) -> tuple[list[tuple[str, ItemCorrupt]], bytes | None]:
-        """Looks at a batch from a key on; returns its damaged items and the key after it."""
+        """Checks a batch from a key on; returns its damaged items and the next key."""
         damaged: list[tuple[str, ItemCorrupt]] = []
         left_bytes = _SCAN_BYTES
         with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
@@ -479,30 +474,19 @@ class ItemStore:
         return damaged, None
 
     def _read(
-        self, index_id: str, item_ids: Sequence[str], part: Callable[[RecordView], _T]
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        parse: Callable[[str, bytes, bytes | memoryview], _T],
     ) -> list[_T | None]:
         with self._files.env.read() as txn:
             self._index_info(txn, index_id)
-            return [self._read_one(txn, index_id, item_id, part) for item_id in item_ids]
-
-    def _read_one(
-        self, txn: lmdb.Transaction, index_id: str, item_id: str, part: Callable[[RecordView], _T]
-    ) -> _T | None:
-        key = item_key(index_id, item_id)
-        value = txn.get(key, db=self._files.items)
-        return None if value is None else part(RecordView(item_id, key, value))
-
-    def _read_version(self, txn: lmdb.Transaction, index_id: str, item_id: str) -> int | None:
-        key = item_key(index_id, item_id)
-        value = txn.get(key, db=self._files.items)
-        return None if value is None else item_version(item_id, key, value)
-
-    def _read_embedding(
-        self, txn: lmdb.Transaction, index_id: str, item_id: str
-    ) -> StoredEmbedding | ItemCorrupt | None:
-        key = item_key(index_id, item_id)
-        value = txn.get(key, db=self._files.items)
-        return None if value is None else _stored_embedding(item_id, key, value)
+            parts: list[_T | None] = []
+            for item_id in item_ids:
+                key = item_key(index_id, item_id)
+                value = txn.get(key, db=self._files.items)
+                parts.append(None if value is None else parse(item_id, key, value))
+            return parts
 
     def _index_info(self, txn: lmdb.Transaction, index_id: str) -> IndexInfo:
         stored = self._files.get_meta(txn, _INDEX_PREFIX + index_id)
@@ -514,7 +498,16 @@ class ItemStore:
         return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
 
 
-def _stored_tokens(record: RecordView) -> StoredTokens:
+def _stored_item(item_id: str, key: bytes, value: bytes | memoryview) -> StoredItem:
+    return RecordView(item_id, key, value).item()
+
+
+def _tokens(item_id: str, key: bytes, value: bytes | memoryview) -> Tokens:
+    return RecordView(item_id, key, value).tokens()
+
+
+def _stored_tokens(item_id: str, key: bytes, value: bytes | memoryview) -> StoredTokens:
+    record = RecordView(item_id, key, value)
     return StoredTokens(record.tokens(), record.version)
 
 

@@ -1,4 +1,4 @@
-"""What an item store is asked to write, and what comes of it."""
+"""Defines the writes that an item store takes, and their outcome."""
 
 import hashlib
 import struct
@@ -13,10 +13,10 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upsert:
-    """Stores items, new or replacing those of the same id.
+    """Stores items, replacing those of the same ids.
 
-    Their ids differ, their embeddings have one dimension, and there is at least one. A write whose
-    `request_id`, if it has one, was stored before is answered as then and not stored again.
+    There is at least one; their ids differ, and their embeddings have one dimension. A write whose
+    `request_id` was stored before gets the same answer and is not stored again.
     """
 
     index_id: str
@@ -26,14 +26,14 @@ class Upsert:
 
     @property
     def record_count(self) -> int:
-        """How many records it changes at most."""
+        """Returns how many records it changes at most."""
         return len(self.items)
 
     def digest(self) -> bytes:
-        """Returns a hash of what its caller asked for: equal for two attempts at one write.
+        """Returns a hash of the request, equal for two attempts at one write.
 
-        Embeddings and tokens are left out. They follow from content and model, but a second
-        encoding of the same content may round otherwise in another batch.
+        Embeddings and tokens are left out. They follow from content and model, but encoding the
+        same content again may round differently in another batch.
         """
         return _digest(self._parts())
 
@@ -53,7 +53,7 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delete:
-    """Deletes items by id; ids that are not there are no error. `request_id` as in Upsert."""
+    """Deletes items by id, ignoring missing ones; `request_id` as in Upsert."""
 
     index_id: str
     item_ids: Sequence[str]
@@ -61,28 +61,28 @@ class Delete:
 
     @property
     def record_count(self) -> int:
-        """How many records it changes at most."""
+        """Returns how many records it changes at most."""
         return len(self.item_ids)
 
     def digest(self) -> bytes:
-        """Returns a hash of all of it but the request id."""
+        """Returns a hash of everything except the request id."""
         return _digest((b"delete", self.index_id.encode(), *(i.encode() for i in self.item_ids)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drop:
-    """Forgets an index that has no items left; of one that has, nothing is changed."""
+    """Forgets an index if it has no items left."""
 
     index_id: str
     request_id: str = ""
 
     @property
     def record_count(self) -> int:
-        """None of them: its items were deleted before."""
+        """Returns 0: its items were deleted before."""
         return 0
 
     def digest(self) -> bytes:
-        """Returns a hash of all of it but the request id."""
+        """Returns a hash of everything except the request id."""
         return _digest((b"drop", self.index_id.encode()))
 
 
@@ -91,16 +91,16 @@ ItemWrite = Upsert | Delete | Drop
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The write is on disk, and the change log stood at `sequence` after it.
+    """Reports a write that is on disk, and the `sequence` of the change log after it.
 
-    With `is_repeat` that was so before: nothing was stored now, and nothing is to be followed.
+    With `is_repeat` it was on disk before: nothing was stored now, and indexes need no change.
     """
 
     sequence: int
     deleted_count: int = 0
     is_repeat: bool = False
     is_dropped: bool = False
-    """Of a drop: whether the index had no items and is forgotten."""
+    """Whether a drop found the index empty and forgot it."""
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

@@ -1,7 +1,7 @@
-"""The answers to a shard's last writes that had a request id, so that a repeat gets the first one.
+"""Keeps the answers to the last writes with a request id, so that a repeat gets the same answer.
 
-Two databases: `requests` has the answer by request id, `request_order` the ids by number, oldest
-first, to know which to forget.
+Of its two databases, `requests` has the answers by request id, and `request_order` the ids in
+order, to know which to forget.
 """
 
 import json
@@ -17,15 +17,15 @@ KEPT_REQUEST_COUNT = 100_000
 
 
 class RequestLog:
-    """What was answered, by request id; changed in the transaction of the write itself."""
+    """Reads and keeps answers by request id, in the transaction of the write itself."""
 
     def __init__(self, files: StoreFiles, kept_count: int) -> None:
-        """Takes the files that have the two databases, and how many answers to keep."""
+        """Takes the files with the two databases, and how many answers to keep."""
         self._files = files
         self._kept_count = kept_count
 
     def answer(self, txn: lmdb.Transaction, write: ItemWrite) -> Committed | None:
-        """Returns what the write was answered when it was stored, None if it was not or has no id.
+        """Returns the answer to the write if it was stored before under its request id, else None.
 
         Raises RequestIdReused where another write had the id, ItemCorrupt.
         """
@@ -41,7 +41,7 @@ class RequestLog:
         return Committed(sequence, deleted_count, is_repeat=True)
 
     def keep(self, txn: lmdb.Transaction, write: ItemWrite, committed: Committed) -> None:
-        """Notes the answer, and forgets the oldest where there are enough."""
+        """Keeps the answer, and forgets the oldest where there are too many."""
         if not write.request_id:
             return
         key = write.request_id.encode()

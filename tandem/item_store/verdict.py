@@ -1,4 +1,4 @@
-"""Whether a store is sound, found out in a process of its own."""
+"""Checks a store in a child process, which damage may kill."""
 
 import json
 import subprocess
@@ -11,56 +11,56 @@ from signal import Signals
 from typing import IO, Any
 
 from tandem.child_processes.child_environment import python_command, python_environment
-from tandem.item_store.check import Depth as Depth
+from tandem.item_store.check import CheckDepth as CheckDepth
 from tandem.item_store.check import Show
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.refused import StoreRefused
 
 MEMORY_BYTES = 2 << 30
 _LEAST_TIMEOUT_SECONDS = 60.0
-# Far below any disk worth having, so that only a check that runs in circles is cut short.
+# Far slower than any usable disk, so that only a check in an endless loop is cut short.
 _SLOWEST_BYTES_PER_SECOND = 10 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found."""
+    """Reports what a check found."""
 
     path: Path
     damage: tuple[str, ...]
-    """Faults for which the store must not be opened."""
+    """Faults that forbid opening the store."""
     corrupt_items: tuple[str, ...]
-    """What is wrong with single items, at most a hundred; the others can be used."""
+    """Faults of single items, at most a hundred; the other items are usable."""
     corrupt_item_count: int
     item_count: int
     sequence: int
     has_writer: bool
-    """A process was writing, so that LMDB's list of free pages was not checked."""
+    """A process was writing, so LMDB's free list was not checked."""
 
     @property
     def is_sound(self) -> bool:
-        """Says whether nothing at all was found."""
+        """Returns whether nothing was found."""
         return not self.damage and not self.corrupt_item_count
 
 
 def verify_in_child(
     path: Path,
-    depth: Depth = Depth.VALUES,
+    depth: CheckDepth = CheckDepth.VALUES,
     *,
     memory_bytes: int = MEMORY_BYTES,
     timeout_seconds: float | None = None,
     show: Show | None = None,
 ) -> Verdict:
-    """Checks the store or backup at the path in a child process, beside a writer or without one.
+    """Checks the store or backup at the path in a child process, even while a process writes.
 
-    A child that dies, by a signal for example, or has no answer in time (unset is more than any
-    sound store of that size needs) is damage. `show` is told how much is done of what total.
-    Raises StoreRefused where there is no store, one of a newer schema, or too little memory.
+    A child that dies or exceeds the timeout counts as damage; the default timeout is longer than
+    any sound store of that size needs. `show` gets the progress and its total. Raises StoreRefused
+    where there is no store, a newer schema, or too little memory.
     """
     try:
         size_bytes = (path / DATA_NAME).stat().st_size
     except OSError as error:
-        raise StoreRefused(f"{path} has no item store in it ({error.strerror})") from None
+        raise StoreRefused(f"{path} has no item store ({error.strerror})") from None
     if timeout_seconds is None:
         timeout_seconds = _LEAST_TIMEOUT_SECONDS + size_bytes / _SLOWEST_BYTES_PER_SECOND
     expired = threading.Event()
@@ -91,34 +91,37 @@ def verify_in_child(
                 has_writer=answer["has_writer"],
             )
         if expired.is_set():
-            return _damaged(path, f"reading it did not end in {timeout_seconds:.0f} s")
+            return _damaged(path, f"reading it did not finish within {timeout_seconds:.0f} s")
         if status < 0:
-            return _damaged(path, f"reading it ended a process by {Signals(-status).name}")
+            return _damaged(path, f"reading it killed a process by {Signals(-status).name}")
         errors.seek(0)
-        told = errors.read().decode(errors="replace").strip().splitlines()
-        return _damaged(path, f"it cannot be read: {told[-1] if told else f'exit code {status}'}")
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+        why = lines[-1] if lines else f"exit code {status}"
+        return _damaged(path, f"it cannot be read: {why}")
 
 
-def _start(path: Path, depth: Depth, memory_bytes: int, errors: IO[bytes]) -> subprocess.Popen[str]:
+def _start(
+    path: Path, depth: CheckDepth, memory_bytes: int, errors: IO[bytes]
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         python_command(["-m", "tandem.item_store.check", str(path), depth, str(memory_bytes)]),
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
-        # No threads of a library that nothing here computes with.
+        # Nothing here computes, so numpy's library needs no threads.
         env=python_environment() | {"OPENBLAS_NUM_THREADS": "1"},
     )
 
 
 def _last_answer(lines: Iterable[str], show: Show) -> dict[str, Any] | None:
-    """Shows progress until the child ends; returns its last words, None where it had no answer."""
+    """Shows progress until the child ends; returns its findings, None if it had none."""
     answer: dict[str, Any] | None = None
     for line in lines:
-        told: dict[str, Any] = json.loads(line)
-        if "damage" in told:
-            answer = told
+        message: dict[str, Any] = json.loads(line)
+        if "damage" in message:
+            answer = message
         else:
-            show(told["done"], told["total"])
+            show(message["done"], message["total"])
     return answer
 
 

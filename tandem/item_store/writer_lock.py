@@ -1,4 +1,4 @@
-"""The one process that may write a store."""
+"""Locks a store, so that only one process writes it."""
 
 import fcntl
 import os
@@ -12,14 +12,14 @@ FILE_NAME = "writer.lock"
 
 
 class WriterLock:
-    """A lock on `writer.lock` in the store's folder; the kernel frees it when the process ends.
+    """Holds a lock on `writer.lock` in the store's folder; the kernel frees it with the process.
 
-    LMDB itself would let two writers take turns, and each would search without what the other
-    wrote.
+    LMDB itself would let two writers take turns, and each would miss the other's writes in its
+    searches.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Takes the lock; raises StoreRefused, with the holder's process id, where it is taken."""
+        """Takes the lock; raises StoreRefused with the holder's process id if it is held."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(folder / FILE_NAME, flags, PRIVATE_FILE)
         try:
@@ -28,10 +28,10 @@ class WriterLock:
             holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise StoreRefused(
-                f"{folder} has a writer already, process {holder or 'unknown'}: stop that first, "
-                "or give this shard a folder of its own"
+                f"{folder} has a writer already, process {holder or 'unknown'}: stop it first, "
+                "or give this shard its own folder"
             ) from None
-        with suppress(OSError):  # on a full disk: then its holder has no name
+        with suppress(OSError):  # on a full disk the holder stays unknown
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 

@@ -69,12 +69,12 @@ def test_what_cannot_be_done_is_one_line(path: Path, tmp_path: Path) -> None:
     name = output.splitlines()[1]
 
     for arguments, expected in (
-        (("verify", tmp_path / "nothing"), "no item store in it"),
-        (("backup", tmp_path / "nothing", tmp_path / "backups"), "no item store in it"),
-        (("restore", path, tmp_path / "new"), "no whole backup"),
+        (("verify", tmp_path / "nothing"), "no item store"),
+        (("backup", tmp_path / "nothing", tmp_path / "backups"), "no item store"),
+        (("restore", path, tmp_path / "new"), "not a complete backup"),
         (("restore", name, path), "is not empty"),
-        (("grow", tmp_path / "nothing", "2"), "no item store in it"),
-        (("grow", tmp_path, "2"), "no item store in it"),
+        (("grow", tmp_path / "nothing", "2"), "no item store"),
+        (("grow", tmp_path, "2"), "no item store"),
     ):
         status, output = run(*arguments)
         assert status == 1
@@ -102,7 +102,7 @@ def test_a_limit_is_never_lowered(path: Path) -> None:
         assert output.startswith(f"{path} may grow to 128 GiB")
         assert ("never lowered" in output) is (asked != "128")
     status, output = run("grow", path, "99999999999")
-    assert (status, "more than a process has addresses for" in output) == (1, True)
+    assert (status, "exceeds the address space" in output) == (1, True)
 
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     assert store.map_bytes() == 128 << 30

@@ -178,7 +178,7 @@ def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
         notebook.commit, recover=recover, recoverable=(OSError,), recovery_seconds=0.01
     )
     future = writer.submit(Note(0))
-    with pytest.raises(ServiceUnavailable, match="may be stored or not"):
+    with pytest.raises(ServiceUnavailable, match="may or may not be stored"):
         future.result(10)
     with pytest.raises(ServiceUnavailable, match="fsync"):
         writer.submit(Note(2))
@@ -209,7 +209,7 @@ def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() 
     second = writer.submit(Note(2))
     notebook.gate.set()
 
-    with pytest.raises(ServiceUnavailable, match="may be stored or not"):
+    with pytest.raises(ServiceUnavailable, match="may or may not be stored"):
         first.result(10)
     with pytest.raises(ServiceUnavailable, match="was not stored"):
         second.result(10)

@@ -16,7 +16,7 @@ from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Delete, Upsert
 from tandem.item_store.refused import StoreRefused
-from tandem.item_store.verdict import Depth, Verdict, verify_in_child
+from tandem.item_store.verdict import CheckDepth, Verdict, verify_in_child
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 from tests.support.item_store.stored_values import overwrite, stored_value
 
@@ -38,8 +38,8 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("depth", Depth)
-def test_a_sound_store_is_told_to_be_sound(path: Path, depth: Depth) -> None:
+@pytest.mark.parametrize("depth", CheckDepth)
+def test_a_sound_store_is_told_to_be_sound(path: Path, depth: CheckDepth) -> None:
     """Positive control of all the rest: nothing is found, and what is there is counted."""
     verdict = verify_in_child(path, depth)
 
@@ -86,7 +86,7 @@ def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
 
 def test_the_check_does_not_stay_in_the_way(path: Path) -> None:
     """After a check the store can be opened for writing at once."""
-    assert verify_in_child(path, Depth.PAGES).is_sound
+    assert verify_in_child(path, CheckDepth.PAGES).is_sound
 
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
 
@@ -115,9 +115,9 @@ def another_format(data: bytearray) -> None:
     "damage",
     [truncate, zero_all_but_the_first_pages, zero_the_first_pages, empty, another_format],
 )
-@pytest.mark.parametrize("depth", [Depth.WALK, Depth.VALUES])
+@pytest.mark.parametrize("depth", [CheckDepth.WALK, CheckDepth.VALUES])
 def test_damage_that_ends_a_process_is_told(
-    path: Path, depth: Depth, damage: Callable[[bytearray], None]
+    path: Path, depth: CheckDepth, damage: Callable[[bytearray], None]
 ) -> None:
     """What LMDB answers by an assertion or a bus error is a verdict here."""
     data = bytearray((path / DATA_NAME).read_bytes())
@@ -132,7 +132,7 @@ def test_damage_that_ends_a_process_is_told(
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     """An empty folder is no store, and not a damaged one."""
-    with pytest.raises(StoreRefused, match="no item store in it"):
+    with pytest.raises(StoreRefused, match="no item store"):
         verify_in_child(tmp_path)
 
 
@@ -166,8 +166,8 @@ def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
     with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
         txn.drop(env.open_db(name, txn=txn))
 
-    assert "a database of it is gone" in verify_in_child(path, Depth.WALK).damage[0]
-    with pytest.raises(StoreRefused, match="a database of it is gone"):
+    assert "a database is missing" in verify_in_child(path, CheckDepth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="a database is missing"):
         ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
 
@@ -175,8 +175,8 @@ def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
     """Opening the store does not give it another one."""
     remove(path, "meta", b"schema")
 
-    assert "its schema is gone" in verify_in_child(path, Depth.WALK).damage[0]
-    with pytest.raises(StoreRefused, match="its schema is gone"):
+    assert "its schema is missing" in verify_in_child(path, CheckDepth.WALK).damage[0]
+    with pytest.raises(StoreRefused, match="its schema is missing"):
         ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
 
 
@@ -206,9 +206,9 @@ def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
 
 def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
     """A store that could not be checked is not called sound."""
-    with pytest.raises(StoreRefused, match="in the memory that is allowed"):
+    with pytest.raises(StoreRefused, match="within the memory limit"):
         verify_in_child(path, memory_bytes=90 << 20)
-    assert "did not end in 0 s" in verify_in_child(path, timeout_seconds=0.01).damage[0]
+    assert "did not finish within 0 s" in verify_in_child(path, timeout_seconds=0.01).damage[0]
 
 
 @pytest.mark.parametrize("key", [b"schema", b"sequence", b"store_id", b"index/scenes"])
@@ -216,7 +216,7 @@ def test_damaged_notes_are_damage(path: Path, key: bytes) -> None:
     """Without its own notes a store must not be opened."""
     overwrite(path, "meta", key, stored_value(path, "meta", key)[:-1] + b"?")
 
-    assert "CRC32" in verify_in_child(path, Depth.WALK).damage[0]
+    assert "CRC32" in verify_in_child(path, CheckDepth.WALK).damage[0]
 
 
 def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
     key = item_key("scenes", "004")
     overwrite(path, "items", key, stored_value(path, "items", key)[:-1] + b"?")
 
-    assert verify_in_child(path, Depth.PAGES).is_sound
+    assert verify_in_child(path, CheckDepth.PAGES).is_sound
     verdict = verify_in_child(path)
     assert (verdict.damage, verdict.corrupt_item_count) == ((), 1)
     assert "scenes/004" in verdict.corrupt_items[0]
@@ -279,23 +279,23 @@ def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None
             # The number grows by one, so its own item is looked up before it.
             damaged[start + found[0] + len(item_key("scenes", "000")) - 1] ^= 1
             data_path.write_bytes(damaged)
-            told += verify_in_child(path, Depth.PAGES).damage
+            told += verify_in_child(path, CheckDepth.PAGES).damage
 
-    assert told == ["items has 1 keys that are not found"]
+    assert told == ["items has 1 keys that a look-up does not find"]
 
 
 def test_a_hole_in_the_change_log_is_damage(path: Path) -> None:
     """What follows the log would pass over a change."""
     remove(path, "log", (300).to_bytes(8, "big"))
 
-    assert "599 changes from 118 to 717" in verify_in_child(path, Depth.WALK).damage[0]
+    assert "599 changes from 118 to 717" in verify_in_child(path, CheckDepth.WALK).damage[0]
 
 
 def test_a_log_that_ends_early_is_damage(path: Path) -> None:
     """The newest change has to be there."""
     remove(path, "log", (717).to_bytes(8, "big"))
 
-    assert "ends at 716, the store stands at 717" in verify_in_child(path).damage[0]
+    assert "ends at 716, but the store is at 717" in verify_in_child(path).damage[0]
 
 
 def test_answers_out_of_order_are_damage(path: Path) -> None:
