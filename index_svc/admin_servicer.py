@@ -140,7 +140,7 @@ class IndexAdminServicer(_Base):
                 device="cpu" if faiss_index is None else faiss_index.device,
                 fallback_reason=part.fallback_reason,
                 activity=maintenance.activity(index_id, modality),
-                snapshot_sequence=maintenance.snapshot_sequence(index_id, modality),
+                snapshot_sequence=maintenance.snapshots.sequence(index_id, modality),
                 live_recalls={
                     direction: pb.LiveRecall(recall=recall, search_count=count)
                     for direction, (recall, count) in self._shard.live_recall.recall(

@@ -6,13 +6,14 @@ Plain functions without the shard: what they refuse touches nothing.
 from collections.abc import Iterable
 
 from index_svc.retrieval.hit import F32, Found
-from index_svc.shard import MAX_READ_BYTES, Answer, Query
+from index_svc.retrieval.query import Query
+from index_svc.shard import MAX_READ_BYTES, Answer
 from tandem.contract.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
     filter_from_proto,
 )
-from tandem.contract.content import Encoding, Modality
+from tandem.contract.content import Encoding
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
 from tandem.contract.limits import (
     MAX_EMBEDDING_COUNT,
@@ -64,11 +65,11 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
         index_id=check_index_id(request.index_id),
         fingerprint=_check_fingerprint(request.model_fingerprint),
         modality=modality,
-        query_modality=modality_from_proto(request.query_modality) or _other(modality),
+        query_modality=modality_from_proto(request.query_modality) or modality.other,
         embeddings=[embedding_from_proto(query) for query in request.queries],
         k=request.retrieve_k,
         minimum_sequence=request.minimum_sequence,
-        filter=filter_from_proto(request.filter) if request.HasField("filter") else None,
+        where=filter_from_proto(request.filter) if request.HasField("filter") else None,
         are_embeddings_included=request.embeddings_included,
     )
 
@@ -165,10 +166,6 @@ def _hit_list_to_proto(found: Found) -> pb.HitList:
         for message, embedding_D in zip(hit_list.hits, found.embeddings, strict=True):
             message.embedding.CopyFrom(embedding_to_proto(embedding_D))
     return hit_list
-
-
-def _other(modality: Modality) -> Modality:
-    return Modality.IMAGE if modality is Modality.TEXT else Modality.TEXT
 
 
 def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> StoredItem:

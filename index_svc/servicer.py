@@ -19,8 +19,7 @@ from index_svc.conversions import (
     upsert_from_proto,
 )
 from index_svc.metrics import STAGE_DURATION
-from index_svc.shard import Answer, Query, Shard
-from index_svc.short_searches import ShortSearches
+from index_svc.shard import Shard
 from tandem.chassis.channels import deadline_seconds
 from tandem.chassis.side_thread import converted
 from tandem.contract.identifiers import check_index_id
@@ -47,7 +46,6 @@ class IndexServicer(_Base):
         self._shard = shard
         self._threads = threads
         self._shard_map_version = shard_map_version
-        self._short_searches = ShortSearches()
 
     async def SearchEmbeddings(
         self, request: pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
@@ -58,7 +56,7 @@ class IndexServicer(_Base):
         await self._wait_for(query.minimum_sequence, context)
         start_time = time.perf_counter()
         with STAGE_DURATION.labels("search").time():
-            answer = await self._search(query)
+            answer = await self._in_thread(lambda: self._shard.search(query))
         return answer_to_proto(answer, time.perf_counter() - start_time)
 
     async def UpsertItems(
@@ -127,22 +125,5 @@ class IndexServicer(_Base):
                 return  # the search says by name what was not reached
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _search(self, query: Query) -> Answer:
-        """Searches in a thread, unless that would take about as long as the search itself."""
-        if self._short_searches.expects(query):
-            start_time = time.perf_counter()
-            if (at_once := self._shard.search_at_once(query)) is not None:
-                self._short_searches.note(query, time.perf_counter() - start_time)
-                return at_once
-        answer, seconds = await self._in_thread(lambda: _timed(self._shard, query))
-        self._short_searches.note(query, seconds)
-        return answer
-
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def _timed(shard: Shard, query: Query) -> tuple[Answer, float]:
-    """Returns the answer and the seconds of work: those of waiting for other threads left out."""
-    start_time = time.thread_time()
-    return shard.search(query), time.thread_time() - start_time

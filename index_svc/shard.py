@@ -15,18 +15,18 @@ from index_svc.metrics import (
     STAGE_DURATION,
     STORE_USED_BYTES,
 )
-from index_svc.retrieval.hit import F32, Found
+from index_svc.retrieval.hit import Found
 from index_svc.retrieval.index_type import IndexTuning
+from index_svc.retrieval.query import Query
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.upkeep.index_loader import load_index
-from index_svc.upkeep.live_recall import LiveRecall, SampledSearch
+from index_svc.upkeep.live_recall import LiveRecall
 from index_svc.upkeep.maintenance import Maintenance, MaintenanceSettings
 from index_svc.upkeep.record_check import RecordCheck, take_out, take_out_damaged
 from index_svc.upkeep.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -67,23 +67,6 @@ class ShardSettings:
     checked_at_load_bytes: int = 1 << 30
     """Largest store whose records are all checked before the first search; those of a larger one
     are checked beside searches, unless they are read anyway."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
-    """What to look for on a shard."""
-
-    index_id: str
-    fingerprint: str
-    modality: Modality
-    """What to find."""
-    query_modality: Modality
-    embeddings: Sequence[F32]
-    """One query each, [d]."""
-    k: int
-    filter: Filter | None = None
-    minimum_sequence: int = 0
-    are_embeddings_included: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +156,9 @@ class Shard:
                 else:
                     unchecked[index_id] = loaded.index
                 for modality in Modality:
-                    self.maintenance.note_snapshot(index_id, modality, loaded.snapshot_sequence)
+                    self.maintenance.snapshots.note_loaded(
+                        index_id, modality, loaded.snapshot_sequence
+                    )
             log.info(
                 "index loaded",
                 index_id=index_id,
@@ -218,29 +203,16 @@ class Shard:
         SequenceNotReached where the minimum sequence is not reached yet: wait for
         applied_sequence before.
         """
-        index, applied_sequence = self._searched(query)
-        found = index.search(
-            query.fingerprint,
-            query.modality,
-            query.embeddings,
-            query.k,
-            query.filter,
-            are_embeddings_included=query.are_embeddings_included,
-        )
-        return self._answer(query, index, found, applied_sequence)
-
-    def search_at_once(self, query: Query) -> Answer | None:
-        """Searches as search() does; None where it would first have to wait for a change."""
-        index, applied_sequence = self._searched(query)
-        found = index.search_at_once(
-            query.fingerprint,
-            query.modality,
-            query.embeddings,
-            query.k,
-            query.filter,
-            are_embeddings_included=query.are_embeddings_included,
-        )
-        return None if found is None else self._answer(query, index, found, applied_sequence)
+        self._check_loaded()
+        applied_sequence = self._applied_sequence  # before the search: it sees all up to here
+        if applied_sequence < query.minimum_sequence:
+            raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
+        index = self.index(query.index_id)
+        found = index.search(query)
+        for one in found:
+            SEARCHES.labels(one.path.strategy.name.lower()).inc()
+        self.live_recall.offer(query)
+        return Answer(found, applied_sequence, index.item_count(query.modality))
 
     def index(self, index_id: str) -> SearchableIndex:
         """Returns the index; raises IndexNotFound."""
@@ -323,8 +295,8 @@ class Shard:
                 commit_age_seconds=self._store.commit_age_seconds(),
                 store_limit_bytes=self._store.map_bytes(),
                 disk_free_bytes=self._store.free_bytes(),
-                snapshot_age_seconds=self.maintenance.snapshot_age_seconds(),
-                unsaved_change_count=self.maintenance.unsaved_change_count(),
+                snapshot_age_seconds=self.maintenance.snapshots.age_seconds(),
+                unsaved_change_count=self.maintenance.snapshots.unsaved_change_count(self._indexes),
                 queued_write_count=self._writer.queued_count,
             )
         except _STORE_CLOSED:
@@ -338,31 +310,6 @@ class Shard:
             self.record_check.stop()
         self._writer.close()
         self._store.close()
-
-    def _searched(self, query: Query) -> tuple[SearchableIndex, int]:
-        """Returns the index, and a sequence that its searches see from now on."""
-        self._check_loaded()
-        applied_sequence = self._applied_sequence
-        if applied_sequence < query.minimum_sequence:
-            raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
-        return self.index(query.index_id), applied_sequence
-
-    def _answer(
-        self, query: Query, index: SearchableIndex, found: Sequence[Found], applied_sequence: int
-    ) -> Answer:
-        for embedding, one in zip(query.embeddings, found, strict=True):
-            SEARCHES.labels(one.path.strategy.name.lower()).inc()
-            self.live_recall.offer(
-                SampledSearch(
-                    query.index_id,
-                    query.query_modality,
-                    query.modality,
-                    embedding,
-                    query.k,
-                    query.filter,
-                )
-            )
-        return Answer(found, applied_sequence, index.item_count(query.modality))
 
     def _check_loaded(self) -> None:
         if not self._is_loaded:

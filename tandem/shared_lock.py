@@ -1,4 +1,4 @@
-"""A lock that many may share and one may have alone."""
+"""Provides a lock that many readers may share and one writer may hold alone."""
 
 import threading
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class SharedLock:
-    """Readers share it; who changes things waits for those inside, and later readers for that."""
+    """Lets readers share; a writer waits for the readers inside, and later readers for it."""
 
     def __init__(self) -> None:
-        """Makes a lock that nobody holds."""
+        """Makes an unheld lock."""
         self._condition = threading.Condition()
         self._sharer_count = 0
         self._is_exclusive = False
@@ -19,25 +19,15 @@ class SharedLock:
     def shared(self) -> Iterator[None]:
         """Holds the lock together with other sharers."""
         with self._condition:
-            # Behind whoever waits to have it alone, or steady reading would hold off all changes.
+            # Waiting writers come first, or steady reading would starve them.
             self._condition.wait_for(lambda: not self._is_exclusive and not self._waiting_count)
             self._sharer_count += 1
         try:
             yield
         finally:
-            self._stop_sharing()
-
-    @contextmanager
-    def shared_at_once(self) -> Iterator[bool]:
-        """Yields whether it holds the lock together with other sharers: never waits for it."""
-        with self._condition:
-            is_held = not self._is_exclusive and not self._waiting_count
-            self._sharer_count += is_held
-        try:
-            yield is_held
-        finally:
-            if is_held:
-                self._stop_sharing()
+            with self._condition:
+                self._sharer_count -= 1
+                self._condition.notify_all()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -53,8 +43,3 @@ class SharedLock:
             with self._condition:
                 self._is_exclusive = False
                 self._condition.notify_all()
-
-    def _stop_sharing(self) -> None:
-        with self._condition:
-            self._sharer_count -= 1
-            self._condition.notify_all()

@@ -53,15 +53,3 @@ def test_nobody_is_inside_with_an_exclusive_holder() -> None:
 
     assert halves == [600, 600]
     assert torn == []
-
-
-def test_at_once_it_is_shared_or_not_at_all() -> None:
-    """Beside sharers it is had; beside who has it alone it is not, and nothing is waited for."""
-    lock = SharedLock()
-
-    with lock.shared(), lock.shared_at_once() as beside_a_sharer:
-        assert beside_a_sharer
-    with lock.exclusive(), lock.shared_at_once() as beside_a_changer:
-        assert not beside_a_changer
-    with lock.exclusive():
-        pass  # both were given back

@@ -68,12 +68,12 @@ class AttributeColumns:
             self._forget_if_empty(name, kind)
         self._layouts.release(code)
 
-    def matching(self, tree: Filter, row_count: int) -> NDArray[np.bool_]:
+    def matching(self, where: Filter, row_count: int) -> NDArray[np.bool_]:
         """Returns where a checked filter holds, bool [R] for the first `row_count` rows.
 
         Rows that were dropped, or never put, are items without attributes.
         """
-        match tree:
+        match where:
             case AllOf(filters):
                 holds_R = np.ones(row_count, dtype=np.bool_)
                 for each in filters:
@@ -87,9 +87,9 @@ class AttributeColumns:
             case Not(negated):
                 return ~self.matching(negated, row_count)
             case OneOf() | InRange() | StartsWith() | Exists():
-                return self._matching_condition(tree, row_count)
+                return self._matching_condition(where, row_count)
             case _:
-                assert_never(tree)
+                assert_never(where)
 
     def _matching_condition(self, condition: Condition, row_count: int) -> NDArray[np.bool_]:
         holds_R = np.zeros(row_count, dtype=np.bool_)

@@ -6,30 +6,30 @@ import faiss
 import numpy as np
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, I64, Hit, Mask
+from index_svc.retrieval.hit import F32, I64, Mask, RowHit
 
 # Where at most one row in so many is wanted, copying those together beats skipping the others.
 _GATHER_SHARE = 8
 
 
 def scan_rows(
-    rows: EmbeddingRows, query_D: F32, k: int, *, start_row: int = 0, wanted: Mask | None = None
+    rows: EmbeddingRows, query_D: F32, k: int, *, start_row: int = 0, mask: Mask | None = None
 ) -> tuple[F32, I64]:
     """Returns similarities and numbers of the nearest live rows from start_row on, best first.
 
-    At most k of each. `wanted` [row_count] leaves out live rows as well.
+    At most k of each. `mask` [row_count] leaves out live rows as well.
 
     One query a call: FAISS multiplies batches by BLAS, whose rounding depends on the row's place in
     the block, so that equal embeddings would score unequal and a hit's similarity would depend on
     the other queries.
     """
-    if wanted is None and not rows.dead_count:
+    if mask is None and not rows.dead_count:
         parts = [
             _offset(_nearest(query_D, block, k, None), start)
             for start, block in rows.blocks(start_row)
         ]
         return _best(parts, k)
-    mask = rows.live if wanted is None else wanted & rows.live
+    mask = rows.live if mask is None else mask & rows.live
     wanted_count = int(np.count_nonzero(mask[start_row:]))
     if wanted_count * _GATHER_SHARE <= rows.row_count - start_row:
         return compare_rows(rows, query_D, np.flatnonzero(mask[start_row:]) + start_row, k)
@@ -53,7 +53,7 @@ def ranked_hits(
     fetch: Callable[[int], tuple[F32, I64]],
     k: int,
     available_count: int,
-) -> Sequence[Hit]:
+) -> Sequence[RowHit]:
     """Returns the min(k, available_count) best of what `fetch` gives, ties by smaller item id.
 
     `fetch(n)` returns the n best rows, or all where there are fewer.
@@ -72,23 +72,23 @@ def ranked_hits(
     return ordered_hits(rows, similarities, found)[:count]
 
 
-def ordered_hits(rows: EmbeddingRows, similarities: F32, found: I64) -> list[Hit]:
+def ordered_hits(rows: EmbeddingRows, similarities: F32, found: I64) -> list[RowHit]:
     """Returns the rows as hits, best first, ties by smaller item id."""
     entries = zip(similarities.tolist(), found.tolist(), strict=True)
     ordered = sorted((-similarity, rows.item_id(row), row) for similarity, row in entries)
-    return [Hit(item_id, -negated, row) for negated, item_id, row in ordered]
+    return [RowHit(item_id, -negated, row) for negated, item_id, row in ordered]
 
 
-def _nearest(query_D: F32, block_ND: F32, k: int, wanted: Mask | None) -> tuple[F32, I64]:
+def _nearest(query_D: F32, block_ND: F32, k: int, mask: Mask | None) -> tuple[F32, I64]:
     count = min(k, len(block_ND))
     similarities = np.empty(count, dtype=np.float32)
     places = np.empty(count, dtype=np.int64)
     if count == 0:
         return similarities, places
     selector = None
-    if wanted is not None:
-        bits = np.packbits(wanted, bitorder="little")
-        selector = faiss.IDSelectorBitmap(len(wanted), faiss.swig_ptr(bits))
+    if mask is not None:
+        bits = np.packbits(mask, bitorder="little")
+        selector = faiss.IDSelectorBitmap(len(mask), faiss.swig_ptr(bits))
     faiss.knn_inner_product(
         faiss.swig_ptr(query_D),
         faiss.swig_ptr(block_ND),

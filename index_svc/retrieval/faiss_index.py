@@ -135,8 +135,8 @@ class FaissIndex:
             self._set({**self.parameters, **parameters})
         except RuntimeError as error:
             self._set(self.parameters)
-            wanted = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
-            raise IndexTypeInvalid(why=f"{self.index_type} does not take {wanted}") from error
+            refused = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+            raise IndexTypeInvalid(why=f"{self.index_type} does not take {refused}") from error
         self.parameters = {**self.parameters, **parameters}
 
     def _set(self, parameters: SearchParameters) -> None:
@@ -146,20 +146,20 @@ class FaissIndex:
                 faiss.GpuParameterSpace().set_index_parameter(self._gpu_index, name, value)
 
     def candidates(
-        self, query_D: F32, k: int, *, wanted: Mask | None = None, effort: float = 1.0
+        self, query_D: F32, k: int, *, mask: Mask | None = None, effort: float = 1.0
     ) -> tuple[I64, str]:
         """Returns at most k row numbers, best first by codes; and why not the device, or "".
 
-        `wanted` [row_count] skips rows, where takes_selector is set. `effort` multiplies how much
+        `mask` [row_count] skips rows, where takes_selector is set. `effort` multiplies how much
         of the index is looked at, for searches that skip most of it.
         """
         count = min(k, self.row_count)
         if count == 0:
             return np.empty(0, np.int64), ""
-        index, reason = self._choose(count, has_selector=wanted is not None)
+        index, reason = self._choose(count, has_selector=mask is not None)
         parameters = None
         if index is self._cpu_index and self.takes_selector:
-            bits = None if wanted is None else np.packbits(wanted, bitorder="little")
+            bits = None if mask is None else np.packbits(mask, bitorder="little")
             selector = _bitmap(bits, self.row_count)  # points to the bits, which must outlive it
             parameters = _search_parameters(index, selector, effort)
         labels = index.search(query_D[np.newaxis], count, params=parameters)[1][0]

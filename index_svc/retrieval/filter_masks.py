@@ -28,18 +28,18 @@ class FilterMasks:
             self._version += 1
             self._masks.clear()
 
-    def get(self, filter_: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
+    def get(self, where: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
         """Returns the filter's mask over rows, and for how many rows it holds."""
         with self._lock:
             version = self._version
-            if kept := self._masks.get(filter_):
-                self._masks.move_to_end(filter_)
+            if kept := self._masks.get(where):
+                self._masks.move_to_end(where)
                 return kept
         mask = evaluate()
         count = int(np.count_nonzero(mask))
         with self._lock:
             if version == self._version:
-                self._masks[filter_] = (mask, count)
+                self._masks[where] = (mask, count)
                 while len(self._masks) > _KEPT_COUNT:
                     self._masks.popitem(last=False)
         return mask, count

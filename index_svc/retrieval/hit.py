@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tandem.contract.search_path import SearchPath as SearchPath
 from tandem.contract.search_path import SearchStrategy as Strategy
 
-__all__ = ["F32", "I64", "Found", "Hit", "Mask", "SearchPath", "Strategy"]
+__all__ = ["F32", "I64", "Found", "Mask", "RowHit", "SearchPath", "Strategy"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -17,7 +17,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class RowHit:
     """One retrieved item."""
 
     item_id: str
@@ -30,7 +30,7 @@ class Hit:
 class Found:
     """One query's nearest items, best first, ties by smaller item id."""
 
-    hits: Sequence[Hit]
+    hits: Sequence[RowHit]
     path: SearchPath
     embeddings: F32 | None = None
     """Of the hits, float32 [hits, d], where they were asked for."""

@@ -11,7 +11,7 @@ from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.exact_scan import compare_rows, ordered_hits, ranked_hits, scan_rows
 from index_svc.retrieval.faiss_index import FaissIndex
 from index_svc.retrieval.filter_masks import FilterMasks
-from index_svc.retrieval.hit import F32, I64, Found, Hit, Mask, SearchPath, Strategy
+from index_svc.retrieval.hit import F32, I64, Found, Mask, RowHit, SearchPath, Strategy
 from index_svc.retrieval.index_type import FLAT, fetch_count
 from index_svc.retrieval.search_plan import choose_strategy
 from tandem.contract.attributes import Attributes
@@ -89,9 +89,9 @@ class ModalityIndex:
             self.change_count += len(rows)
             self._masks.forget()
 
-    def search(self, query_D: F32, k: int, filter_: Filter | None = None) -> Found:
+    def search(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
         """Returns the min(k, matching) nearest items, as near as the FAISS index finds them."""
-        wanted, matching_count = self._matching(filter_)
+        mask, matching_count = self._matching(where)
         index = self.faiss_index
         strategy = choose_strategy(
             matching_count,
@@ -100,27 +100,25 @@ class ModalityIndex:
             takes_selector=index is not None and index.takes_selector,
         )
         if index is None or strategy is Strategy.EXACT_SCAN:
-            return self._scan(query_D, k, wanted, matching_count)
+            return self._scan(query_D, k, mask, matching_count)
         available_count = len(self) if matching_count is None else matching_count
         share = available_count / max(1, index.row_count)
-        effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if wanted is not None else 1.0
+        effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if mask is not None else 1.0
         if strategy is Strategy.PRE_FILTER:
             candidates, reason = index.candidates(
                 query_D,
                 fetch_count(index, k),
-                wanted=self._known(wanted, index),
+                mask=self._known(mask, index),
                 effort=effort,
             )
         else:
-            candidates, reason = self._candidates_among_all(
-                query_D, k, index, wanted, share, effort
-            )
-        hits = self._compare(query_D, k, candidates, wanted, index)
+            candidates, reason = self._candidates_among_all(query_D, k, index, mask, share, effort)
+        hits = self._compare(query_D, k, candidates, mask, index)
         if len(hits) < (count := min(k, available_count)):
             # FAISS looked at too few lists to find as many as there are.
             why = f"{index.index_type} found {len(hits):,} of {count:,}"
             fallback = Fallback(SearchFallback.TOO_FEW_FOUND, why)
-            return _scan(self.rows, query_D, k, wanted, matching_count, fallback)
+            return _scan(self.rows, query_D, k, mask, matching_count, fallback)
         path = SearchPath(
             strategy,
             index.index_type,
@@ -130,31 +128,31 @@ class ModalityIndex:
         )
         return Found(hits, path)
 
-    def scan(self, query_D: F32, k: int, filter_: Filter | None = None) -> Found:
+    def scan(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
         """Returns the min(k, matching) nearest items, comparing the query with each."""
-        return self._scan(query_D, k, *self._matching(filter_))
+        return self._scan(query_D, k, *self._matching(where))
 
-    def frozen_scan(self, filter_: Filter | None = None) -> Callable[[F32, int], Found]:
+    def frozen_scan(self, where: Filter | None = None) -> Callable[[F32, int], Found]:
         """Returns a scan() of the items as they stand, which may run beside changes."""
         rows = self.rows.frozen()
-        wanted, matching_count = self._matching(filter_)
-        return lambda query_D, k: _scan(rows, query_D, k, wanted, matching_count, NO_FALLBACK)
+        mask, matching_count = self._matching(where)
+        return lambda query_D, k: _scan(rows, query_D, k, mask, matching_count, NO_FALLBACK)
 
-    def _scan(self, query_D: F32, k: int, wanted: Mask | None, matching_count: int | None) -> Found:
-        return _scan(self.rows, query_D, k, wanted, matching_count, self.fallback)
+    def _scan(self, query_D: F32, k: int, mask: Mask | None, matching_count: int | None) -> Found:
+        return _scan(self.rows, query_D, k, mask, matching_count, self.fallback)
 
-    def _matching(self, filter_: Filter | None) -> tuple[Mask | None, int | None]:
-        if filter_ is None:
+    def _matching(self, where: Filter | None) -> tuple[Mask | None, int | None]:
+        if where is None:
             return None, None
         return self._masks.get(
-            filter_,
-            lambda: self._columns.matching(filter_, self.rows.row_count) & self.rows.live,
+            where,
+            lambda: self._columns.matching(where, self.rows.row_count) & self.rows.live,
         )
 
-    def _known(self, wanted: Mask | None, index: FaissIndex) -> Mask | None:
+    def _known(self, mask: Mask | None, index: FaissIndex) -> Mask | None:
         """Returns which of the rows that FAISS knows it may find; None is all of them."""
-        if wanted is not None:
-            return wanted[: index.row_count]
+        if mask is not None:
+            return mask[: index.row_count]
         return self.rows.live[: index.row_count] if self.rows.dead_count else None
 
     def _candidates_among_all(
@@ -162,7 +160,7 @@ class ModalityIndex:
         query_D: F32,
         k: int,
         index: FaissIndex,
-        wanted: Mask | None,
+        mask: Mask | None,
         share: float,
         effort: float,
     ) -> tuple[I64, str]:
@@ -170,11 +168,11 @@ class ModalityIndex:
 
         And looks as much harder: the nearest that are wanted are further away than the nearest.
         """
-        if wanted is None and index.takes_selector:
-            return index.candidates(query_D, fetch_count(index, k), wanted=self._known(None, index))
+        if mask is None and index.takes_selector:
+            return index.candidates(query_D, fetch_count(index, k), mask=self._known(None, index))
         count = int(1.5 * fetch_count(index, k) / max(share, 1e-3)) + 1
         candidates, reason = index.candidates(query_D, count, effort=effort)
-        keep = self.rows.live if wanted is None else wanted
+        keep = self.rows.live if mask is None else mask
         return candidates[keep[candidates]], reason
 
     def _compare(
@@ -182,12 +180,12 @@ class ModalityIndex:
         query_D: F32,
         k: int,
         candidates: I64,
-        wanted: Mask | None,
+        mask: Mask | None,
         index: FaissIndex,
-    ) -> list[Hit]:
+    ) -> list[RowHit]:
         similarities, found = compare_rows(self.rows, query_D, candidates, k + 1)
         if self.tail_count:
-            tail = scan_rows(self.rows, query_D, k + 1, start_row=index.row_count, wanted=wanted)
+            tail = scan_rows(self.rows, query_D, k + 1, start_row=index.row_count, mask=mask)
             similarities = np.concatenate([similarities, tail[0]])
             found = np.concatenate([found, tail[1]])
         return ordered_hits(self.rows, similarities, found)[:k]
@@ -197,13 +195,13 @@ def _scan(
     rows: EmbeddingRows,
     query_D: F32,
     k: int,
-    wanted: Mask | None,
+    mask: Mask | None,
     matching_count: int | None,
     fallback: Fallback,
 ) -> Found:
     hits = ranked_hits(
         rows,
-        lambda count: scan_rows(rows, query_D, count, wanted=wanted),
+        lambda count: scan_rows(rows, query_D, count, mask=mask),
         k,
         len(rows) if matching_count is None else matching_count,
     )

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
-from index_svc.retrieval.hit import F32, Found
+from index_svc.retrieval.hit import Found
 from index_svc.retrieval.modality_index import ModalityIndex
+from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter
 from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shared_lock import SharedLock
@@ -72,41 +72,23 @@ class SearchableIndex:
             for modality in Modality:
                 self._change(modality, _Change(item_ids, ()))
 
-    def search(
-        self,
-        fingerprint: str,
-        modality: Modality,
-        queries_QD: Sequence[F32],
-        k: int,
-        filter_: Filter | None = None,
-        *,
-        are_embeddings_included: bool = False,
-    ) -> list[Found]:
-        """Returns, for each query, the min(k, matching) nearest items of the modality, best first.
+    def search(self, query: Query) -> list[Found]:
+        """Returns, for each embedding, the min(k, matching) nearest items, best first.
 
-        Ties by smaller item id, among those that were compared. Raises ModelMismatch or
-        EmbeddingInvalid where the queries are not of this index's model.
+        Ties among the compared items are ordered by smaller item id. Raises ModelMismatch or
+        EmbeddingInvalid where the embeddings are not of this index's model.
         """
-        self._check(fingerprint, queries_QD)
+        self._check(query)
         with self._lock.shared():
-            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
-
-    def search_at_once(
-        self,
-        fingerprint: str,
-        modality: Modality,
-        queries_QD: Sequence[F32],
-        k: int,
-        filter_: Filter | None = None,
-        *,
-        are_embeddings_included: bool = False,
-    ) -> list[Found] | None:
-        """Searches as search() does; None where it would first have to wait for a change."""
-        self._check(fingerprint, queries_QD)
-        with self._lock.shared_at_once() as is_held:
-            if not is_held:
-                return None
-            return self._search(modality, queries_QD, k, filter_, are_embeddings_included)
+            part = self._parts[query.modality]
+            found = [part.search(each_D, query.k, query.where) for each_D in query.embeddings]
+            if not query.are_embeddings_included:
+                return found
+            rows = [np.array([hit.row for hit in one.hits], dtype=np.int64) for one in found]
+            return [
+                replace(one, embeddings=part.rows.gather(rows_K))
+                for one, rows_K in zip(found, rows, strict=True)
+            ]
 
     def begin_replacing(self, modality: Modality) -> None:
         """Notes every change of the modality from now on, for the part that will replace it."""
@@ -129,32 +111,14 @@ class SearchableIndex:
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 
-    def _check(self, fingerprint: str, queries_QD: Sequence[F32]) -> None:
-        if fingerprint != self.info.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
-        for query_D in queries_QD:
-            if len(query_D) != self.info.dimension:
+    def _check(self, query: Query) -> None:
+        if query.fingerprint != self.info.fingerprint:
+            raise ModelMismatch(request=query.fingerprint, index=self.info.fingerprint)
+        for each_D in query.embeddings:
+            if len(each_D) != self.info.dimension:
                 raise EmbeddingInvalid(
-                    why=f"it has {len(query_D)} dimensions instead of {self.info.dimension}"
+                    why=f"it has {len(each_D)} dimensions instead of {self.info.dimension}"
                 )
-
-    def _search(
-        self,
-        modality: Modality,
-        queries_QD: Sequence[F32],
-        k: int,
-        filter_: Filter | None,
-        are_embeddings_included: bool,
-    ) -> list[Found]:
-        part = self._parts[modality]
-        found = [part.search(query_D, k, filter_) for query_D in queries_QD]
-        if not are_embeddings_included:
-            return found
-        rows = [np.array([hit.row for hit in one.hits], dtype=np.int64) for one in found]
-        return [
-            replace(one, embeddings=part.rows.gather(rows_K))
-            for one, rows_K in zip(found, rows, strict=True)
-        ]
 
     def _change(self, modality: Modality, change: "_Change") -> None:
         change.apply(self._parts[modality])

@@ -10,8 +10,8 @@ from pathlib import Path
 from index_svc.metrics import CORRUPT_ITEMS, SNAPSHOTS_REFUSED
 from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.upkeep.snapshot import (
-    Manifest,
     SnapshotInvalid,
+    SnapshotManifest,
     read_snapshot,
     remove_partial_snapshots,
     snapshot_folder,
@@ -97,7 +97,7 @@ def _read_both(
 
 def _check_manifest(
     folder: Path,
-    manifest: Manifest,
+    manifest: SnapshotManifest,
     store: ItemStore,
     index_id: str,
     info: IndexInfo,

@@ -11,33 +11,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from index_svc.retrieval.hit import F32, Hit
+from index_svc.retrieval.hit import RowHit
+from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter
 
 DIRECTIONS = tuple(f"{query.value}_to_{target.value}" for query in Modality for target in Modality)
 """From what queries are made of to what they look for."""
 
 _WAITING_COUNT = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SampledSearch:
-    """A search to be done again."""
-
-    index_id: str
-    query_modality: Modality
-    target_modality: Modality
-    query: F32
-    k: int
-    filter: Filter | None
-
-    @property
-    def direction(self) -> str:
-        """For example "text_to_image"."""
-        return f"{self.query_modality.value}_to_{self.target_modality.value}"
 
 
 class LiveRecall:
@@ -48,35 +31,37 @@ class LiveRecall:
         self._sample_share = sample_share
         self.window_seconds = window_seconds
         self._random = random.Random(seed)
-        self._waiting: dict[str, deque[SampledSearch]] = {}
+        self._waiting: dict[str, deque[Query]] = {}
         self._lock = threading.Lock()
         self._measured: dict[tuple[str, str], deque[tuple[float, int, int]]] = {}
 
-    def offer(self, search: SampledSearch) -> None:
-        """Keeps the search for later, if chance wants it."""
-        if self._random.random() < self._sample_share:
-            self.keep(search)
+    def offer(self, query: Query) -> None:
+        """Keeps a random share of the query's embeddings for later."""
+        for embedding in query.embeddings:
+            if self._random.random() < self._sample_share:
+                self.keep(replace(query, embeddings=[embedding]))
 
-    def keep(self, search: SampledSearch) -> None:
-        """Keeps the search for later; the oldest of its direction goes where too many wait."""
+    def keep(self, query: Query) -> None:
+        """Keeps a query of one embedding for later, dropping its direction's oldest if it must."""
         with self._lock:
-            self._waiting.setdefault(search.direction, deque(maxlen=_WAITING_COUNT)).append(search)
+            waiting = self._waiting.setdefault(query.direction, deque(maxlen=_WAITING_COUNT))
+            waiting.append(query)
 
-    def take(self) -> SampledSearch | None:
-        """Returns the next search to do again; None where there is none.
+    def take(self) -> Query | None:
+        """Returns the next query to search again, or None.
 
-        Directions take turns: where more is sampled than can be done again, a common one would
-        else leave nothing measured of a rare one.
+        Directions take turns. Otherwise a common direction, sampled faster than it can be searched
+        again, would leave a rare one unmeasured.
         """
         with self._lock:
-            for direction, searches in self._waiting.items():
-                if searches:
-                    # To the end: its turn comes again after the others'.
+            for direction, waiting in self._waiting.items():
+                if waiting:
+                    # To the end: its turn comes after the others'.
                     self._waiting[direction] = self._waiting.pop(direction)
-                    return searches.popleft()
+                    return waiting.popleft()
             return None
 
-    def note(self, search: SampledSearch, found: Sequence[Hit], nearest: Sequence[Hit]) -> None:
+    def note(self, query: Query, found: Sequence[RowHit], nearest: Sequence[RowHit]) -> None:
         """Compares what the index found with what is truly nearest.
 
         An item as near as the last of the nearest counts as one of them.
@@ -86,7 +71,7 @@ class LiveRecall:
         limit = nearest[-1].similarity
         found_count = sum(hit.similarity >= limit for hit in found[: len(nearest)])
         with self._lock:
-            samples = self._measured.setdefault((search.index_id, search.direction), deque())
+            samples = self._measured.setdefault((query.index_id, query.direction), deque())
             samples.append((time.monotonic(), found_count, len(nearest)))
 
     def recall(self, index_id: str | None = None) -> dict[str, tuple[float, int]]:

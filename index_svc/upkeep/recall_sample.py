@@ -109,9 +109,9 @@ class RecallSample:
         if not len(nearest_K):
             return 100.0
         live = self.rows.live[: index.row_count]
-        wanted = live if self.rows.dead_count and index.takes_selector else None
+        mask = live if self.rows.dead_count and index.takes_selector else None
         # One more, for the query itself may be among them.
-        candidates, _ = index.candidates(query_D, fetch_count(index, _K) + 1, wanted=wanted)
+        candidates, _ = index.candidates(query_D, fetch_count(index, _K) + 1, mask=mask)
         kept = candidates[live[candidates] & (candidates != self._own_rows_Q[number])]
         similarities, _ = compare_rows(self.rows, query_D, kept, _K)
         found_count = int(np.count_nonzero(similarities >= nearest_K[-1] - _ROUNDING))

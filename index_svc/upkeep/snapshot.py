@@ -55,7 +55,7 @@ class FileEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class SnapshotManifest:
     """What a snapshot is of."""
 
     schema_version: int
@@ -155,7 +155,7 @@ def write_snapshot(
     partial.mkdir(parents=True)
     try:
         files = _write_files(partial, part)
-        Manifest(
+        SnapshotManifest(
             schema_version=SCHEMA_VERSION,
             store_id=store_id,
             index_id=index_id,
@@ -201,7 +201,9 @@ def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
     return files
 
 
-def read_snapshot(folder: Path, manifest: Manifest, gpu_number: int | None = None) -> ModalityIndex:
+def read_snapshot(
+    folder: Path, manifest: SnapshotManifest, gpu_number: int | None = None
+) -> ModalityIndex:
     """Returns what the snapshot holds; raises SnapshotInvalid where its parts do not fit together.
 
     Only for files that were found to be as written: see snapshot_check.py.

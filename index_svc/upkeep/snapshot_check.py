@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from index_svc.upkeep.snapshot import Manifest, SnapshotInvalid, read_snapshot
+from index_svc.upkeep.snapshot import SnapshotInvalid, SnapshotManifest, read_snapshot
 from tandem.child_processes.child_environment import python_command, python_environment
 
 _SPARE_BYTES = 2 << 30
@@ -22,13 +22,13 @@ _SPARE_SECONDS = 30.0
 _BYTES_PER_SECOND = 50e6
 
 
-def check_snapshots(folders: Sequence[Path]) -> list[Manifest]:
+def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
     """Returns the manifests of snapshots that are as they were written and can be searched.
 
     Reads them in a child process, with limits on its memory and time. Raises SnapshotInvalid, also
     where the child dies of it or does not come to an end.
     """
-    manifests = [Manifest.read(folder) for folder in folders]
+    manifests = [SnapshotManifest.read(folder) for folder in folders]
     size_bytes = sum(entry.size_bytes for one in manifests for entry in one.files.values())
     memory_bytes = 4 * size_bytes + _SPARE_BYTES
     names = ", ".join(map(str, folders))
@@ -51,9 +51,9 @@ def check_snapshots(folders: Sequence[Path]) -> list[Manifest]:
     return manifests
 
 
-def check_here(folder: Path) -> Manifest:
+def check_here(folder: Path) -> SnapshotManifest:
     """Does in this process what check_snapshots() does in another; this one may die of it."""
-    manifest = Manifest.read(folder)
+    manifest = SnapshotManifest.read(folder)
     manifest.check_files(folder)
     part = read_snapshot(folder, manifest)
     query_D = np.zeros(manifest.dimension, dtype=np.float32)

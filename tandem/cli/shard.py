@@ -12,12 +12,12 @@ from tandem.cli.command_line import Command
 from tandem.cli.console import errors, out
 from tandem.cli.progress import LongWork
 from tandem.item_store.backup import (
-    BackupManifest,
     back_up,
     is_backup,
     verify_backup,
 )
 from tandem.item_store.backup import restore as restore_backup
+from tandem.item_store.backup_manifest import BackupManifest
 from tandem.item_store.check import Show
 from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
 from tandem.item_store.refused import StoreRefused

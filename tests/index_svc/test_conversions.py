@@ -47,11 +47,11 @@ def test_a_bad_attribute_refuses_the_batch() -> None:
 def test_a_search_has_its_filter_or_none() -> None:
     """None is no filter, which is not the same as an empty one."""
     request = search_request([1])
-    tree = OneOf("style", ("noto",)) & ~Exists("hidden")
+    where = OneOf("style", ("noto",)) & ~Exists("hidden")
 
-    assert query_from_proto(request).filter is None
-    request.filter.CopyFrom(filter_to_proto(tree))
-    assert query_from_proto(request).filter == tree
+    assert query_from_proto(request).where is None
+    request.filter.CopyFrom(filter_to_proto(where))
+    assert query_from_proto(request).where == where
     request.filter.Clear()
     with pytest.raises(FilterInvalid):
         query_from_proto(request)

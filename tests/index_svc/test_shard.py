@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from index_svc.metrics import CORRUPT_ITEMS
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.shard import Query, Shard, ShardSettings
+from index_svc.retrieval.query import Query
+from index_svc.shard import Shard, ShardSettings
 from index_svc.upkeep.record_check import take_out
 from tandem.contract.content import Modality
 from tandem.errors import (
@@ -50,7 +51,7 @@ def open_shard(path: Path, settings: ShardSettings | None = None) -> Shard:
 def wait_for_snapshots(shard: Shard, sequence: int) -> None:
     """Waits until both modalities have one of that sequence."""
     end_time = time.monotonic() + 60
-    while {shard.maintenance.snapshot_sequence("scenes", each) for each in Modality} != {sequence}:
+    while {shard.maintenance.snapshots.sequence("scenes", each) for each in Modality} != {sequence}:
         assert time.monotonic() < end_time, "no snapshot"
         shard.maintenance.wake()
         time.sleep(0.01)
@@ -115,7 +116,7 @@ def test_a_snapshot_serves_no_item_whose_record_is_damaged(
             assert shard.record_check is not None
             assert shard.record_check.wait(30)
 
-    assert shard.maintenance.snapshot_sequence("scenes", Modality.TEXT) == 4
+    assert shard.maintenance.snapshots.sequence("scenes", Modality.TEXT) == 4
     assert found(shard) == ["a", "c"]
     assert CORRUPT_ITEMS._value.get() == before + 2
     told = [line["why"] for line in logs if line["event"] == "item corrupt"]
@@ -247,7 +248,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
     refusal = shard.write(write).exception(10)
 
     assert isinstance(refusal, ServiceUnavailable)
-    assert "may be stored or not" in refusal.message
+    assert "may or may not be stored" in refusal.message
     again = until_taken(shard, write)
     assert again.is_repeat is is_stored
     assert found(shard) == ["a", "b", "d"]
@@ -269,7 +270,7 @@ def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path
     refusal = shard.write(write).exception(10)
 
     assert isinstance(refusal, StoreFull)
-    assert "may be stored or not" in refusal.message
+    assert "may or may not be stored" in refusal.message
     until_taken(shard, write)
     assert found(shard) == ["b"]
     shard.close()
@@ -302,7 +303,7 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
         shard.write(upsert(*ids[start : start + 200])).result(10)
     shard.write(replace(upsert("kept"), index_id="scenes-2")).result(10)
     shard.tunings.put("scenes", Modality.TEXT, IndexTuning("Flat"))
-    shard.maintenance.write_snapshot("scenes", shard.index("scenes"))
+    shard.maintenance.snapshots.write("scenes", shard.index("scenes"))
     snapshots = tmp_path / "snapshots" / "scenes"
     assert snapshots.is_dir()
 

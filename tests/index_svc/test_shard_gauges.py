@@ -55,7 +55,7 @@ def test_a_shard_tells_its_ages_and_its_room(tmp_path: Path) -> None:
         assert value("oldest_reader_age_seconds") == 0
         assert 0 <= (value("commit_age_seconds") or -1) < 10
 
-        shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+        shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
         assert value("unsaved_change_count") == 0
         assert 0 <= (value("snapshot_age_seconds") or -1) < 10
     finally:
@@ -66,7 +66,7 @@ def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
     """It was written when it was written, not when it was read."""
     shard = opened(tmp_path / "shard")
     upsert(shard, "one")
-    shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+    shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
     shard.close()
     for path in (tmp_path / "shard").glob("snapshots/*/*/manifest.json"):
         written_time = path.stat().st_mtime - 1_000

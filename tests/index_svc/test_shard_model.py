@@ -22,10 +22,11 @@ from hypothesis.stateful import (
 )
 
 from index_svc.retrieval import index_type
-from index_svc.retrieval.hit import Hit
+from index_svc.retrieval.hit import RowHit
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.shard import Query, Shard, ShardSettings
-from index_svc.upkeep import index_loader, maintenance
+from index_svc.retrieval.query import Query
+from index_svc.shard import Shard, ShardSettings
+from index_svc.upkeep import index_loader, maintenance, rebuild
 from index_svc.upkeep.snapshot_check import check_here
 from tandem.contract.content import (
     Encoding,
@@ -174,7 +175,7 @@ class ShardModel(RuleBasedStateMachine):
     @precondition(lambda self: INDEX_ID in self._shard.indexes())
     @rule()
     def snapshot(self) -> None:
-        self._shard.maintenance.write_snapshot(INDEX_ID, self._shard.index(INDEX_ID))
+        self._shard.maintenance.snapshots.write(INDEX_ID, self._shard.index(INDEX_ID))
 
     @precondition(lambda self: INDEX_ID in self._shard.indexes())
     @rule(modality=st.sampled_from(Modality), index_type=st.sampled_from(TYPES))
@@ -214,11 +215,9 @@ class ShardModel(RuleBasedStateMachine):
             item_id: (item.content, item.attributes) for item_id, item in self._items.items()
         }
         for modality in Modality:
-            for filter_ in (None, FILTERS[len(self._items) % len(FILTERS)]):
+            for where in (None, FILTERS[len(self._items) % len(FILTERS)]):
                 query = EMBEDDINGS[len(self._items) % len(EMBEDDINGS)]
-                assert self._found(query, modality, filter_) == self._expected(
-                    query, modality, filter_
-                )
+                assert self._found(query, modality, where) == self._expected(query, modality, where)
 
     def teardown(self) -> None:
         self._shard.close()
@@ -244,7 +243,7 @@ class ShardModel(RuleBasedStateMachine):
             self._answered[write.request_id] = Answered(write, committed)
         return committed
 
-    def _found(self, query: np.ndarray, modality: Modality, filter_: Filter | None) -> list[Hit]:
+    def _found(self, query: np.ndarray, modality: Modality, where: Filter | None) -> list[RowHit]:
         answer = self._shard.search(
             Query(
                 INDEX_ID,
@@ -253,18 +252,20 @@ class ShardModel(RuleBasedStateMachine):
                 modality,
                 [query],
                 k=len(ITEM_IDS),
-                filter=filter_,
+                where=where,
                 minimum_sequence=self._shard.applied_sequence,
             )
         )
         assert answer.item_count == len(self._of(modality))
         return list(answer.found[0].hits)
 
-    def _expected(self, query: np.ndarray, modality: Modality, filter_: Filter | None) -> list[Hit]:
+    def _expected(
+        self, query: np.ndarray, modality: Modality, where: Filter | None
+    ) -> list[RowHit]:
         hits = [
-            Hit(item.item_id, float(item.encoding.embedding @ query))
+            RowHit(item.item_id, float(item.encoding.embedding @ query))
             for item in self._of(modality)
-            if filter_ is None or holds(filter_, item.attributes)
+            if where is None or holds(where, item.attributes)
         ]
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.item_id))
 
@@ -282,7 +283,7 @@ def test_a_shard_equals_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
         index_loader, "check_snapshots", lambda folders: [check_here(each) for each in folders]
     )
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 4)
-    monkeypatch.setattr(maintenance, "_FOLD_COUNT", 2)
+    monkeypatch.setattr(rebuild, "_FOLD_COUNT", 2)
     run_state_machine_as_test(
         ShardModel,
         settings=settings(max_examples=EXAMPLE_COUNT, stateful_step_count=STEP_COUNT),

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.backup import BackupManifest, back_up, is_backup, restore, verify_backup
+from tandem.item_store.backup import back_up, is_backup, restore, verify_backup
+from tandem.item_store.backup_manifest import BackupManifest
 from tandem.item_store.environment import DATA_NAME
 from tandem.item_store.files import RESTORING_NAME, SCHEMA_VERSION
 from tandem.item_store.item_store import ItemStore

@@ -33,7 +33,7 @@ Case: TypeAlias = tuple[list[tuple[int, Attributes | None]], list[Filter]]
 
 
 def cases_of(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Case]:
-    """Makes changes (None drops a row), one tree, and lone conditions, all of these values."""
+    """Makes changes (None drops a row), one where, and lone conditions, all of these values."""
     attributes = made_filters.attributes_of(values)
     changes = st.lists(
         st.tuples(st.sampled_from(ROWS), attributes | st.none()), min_size=1, max_size=20
@@ -68,12 +68,12 @@ def assert_columns_equal_plain_reading(
             columns.put(row, attributes)
         items[row] = attributes or {}
 
-    for tree in filters:
-        found = columns.matching(tree, row_count)
+    for where in filters:
+        found = columns.matching(where, row_count)
 
-        expected = np.full(row_count, holds(tree, {}))
+        expected = np.full(row_count, holds(where, {}))
         for row in (row for row in items if row < row_count):
-            expected[row] = holds(tree, items[row])
+            expected[row] = holds(where, items[row])
         assert np.array_equal(found, expected)
 
 
@@ -195,9 +195,9 @@ def test_integers_beyond_float_precision_are_told_apart() -> None:
 def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> None:
     """Close together or far apart, to where 64 bits end, and the two zeros equal."""
     changes = [(row, {"n": value}) for row, value in enumerate(held)]
-    tree = OneOf("n", tuple(wanted))
+    where = OneOf("n", tuple(wanted))
 
-    assert_columns_equal_plain_reading(AttributeColumns(), changes, [tree], len(held) + 2)
+    assert_columns_equal_plain_reading(AttributeColumns(), changes, [where], len(held) + 2)
 
 
 def test_searches_may_run_side_by_side() -> None:
@@ -206,13 +206,13 @@ def test_searches_may_run_side_by_side() -> None:
     for row in range(0, 5000, 500):
         columns.put(row, {"rare": row, "tags": ("a", "b")})
     expected = [row in range(0, 5000, 500) and row >= 1000 for row in range(5000)]
-    tree = InRange("rare", at_least=1000) & OneOf("tags", ("b",))
+    where = InRange("rare", at_least=1000) & OneOf("tags", ("b",))
 
     with ThreadPoolExecutor(8) as threads:
         for _ in range(50):
             columns.put(4999, {"rare": 1})
             columns.drop(4999)
-            found = list(threads.map(lambda _: columns.matching(tree, 5000).tolist(), range(8)))
+            found = list(threads.map(lambda _: columns.matching(where, 5000).tolist(), range(8)))
             assert found == [expected] * 8
 
 

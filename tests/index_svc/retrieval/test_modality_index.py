@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.faiss_index import FaissIndex
-from index_svc.retrieval.hit import Hit, Strategy
+from index_svc.retrieval.hit import RowHit, Strategy
 from index_svc.retrieval.modality_index import ModalityIndex
 from tandem.contract.content import Modality
 from tandem.contract.filters import Filter, InRange, Not, OneOf
@@ -69,9 +69,9 @@ def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
     return drawn_ND.astype(np.float32)  # type: ignore[no-any-return]
 
 
-def brute_force(items: dict[str, np.ndarray], query: np.ndarray, k: int) -> list[Hit]:
+def brute_force(items: dict[str, np.ndarray], query: np.ndarray, k: int) -> list[RowHit]:
     """Returns the k nearest by a full sort; smaller ids, as UTF-8 bytes, first among equals."""
-    hits = [Hit(item_id, float(embedding @ query)) for item_id, embedding in items.items()]
+    hits = [RowHit(item_id, float(embedding @ query)) for item_id, embedding in items.items()]
     return sorted(hits, key=lambda hit: (-hit.similarity, hit.item_id.encode()))[:k]
 
 
@@ -130,7 +130,7 @@ def test_ties_that_do_not_fit_are_kept_by_smaller_id() -> None:
 
     hits = index.search(CORNERS[0], 3).hits
 
-    assert hits == [Hit("000", 1.0), Hit("001", 1.0), Hit("002", 1.0)]
+    assert hits == [RowHit("000", 1.0), RowHit("001", 1.0), RowHit("002", 1.0)]
 
 
 def test_an_empty_index_finds_nothing() -> None:

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from index_svc.upkeep.live_recall import LiveRecall, SampledSearch
+from index_svc.retrieval.query import Query
+from index_svc.upkeep.live_recall import LiveRecall
 from tandem.contract.content import Modality
 
-QUERY = np.ones(4, dtype=np.float32)
+EMBEDDING = np.ones(4, dtype=np.float32)
 
 
-def sampled(target: Modality) -> SampledSearch:
-    return SampledSearch("main", Modality.TEXT, target, QUERY, 10, None)
+def sampled(target: Modality) -> Query:
+    return Query("main", "model-a", target, Modality.TEXT, [EMBEDDING], 10)
 
 
 def test_directions_take_turns_however_rare_one_is() -> None:

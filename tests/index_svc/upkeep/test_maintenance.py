@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from index_svc.retrieval import index_type
+from index_svc.retrieval.faiss_index import FaissIndex
+from index_svc.retrieval.hit import F32
 from index_svc.retrieval.index_type import IndexTuning
-from index_svc.shard import Query, Shard, ShardSettings
-from index_svc.upkeep import maintenance, snapshot
+from index_svc.retrieval.query import Query
+from index_svc.shard import Shard, ShardSettings
+from index_svc.upkeep import maintenance, rebuild, snapshot
 from index_svc.upkeep.index_loader import load_index
-from index_svc.upkeep.live_recall import SampledSearch
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
 from tandem.item_store.item_record import StoredItem
@@ -67,15 +69,12 @@ def delete(shard: Shard, numbers: range) -> None:
 
 
 def found(shard: Shard, seed: int, k: int = 10) -> list[str]:
-    query = Query(
-        INDEX_ID,
-        FINGERPRINT,
-        Modality.IMAGE,
-        Modality.TEXT,
-        [unit_vector(seed, DIMENSION)],
-        k,
-    )
-    return [hit.item_id for hit in shard.search(query).found[0].hits]
+    found = shard.search(query_of(unit_vector(seed, DIMENSION), k)).found
+    return [hit.item_id for hit in found[0].hits]
+
+
+def query_of(embedding: F32, k: int = 10) -> Query:
+    return Query(INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, [embedding], k)
 
 
 def nearest(shard: Shard, seed: int, k: int = 10) -> list[str]:
@@ -157,7 +156,7 @@ def test_search_parameters_leave_no_recall_to_reach(
 
 def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items added since are found before and after."""
-    monkeypatch.setattr(maintenance, "_FOLD_COUNT", 50)
+    monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
     ingest(shard, range(1000))
     work(shard)
     ingest(shard, range(1000, 1100))
@@ -175,7 +174,7 @@ def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAISS adds nothing to an NSG; until a tenth is new the tail is compared one by one."""
-    monkeypatch.setattr(maintenance, "_FOLD_COUNT", 50)
+    monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning("NSG16"))
     ingest(shard, range(1000))
     work(shard)
@@ -191,7 +190,7 @@ def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
 
 def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaced and deleted rows go, items and attributes stay."""
-    monkeypatch.setattr(maintenance, "_MIN_DEAD_COUNT", 100)
+    monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     ingest(shard, range(1000))
     work(shard)
     ingest(shard, range(400))
@@ -213,11 +212,11 @@ def test_changes_during_a_compaction_are_kept(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes and goes while the new index is built is in it when it takes over."""
-    monkeypatch.setattr(maintenance, "_MIN_DEAD_COUNT", 100)
+    monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     ingest(shard, range(1000))
     work(shard)
     ingest(shard, range(500))
-    build = maintenance.FaissIndex.build
+    build = FaissIndex.build
 
     def build_while_changing(*arguments: object, **options: object) -> object:
         ingest(shard, range(1000, 1010))
@@ -225,7 +224,7 @@ def test_changes_during_a_compaction_are_kept(
         delete(shard, range(20, 30))
         return build(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(maintenance.FaissIndex, "build", build_while_changing)
+    monkeypatch.setattr(FaissIndex, "build", build_while_changing)
 
     work(shard)
 
@@ -240,17 +239,15 @@ def test_while_its_index_is_built_a_search_says_that_it_scans(
 ) -> None:
     """And no longer than that; one that is built anew goes on answering meanwhile."""
     ingest(shard, range(600))
-    query = Query(
-        INDEX_ID, FINGERPRINT, Modality.IMAGE, Modality.TEXT, [unit_vector(1, DIMENSION)], 10
-    )
-    build = maintenance.FaissIndex.build
+    query = query_of(unit_vector(1, DIMENSION))
+    build = FaissIndex.build
     told: list[SearchFallback] = []
 
     def build_while_searching(*arguments: object, **options: object) -> object:
         told.append(shard.search(query).found[0].path.fallback.kind)
         return build(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(maintenance.FaissIndex, "build", build_while_searching)
+    monkeypatch.setattr(FaissIndex, "build", build_while_searching)
 
     work(shard)
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning(index_type="IVF16,Flat"))
@@ -279,7 +276,7 @@ def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_
     ingest(shard, range(1000))
     shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("text", 3, DIMENSION)])).result(10)
     work(shard)
-    shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+    shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
     ingest(shard, range(1000, 1050))
     ingest(shard, range(10), seed=7777)
     delete(shard, range(100, 200))
@@ -308,7 +305,7 @@ def test_a_snapshot_of_something_else_is_not_opened(
 ) -> None:
     """Whole and unchanged, but of another store or model: read from the store instead."""
     ingest(shard, range(100))
-    shard.maintenance.write_snapshot(INDEX_ID, shard.index(INDEX_ID))
+    shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
     shard.close()
     store = ItemStore.open(tmp_path, 0, 1, map_bytes=64 << 20)
     assert load_index(store, INDEX_ID, tmp_path / "snapshots").snapshot_sequence == 100
@@ -370,8 +367,7 @@ def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> Non
     ingest(shard, range(400))
     query = unit_vector(1, DIMENSION)
     for _ in range(20):
-        search = SampledSearch(INDEX_ID, Modality.TEXT, Modality.IMAGE, query, 10, None)
-        shard.live_recall.keep(search)
+        shard.live_recall.keep(query_of(query))
 
     work(shard)
 
@@ -389,19 +385,19 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
     ingest(shard, range(100, 300))
     folder = tmp_path / "snapshots" / INDEX_ID
     before = sorted(folder.iterdir())
-    write = snapshot.Manifest.write
+    write = snapshot.SnapshotManifest.write
 
-    def fail_for_images(manifest: snapshot.Manifest, path: Path) -> None:
+    def fail_for_images(manifest: snapshot.SnapshotManifest, path: Path) -> None:
         if manifest.modality == "image":
             raise OSError(errno.ENOSPC, "No space left on device")
         write(manifest, path)
 
-    monkeypatch.setattr(snapshot.Manifest, "write", fail_for_images)
+    monkeypatch.setattr(snapshot.SnapshotManifest, "write", fail_for_images)
     with pytest.raises(ExceptionGroup):
         shard.maintenance.step()
     assert not list(folder.glob("*.partial"))
     assert set(before) < set(folder.iterdir())
-    monkeypatch.setattr(snapshot.Manifest, "write", write)
+    monkeypatch.setattr(snapshot.SnapshotManifest, "write", write)
 
     work(shard)
 
@@ -458,8 +454,9 @@ def measure(shard: Shard, count: int) -> None:
     for seed in range(10_000, 10_000 + count):
         query = unit_vector(seed, DIMENSION)
         part = shard.index(INDEX_ID).part(Modality.IMAGE)
-        search = SampledSearch(INDEX_ID, Modality.TEXT, Modality.IMAGE, query, 10, None)
-        shard.live_recall.note(search, part.search(query, 10).hits, part.scan(query, 10).hits)
+        shard.live_recall.note(
+            query_of(query), part.search(query, 10).hits, part.scan(query, 10).hits
+        )
 
 
 def test_searching_and_changing_while_it_is_built_anew(tmp_path: Path) -> None:
@@ -496,11 +493,11 @@ def test_searching_and_changing_while_it_is_built_anew(tmp_path: Path) -> None:
         if f"{own:05}" in found(shard, own):
             failures.append("a deleted item is found")
 
-    def rebuild(number: int) -> None:
+    def ask_rebuild(number: int) -> None:
         shard.maintenance.ask_rebuild(INDEX_ID, Modality.IMAGE, "operator")
         stopped.wait(0.1)
 
-    threads = [repeat(search), repeat(search), repeat(change), repeat(rebuild)]
+    threads = [repeat(search), repeat(search), repeat(change), repeat(ask_rebuild)]
     stopped.wait(4)
     stopped.set()
     for thread in threads:

@@ -55,8 +55,8 @@ def test_recall_is_the_share_of_the_truly_nearest_that_is_found(
     shares = []
     for query in sample.queries_QD:
         nearest = scan_rows(rows, query, 20)[1]
-        wanted = rows.live if index.takes_selector else None
-        candidates, _ = index.candidates(query, fetch_count(index, 20) + 1, wanted=wanted)
+        mask = rows.live if index.takes_selector else None
+        candidates, _ = index.candidates(query, fetch_count(index, 20) + 1, mask=mask)
         found = compare_rows(rows, query, candidates[rows.live[candidates]], 20)[1]
         shares.append(len(set(found) & set(nearest)) / 20)
 

@@ -13,8 +13,8 @@ from index_svc.retrieval.modality_index import ModalityIndex
 from index_svc.upkeep.snapshot import (
     FileEntry,
     FrozenPart,
-    Manifest,
     SnapshotInvalid,
+    SnapshotManifest,
     read_snapshot,
     sha256_of,
     snapshot_sequences,
@@ -131,7 +131,7 @@ def test_a_damaged_file_is_refused(folder: Path, name: str, damage: str) -> None
         path.write_bytes(content)
 
     with pytest.raises(SnapshotInvalid, match=name):
-        Manifest.read(folder).check_files(folder)
+        SnapshotManifest.read(folder).check_files(folder)
 
 
 def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> Non
     (folder / "manifest.json").write_bytes(content)
 
     with pytest.raises(SnapshotInvalid):
-        Manifest.read(folder)
+        SnapshotManifest.read(folder)
 
 
 def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
 
     A FAISS file made to claim more than there is, under a manifest made to match it.
     """
-    manifest = Manifest.read(folder)
+    manifest = SnapshotManifest.read(folder)
     (folder / "faiss.index").write_bytes(b"IxMp" + b"\xff" * 200)
     reseal(folder, manifest)
 
@@ -189,11 +189,11 @@ def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
         check_snapshots([folder])
 
 
-def reseal(folder: Path, manifest: Manifest) -> None:
+def reseal(folder: Path, manifest: SnapshotManifest) -> None:
     """Writes a manifest that says of each file what is there now."""
     entries = {
         name: FileEntry((folder / name).stat().st_size, sha256_of(folder / name))
         for name in manifest.files
     }
     replace(manifest, files=entries).write(folder)
-    Manifest.read(folder).check_files(folder)
+    SnapshotManifest.read(folder).check_files(folder)
