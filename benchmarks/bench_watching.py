@@ -53,8 +53,8 @@ class WatchedStack(LocalStack):
         """Adds the collector."""
         arguments, variables = super().command(name)
         return arguments, variables | {
-            "TRACE_ENDPOINT": self._collector_address,
-            "TRACE_SAMPLE_SHARE": str(SAMPLE_SHARE),
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self._collector_address}",
+            "OTEL_TRACES_SAMPLER_ARG": str(SAMPLE_SHARE),
         }
 
 

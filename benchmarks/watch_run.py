@@ -215,7 +215,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         [port] = free_ports(1)
-        traces = {"TRACE_ENDPOINT": f"127.0.0.1:{port}", "TRACE_SAMPLE_SHARE": str(SAMPLE_SHARE)}
+        traces = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_TRACES_SAMPLER_ARG": str(SAMPLE_SHARE),
+        }
         options = ["--alert-speed", str(arguments.speed)]
         options += ["--model-repository", str(folder / "model_repository")]
         with OtlpReceiver(port) as receiver, RunningStack(folder, options, traces) as stack:

@@ -33,6 +33,7 @@ from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem.chassis.deadline import Deadline
+from tandem.chassis.tracing import annotate
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import RankingInvalid
 
@@ -181,6 +182,13 @@ class Searcher:
         with self._clock.stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with self._clock.stage("retrieve", laps):
+            annotate(
+                {
+                    "tandem.index_id": query.index_id,
+                    "tandem.retrieve_k": query.depth.retrieve_k,
+                    "tandem.shard_count": len(self.services.shards),
+                }
+            )
             hits, coverage = await self._retrieve(
                 query, encoded, minimum_sequences, budget.retrieval_end
             )
@@ -235,6 +243,7 @@ class Searcher:
                 outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
                 continue
             with self._clock.stage("rerank", search.laps), PairQuota() as quota:
+                annotate({"tandem.rerank_k": search.query.depth.rerank_k})
                 quota.take(min(len(candidates), query.depth.rerank_k))
                 outcome = await self._reranker.rerank(
                     query,

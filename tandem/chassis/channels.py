@@ -14,7 +14,7 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, current_request_id
 from tandem.chassis.rotating_channel import RotatingChannel
 from tandem.chassis.status import error_from_rpc
 from tandem.chassis.tls import Certificates, Identity, Rotation, channel_credentials
-from tandem.chassis.tracing import TRACEPARENT_KEY, current_trace
+from tandem.chassis.tracing import current_trace
 from tandem.contract.limits import MAX_MESSAGE_BYTES
 from tandem.errors import DeadlineExceeded
 
@@ -125,7 +125,7 @@ async def call(
     request_id = current_request_id()
     metadata = [(REQUEST_ID_KEY, request_id)] if request_id else []
     if (trace := current_trace()) is not None:
-        metadata.append((TRACEPARENT_KEY, trace.traceparent))
+        metadata += trace.headers.items()
     try:
         return await _answer(method(request, timeout=timeout_seconds, metadata=tuple(metadata)))
     except grpc.aio.AioRpcError as rpc_error:

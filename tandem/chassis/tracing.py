@@ -1,7 +1,7 @@
-"""One trace for one request: W3C trace context in, through every service, and on to Triton.
+"""Traces a request through every service and on to Triton, by W3C trace context.
 
-Most requests are not sampled. They carry their trace's id into logs and onward, and cost no more
-than that; spans are OpenTelemetry's, made for the sampled ones alone.
+OpenTelemetry's own variables (OTEL_…) configure it. Most requests are not sampled: they carry their
+trace context into logs and downstream calls, and no span is made for them.
 """
 
 from __future__ import annotations
@@ -9,54 +9,58 @@ from __future__ import annotations
 import contextvars
 import os
 import random
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tandem.chassis.settings import SettingsError, load, setting
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from tandem.chassis.settings import SettingsError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import SpanContext
+    from opentelemetry.sdk.trace.sampling import Sampler
 
 TRACEPARENT_KEY = "traceparent"
+TRACESTATE_KEY = "tracestate"
+DEFAULT_SAMPLE_SHARE = 0.01
 
-# A collector that does not answer holds its thread, never a request.
+# OpenTelemetry's default is 10 s, which a shutdown would have to wait.
 _EXPORT_TIMEOUT_SECONDS = 2
-_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_SAMPLED = 0x01
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TraceSettings:
-    """Where spans go, and of how many requests."""
-
-    endpoint: str = setting(
-        "host:port of an OpenTelemetry collector that takes OTLP over gRPC; empty sends none",
-        default="",
-    )
-    sample_share: float = setting(
-        "share of requests, 0 to 1, that are traced where their caller has not decided",
-        default=0.01,
-    )
+_PROPAGATOR = TraceContextTextMapPropagator()
+_RETIRED = {
+    "TRACE_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT (for example http://localhost:4317)",
+    "TRACE_SAMPLE_SHARE": "OTEL_TRACES_SAMPLER_ARG",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """Where in which trace the current task is; ids in hexadecimal, as in `traceparent`."""
+    """Identifies the current span; ids are hexadecimal, as in `traceparent`."""
 
     trace_id: str
     span_id: str
     is_sampled: bool
+    tracestate: str = ""
+    """The vendors' entries, forwarded unchanged."""
+    span: trace.Span | None = field(default=None, compare=False, repr=False)
+    """The recording span of this process, if there is one."""
 
     @property
     def traceparent(self) -> str:
-        """As it is sent onward."""
-        return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.is_sampled else 0:02x}"
+        """Returns the header for downstream calls."""
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.is_sampled):02x}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Returns all headers for downstream calls."""
+        headers = {TRACEPARENT_KEY: self.traceparent}
+        return headers | {TRACESTATE_KEY: self.tracestate} if self.tracestate else headers
 
 
 _current: contextvars.ContextVar[TraceContext | None] = contextvars.ContextVar(
@@ -65,63 +69,55 @@ _current: contextvars.ContextVar[TraceContext | None] = contextvars.ContextVar(
 
 
 class Tracing:
-    """A process's way of tracing."""
+    """Makes the spans of one process."""
 
-    def __init__(self, sample_share: float = 0.0, provider: TracerProvider | None = None) -> None:
-        """Without a provider, contexts are carried and no spans are made."""
-        self._sample_share = sample_share if provider is not None else 0.0
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        """Without a provider, trace contexts are carried and no span is made."""
         self._provider = provider
         self._tracer = provider.get_tracer("tandem") if provider is not None else None
 
-    def serve(self, name: str, offered: str | None) -> AbstractContextManager[TraceContext]:
-        """Continues the caller's trace, or begins one, for what is served in its body."""
-        return self._span(name, parse_traceparent(offered) or self._begun(), is_server=True)
+    def serve(
+        self, name: str, headers: Mapping[str, str], attributes: Mapping[str, str | int]
+    ) -> AbstractContextManager[TraceContext]:
+        """Continues the caller's trace, or starts one, for the call in the body."""
+        offered = extract_trace(headers)
+        if self._tracer is None or (offered is not None and not offered.is_sampled):
+            return _carried(offered or _random_context())
+        return self._span(name, offered, trace.SpanKind.SERVER, attributes)
 
-    def stage(self, name: str) -> AbstractContextManager[object]:
-        """Makes a span of its body within what is being served."""
+    def stage(
+        self, name: str, attributes: Mapping[str, str | int] | None = None
+    ) -> AbstractContextManager[object]:
+        """Makes a child span for the body if the current call is sampled."""
         parent = _current.get()
         if self._tracer is None or parent is None or not parent.is_sampled:
             return nullcontext()
-        return self._span(name, parent)
+        return self._span(name, parent, trace.SpanKind.INTERNAL, attributes)
 
     def close(self) -> None:
-        """Sends what is left, for no longer than an export may take."""
+        """Sends the remaining spans, within the timeout of one export."""
         if self._provider is not None:
             self._provider.force_flush(_EXPORT_TIMEOUT_SECONDS * 1_000)
             self._provider.shutdown()
 
-    def _begun(self) -> TraceContext:
-        # random, not secrets: it tells traces apart, and is asked for with every request.
-        return TraceContext(
-            f"{random.getrandbits(128) or 1:032x}",
-            f"{random.getrandbits(64) or 1:016x}",
-            random.random() < self._sample_share,
-        )
-
     @contextmanager
     def _span(
-        self, name: str, parent: TraceContext, *, is_server: bool = False
+        self,
+        name: str,
+        parent: TraceContext | None,
+        kind: trace.SpanKind,
+        attributes: Mapping[str, str | int] | None,
     ) -> Iterator[TraceContext]:
-        if self._tracer is None or not parent.is_sampled:
-            token = _current.set(parent)
-            try:
-                yield parent
-            finally:
-                _reset(token)
-            return
-        from opentelemetry import trace
-
-        span = self._tracer.start_span(
-            name,
-            context=trace.set_span_in_context(trace.NonRecordingSpan(_span_context(parent))),
-            kind=trace.SpanKind.SERVER if is_server else trace.SpanKind.INTERNAL,
-        )
-        own = replace(parent, span_id=f"{span.get_span_context().span_id:016x}")
+        if self._tracer is None:
+            raise AssertionError("without a provider there is no span")
+        context = Context() if parent is None else _otel_context(parent)
+        span = self._tracer.start_span(name, context, kind, attributes)
+        own = _context_of(span)
         token = _current.set(own)
         try:
             yield own
         except BaseException as error:
-            # By its kind alone: a message may tell of content.
+            # The class name only: a message may contain content.
             span.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
         finally:
@@ -133,96 +129,180 @@ _tracing = Tracing()
 
 
 def tracing() -> Tracing:
-    """Returns the process's; one that carries contexts and makes no spans until `use` is called."""
+    """Returns the process's tracing, which makes no spans until `use` is called."""
     return _tracing
 
 
 def use(traced: Tracing) -> None:
-    """Makes it the process's."""
+    """Sets the process's tracing."""
     global _tracing
     _tracing = traced
 
 
 def current_trace() -> TraceContext | None:
-    """Returns where the current task is; None outside of any request."""
+    """Returns the current trace context, or None outside of a call."""
     return _current.get()
 
 
-def trace_headers() -> dict[str, str] | None:
-    """Returns what tells a server that is not ours of the current trace; None if not sampled."""
+def annotate(attributes: Mapping[str, str | int]) -> None:
+    """Sets attributes on the current span, if it is sampled. Never pass content."""
     context = _current.get()
-    if context is None or not context.is_sampled:
-        return None
-    return {TRACEPARENT_KEY: context.traceparent}
+    if context is not None and context.span is not None:
+        context.span.set_attributes(attributes)
+
+
+def trace_headers() -> dict[str, str] | None:
+    """Returns the headers for a server that is not ours, or None if not sampled."""
+    context = _current.get()
+    return context.headers if context is not None and context.is_sampled else None
 
 
 def exemplar() -> dict[str, str] | None:
-    """Returns the label by which a histogram points to the current trace; None if not sampled."""
+    """Returns the label that links a histogram to the current trace, or None if not sampled."""
     context = _current.get()
     return {"trace_id": context.trace_id} if context is not None and context.is_sampled else None
 
 
-def parse_traceparent(text: str | None) -> TraceContext | None:
-    """Returns the caller's context; None where it is none by the W3C's recommendation."""
-    found = _TRACEPARENT.fullmatch(text or "")
-    if found is None:
+def extract_trace(headers: Mapping[str, str]) -> TraceContext | None:
+    """Returns the caller's trace context, or None if the headers have no valid one."""
+    if TRACEPARENT_KEY not in headers:
         return None
-    version, trace_id, span_id, flags, more = found.groups()
-    is_odd = version == "ff" or (version == "00" and more) or not int(trace_id, 16)
-    if is_odd or not int(span_id, 16):
-        return None
-    return TraceContext(trace_id, span_id, bool(int(flags, 16) & _SAMPLED))
+    span = trace.get_current_span(_PROPAGATOR.extract(headers, Context()))
+    return _context_of(span) if span.get_span_context().is_valid else None
 
 
 def load_tracing_or_exit(service: str) -> Tracing:
-    """Returns the process's tracing by TRACE_… variables; for `__main__` alone.
+    """Returns the process's tracing by the OTEL_… variables; for `__main__` only.
 
-    Where they are at fault, says so on stderr and exits 2. To be called when the event loop runs:
-    its exporter has a thread.
+    Exits 2 with a message where a variable is invalid. Call it while the event loop runs, because
+    the exporter starts a thread.
     """
     try:
-        settings = load(TraceSettings, "TRACE_", os.environ)
-        if not 0 <= settings.sample_share <= 1:
-            raise SettingsError(f"TRACE_SAMPLE_SHARE is {settings.sample_share}; it is 0 to 1")
+        if not check_trace_settings(os.environ):
+            return Tracing()
+        return Tracing(provider_of(service, _exporter(os.environ), _sampler(os.environ)))
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    if not settings.endpoint:
-        return Tracing()
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-
-    exporter = OTLPSpanExporter(
-        endpoint=settings.endpoint, insecure=True, timeout=_EXPORT_TIMEOUT_SECONDS
-    )
-    return Tracing(settings.sample_share, provider_of(service, exporter))
 
 
-def provider_of(service: str, exporter: SpanExporter) -> TracerProvider:
-    """Returns a provider that sends in the background, all that it is given: we sample before."""
+def provider_of(service: str, exporter: SpanExporter, sampler: Sampler) -> TracerProvider:
+    """Returns a provider that exports in the background; OTEL_… sets its resource and batches."""
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    provider = TracerProvider(ALWAYS_ON, Resource({SERVICE_NAME: f"tandem-{service}"}))
+    is_named = "OTEL_SERVICE_NAME" in os.environ or SERVICE_NAME in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+    resource = Resource.create({} if is_named else {SERVICE_NAME: f"tandem-{service}"})
+    provider = TracerProvider(sampler, resource)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 
-def _span_context(context: TraceContext) -> SpanContext:
-    from opentelemetry import trace
+def check_trace_settings(environ: Mapping[str, str]) -> bool:
+    """Returns whether spans are exported; raises SettingsError for an invalid variable."""
+    for retired, name in _RETIRED.items():
+        if retired in environ:
+            raise SettingsError(f"{retired} is no longer read; set {name}")
+    is_off = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip() or "otlp"
+    if is_off or exporter == "none":
+        return False
+    if exporter != "otlp":
+        raise SettingsError(f"OTEL_TRACES_EXPORTER is {exporter!r}; Tandem has 'otlp' and 'none'")
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    if not any(environ.get(name) for name in names):
+        return False
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if (protocol := environ.get(name) or "grpc") != "grpc":
+            raise SettingsError(
+                f"{name} is {protocol!r}; Tandem exports over 'grpc' only: set it, and the "
+                "collector's gRPC port, by default 4317"
+            )
+    _sampler(environ)
+    return True
 
-    return trace.SpanContext(
+
+def _exporter(environ: Mapping[str, str]) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    timeouts = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+    is_set = any(name in environ for name in timeouts)
+    try:
+        return OTLPSpanExporter(timeout=None if is_set else _EXPORT_TIMEOUT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"the OTEL_EXPORTER_OTLP_… variables are not valid: {error}") from error
+
+
+def _sampler(environ: Mapping[str, str]) -> Sampler:
+    from opentelemetry.sdk.trace import sampling
+
+    name = environ.get("OTEL_TRACES_SAMPLER") or "parentbased_traceidratio"
+    try:
+        share = float(environ.get("OTEL_TRACES_SAMPLER_ARG") or DEFAULT_SAMPLE_SHARE)
+        by_share = sampling.TraceIdRatioBased(share)
+    except ValueError as error:
+        raise SettingsError(
+            f"OTEL_TRACES_SAMPLER_ARG is {environ['OTEL_TRACES_SAMPLER_ARG']!r}; it is 0 to 1"
+        ) from error
+    samplers: dict[str, Sampler] = {
+        "always_on": sampling.ALWAYS_ON,
+        "always_off": sampling.ALWAYS_OFF,
+        "traceidratio": by_share,
+        "parentbased_always_on": sampling.ParentBased(sampling.ALWAYS_ON),
+        "parentbased_always_off": sampling.ParentBased(sampling.ALWAYS_OFF),
+        "parentbased_traceidratio": sampling.ParentBased(by_share),
+    }
+    if name not in samplers:
+        raise SettingsError(f"OTEL_TRACES_SAMPLER is {name!r}; it is one of {', '.join(samplers)}")
+    return samplers[name]
+
+
+@contextmanager
+def _carried(context: TraceContext) -> Iterator[TraceContext]:
+    token = _current.set(context)
+    try:
+        yield context
+    finally:
+        _reset(token)
+
+
+def _random_context() -> TraceContext:
+    # random, not secrets: these ids only tell traces apart, and every call draws one.
+    return TraceContext(
+        f"{random.getrandbits(128) or 1:032x}", f"{random.getrandbits(64) or 1:016x}", False
+    )
+
+
+def _context_of(span: trace.Span) -> TraceContext:
+    context = span.get_span_context()
+    return TraceContext(
+        f"{context.trace_id:032x}",
+        f"{context.span_id:016x}",
+        context.trace_flags.sampled,
+        context.trace_state.to_header(),
+        span if span.is_recording() else None,
+    )
+
+
+def _otel_context(context: TraceContext) -> Context:
+    if context.span is not None:
+        return trace.set_span_in_context(context.span, Context())
+    remote = trace.SpanContext(
         int(context.trace_id, 16),
         int(context.span_id, 16),
         is_remote=True,
-        trace_flags=trace.TraceFlags(_SAMPLED),
+        trace_flags=trace.TraceFlags(int(context.is_sampled)),
+        trace_state=trace.TraceState.from_header([context.tracestate]),
     )
+    return trace.set_span_in_context(trace.NonRecordingSpan(remote), Context())
 
 
 def _reset(token: contextvars.Token[TraceContext | None]) -> None:
     try:
         _current.reset(token)
     except ValueError:
-        # A stream whose caller has gone is closed by another task than the one that served it.
+        # A stream whose caller has gone is closed in another task than the one that served it.
         _current.set(None)

@@ -10,7 +10,7 @@ from tandem.chassis.guard import AccessSettings
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.side_doors import SideDoors
 from tandem.chassis.tls import TlsSettings
-from tandem.chassis.tracing import TraceSettings
+from tandem.chassis.tracing import check_trace_settings
 from tandem.local.start_refused import StartRefused
 
 SERVICES = ("orchestrator", "encoder", "index", "rerank")
@@ -75,7 +75,6 @@ def shared_groups() -> list[SettingsGroup]:
         SettingsGroup("TLS_", TlsSettings),
         SettingsGroup("ACCESS_", AccessSettings),
         SettingsGroup("DOOR_", SideDoors),
-        SettingsGroup("TRACE_", TraceSettings),
     ]
 
 
@@ -104,6 +103,10 @@ def given_settings(environ: Mapping[str, str]) -> GivenSettings:
             faults.append(f"{variable} is no setting; did you mean {group.prefix}{near[0]}?")
         else:
             notes.append(f"{variable} is no setting of Tandem's, and is passed over")
+    try:
+        check_trace_settings(environ)
+    except SettingsError as error:
+        faults.append(str(error))
     if faults:
         raise StartRefused("\n".join([*faults, "docs/settings.md has all settings"]))
     return GivenSettings(variables, notes)

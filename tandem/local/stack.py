@@ -25,7 +25,7 @@ _REPLICATED_NOTICE_SECONDS = 1.0
 # At five times the capacity of two cores, 32 had a fifth fewer answers than 24 (docs/overload.md).
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
-_SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_", "TRACE_")
+_SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_")
 _TLS_PROXY = "tls-proxy"
 _CACHE_SETTINGS = {"encoder": "QUERY_CACHE_BYTES", "rerank": "SCORE_CACHE_BYTES"}
 

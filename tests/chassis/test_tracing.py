@@ -10,24 +10,32 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent import futures
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import structlog
+import trustme
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from tandem.chassis import log
 from tandem.chassis.channels import call
 from tandem.chassis.metrics import REGISTRY, stage_histogram
+from tandem.chassis.settings import SettingsError
 from tandem.chassis.tracing import (
+    TraceContext,
     Tracing,
+    annotate,
+    check_trace_settings,
     current_trace,
     exemplar,
-    parse_traceparent,
+    extract_trace,
+    load_tracing_or_exit,
     provider_of,
     tracing,
     use,
@@ -45,7 +53,7 @@ TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 def spans() -> Iterator[InMemorySpanExporter]:
     """Where sampled spans go; every request is sampled."""
     exporter = InMemorySpanExporter()
-    traced = Tracing(1.0, provider_of("test", exporter))
+    traced = Tracing(provider_of("test", exporter, ALWAYS_ON))
     use(traced)
     yield exporter
     use(Tracing())
@@ -100,6 +108,32 @@ async def test_a_query_is_one_trace(spans: InMemorySpanExporter) -> None:
     assert {f"{span.context.trace_id:032x}" for span in found} == {TRACE_ID}
     parents = [f"{span.parent.span_id:016x}" for span in found]
     assert parents == [PARENT.split("-")[2], *(f"{s.context.span_id:016x}" for s in found[:2])]
+    assert found[0].attributes == {"rpc.system": "grpc", "rpc.method": "SearchItems"}
+
+
+async def test_tracestate_is_passed_on(spans: InMemorySpanExporter) -> None:
+    """The vendors' sampling state reaches every service, also where no span is made."""
+    for flags in ("00", "01"):
+        async with two_services() as channel:
+            await search(channel, traceparent=PARENT[:-2] + flags, tracestate="dd=s:1,other=x")
+    found = finished(spans)
+    assert len(found) == 3
+    assert {span.context.trace_state.to_header() for span in found} == {"dd=s:1,other=x"}
+
+
+async def test_a_trace_that_starts_here_has_a_root(spans: InMemorySpanExporter) -> None:
+    """A parent that was never exported shows as missing in every viewer."""
+    async with two_services() as channel:
+        await search(channel)
+    assert finished(spans)[0].parent is None
+
+
+async def test_a_stage_can_be_annotated(spans: InMemorySpanExporter) -> None:
+    """On the span of the stage, and nowhere outside of one."""
+    annotate({"lost": 1})
+    with tracing().serve("SearchItems", {}, {}), tracing().stage("retrieve"):
+        annotate({"tandem.retrieve_k": 20})
+    assert [dict(span.attributes) for span in finished(spans)] == [{}, {"tandem.retrieve_k": 20}]
 
 
 async def test_a_trace_is_begun_where_the_caller_has_none(spans: InMemorySpanExporter) -> None:
@@ -163,10 +197,11 @@ async def test_histograms_point_to_sampled_traces(spans: InMemorySpanExporter) -
 )
 def test_what_is_no_traceparent(text: str | None) -> None:
     """By the W3C's recommendation; a later version may have more behind."""
-    assert parse_traceparent(text) is None
-    later = parse_traceparent("01" + PARENT[2:] + "-more")
-    assert later is not None
-    assert later.traceparent == PARENT
+    headers = {} if text is None else {"traceparent": text}
+    assert extract_trace(headers) is None
+    assert extract_trace({"traceparent": PARENT}) == TraceContext(
+        TRACE_ID, "b7ad6b7169203331", True
+    )
 
 
 async def test_outside_of_a_request_there_is_no_trace() -> None:
@@ -180,12 +215,17 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.headers: dict[str, str | bytes] = {}
+        self.resource: dict[str, str] = {}
 
     def Export(
         self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> trace_service_pb2.ExportTraceServiceResponse:
-        """Notes the spans' names."""
+        """Notes the headers, the resource and the spans' names."""
+        self.headers = dict(context.invocation_metadata())
         for resource in request.resource_spans:
+            for each in resource.resource.attributes:
+                self.resource[each.key] = each.value.string_value
             for scope in resource.scope_spans:
                 self.names += [span.name for span in scope.spans]
         return trace_service_pb2.ExportTraceServiceResponse()
@@ -199,7 +239,7 @@ async def test_spans_reach_a_collector() -> None:
     port = server.add_insecure_port("localhost:0")
     server.start()
     exporter = OTLPSpanExporter(endpoint=f"localhost:{port}", insecure=True, timeout=2)
-    traced = Tracing(1.0, provider_of("test", exporter))
+    traced = Tracing(provider_of("test", exporter, ALWAYS_ON))
     use(traced)
     try:
         async with two_services() as channel:
@@ -211,10 +251,74 @@ async def test_spans_reach_a_collector() -> None:
     assert sorted(collector.names) == ["SearchItems", "SearchItems", "encode"]
 
 
+async def test_the_variables_of_opentelemetry_configure_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Endpoint, TLS, headers, resource and sampler, as an operator sets them."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    collector = Collector()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+    pair = (certificate.private_key_pem.bytes(), certificate.cert_chain_pems[0].bytes())
+    port = server.add_secure_port("localhost:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    for name, value in {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"https://localhost:{port}",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "ca.pem"),
+        "OTEL_EXPORTER_OTLP_HEADERS": "api-key=secret",
+        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+        "OTEL_TRACES_SAMPLER": "always_on",
+    }.items():
+        monkeypatch.setenv(name, value)
+    traced = load_tracing_or_exit("encoder")
+    try:
+        with traced.serve("SearchItems", {}, {}):
+            pass
+        await asyncio.to_thread(traced.close)
+    finally:
+        server.stop(None)
+    assert collector.names == ["SearchItems"]
+    assert collector.headers["api-key"] == "secret"
+    assert collector.resource["service.name"] == "tandem-encoder"
+    assert collector.resource["deployment.environment.name"] == "test"
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"TRACE_ENDPOINT": "localhost:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "'zipkin'"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "4317"),
+        ({"OTEL_TRACES_SAMPLER": "sometimes"}, "parentbased_traceidratio"),
+        ({"OTEL_TRACES_SAMPLER_ARG": "2"}, "0 to 1"),
+        ({"OTEL_TRACES_SAMPLER_ARG": "much"}, "0 to 1"),
+    ],
+)
+def test_a_variable_that_is_invalid_is_named(variables: dict[str, str], why: str) -> None:
+    """Before anything starts. OpenTelemetry itself would warn and trace every request."""
+    with pytest.raises(SettingsError, match=why):
+        check_trace_settings({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317"} | variables)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "OTEL_SDK_DISABLED": "true"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
+def test_nothing_is_exported_unless_an_endpoint_is_set(variables: dict[str, str]) -> None:
+    assert not check_trace_settings(variables)
+
+
 async def test_a_collector_that_is_down_holds_no_request() -> None:
     """It has a thread of its own to wait in."""
     exporter = OTLPSpanExporter(endpoint="localhost:1", insecure=True, timeout=2)
-    traced = Tracing(1.0, provider_of("test", exporter))
+    traced = Tracing(provider_of("test", exporter, ALWAYS_ON))
     use(traced)
     try:
         async with two_services() as channel:

@@ -48,7 +48,8 @@ def test_settings_are_handed_on_each_to_its_service(
         ("ENCODER_ADDRESS", "0.0.0.0:1", "ENCODER_ADDRESS is set by tandem up itself"),
         ("INDEX_STORE_PATH", "/x", "--data names the folder"),
         ("ACCESS_TOKENS_FILE", "/x", "did you mean ACCESS_TOKEN_FILE?"),
-        ("TRACE_SAMPLE_SHARE", "much", "TRACE_SAMPLE_SHARE: 'much' is not of type float"),
+        ("TRACE_ENDPOINT", "x:1", "set OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER is 'zipkin'"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Continues the caller's trace."""
+"""Continues the caller's trace, and makes the span of the call."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import grpc
 
 from tandem.chassis.headers import current_headers
 from tandem.chassis.interceptors.around import AroundInterceptor
-from tandem.chassis.tracing import TRACEPARENT_KEY, tracing
+from tandem.chassis.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, tracing
 
 
 class TraceInterceptor(AroundInterceptor):
-    """Takes `traceparent` from the caller or begins a trace; a span of the call where sampled."""
+    """Reads `traceparent` and `tracestate`, or starts a trace; makes a span if it is sampled."""
 
     def around(
         self, method: str, context: grpc.aio.ServicerContext
     ) -> AbstractContextManager[object]:
-        """Binds the trace for the call's task."""
-        offered = current_headers().get(TRACEPARENT_KEY)
-        return tracing().serve(method, offered if isinstance(offered, str) else None)
+        """Sets the trace context of the call's task."""
+        headers = current_headers()
+        offered = {
+            key: value
+            for key in (TRACEPARENT_KEY, TRACESTATE_KEY)
+            if isinstance(value := headers.get(key), str)
+        }
+        return tracing().serve(method, offered, {"rpc.system": "grpc", "rpc.method": method})

@@ -19,7 +19,6 @@ from tandem.chassis.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.side_doors import SideDoors
 from tandem.chassis.tls import TlsSettings
-from tandem.chassis.tracing import TraceSettings
 from tests.support.deploy.rendered import Resource, named, of_kind
 from tests.support.deploy.workloads import (
     Container,
@@ -40,7 +39,6 @@ _SHARED: Mapping[str, type[Any]] = {
     "ACCESS_": AccessSettings,
     "DOOR_": SideDoors,
     "TLS_": TlsSettings,
-    "TRACE_": TraceSettings,
 }
 TLS_PROXY = "tandem.chassis.tls_proxy"
 _GIBIBYTE = 1 << 30

@@ -85,8 +85,8 @@ class SecuredStack(LocalStack):
             "TLS_KEY_FILE": files.key_file,
             "TLS_AUTHORITY_FILE": files.authority_file,
             "LOG_LEVEL": "debug",
-            "TRACE_ENDPOINT": self._collector_address,
-            "TRACE_SAMPLE_SHARE": "0",  # but what a caller wants traced is
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self._collector_address}",
+            "OTEL_TRACES_SAMPLER_ARG": "0",  # but what a caller wants traced is
             "OTEL_BSP_SCHEDULE_DELAY": "300",  # ms, so that no test waits five seconds for spans
             # OpenTelemetry's own, and what a collector that is somebody else's is paid with.
             "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={self.collector_key}",
