@@ -131,7 +131,7 @@ def test_two_containers_of_equal_process_ids_are_refused(tmp_path: Path) -> None
         beside = run_store(tmp_path, "open_store(True); print('read')")
 
         holder.communicate("")
-    assert "process id is 1 too" in other
+    assert "process id 1 too" in other
     assert "shareProcessNamespace: true" in other
     assert beside == "read\n"  # the control: a reader of another process id is let in
 

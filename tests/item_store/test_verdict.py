@@ -237,7 +237,7 @@ def test_an_item_that_is_lost_is_missed(path: Path) -> None:
     (fault,) = verify_in_child(path).corrupt_items
 
     assert "scenes/004" in fault
-    assert "not there" in fault
+    assert "is missing" in fault
 
 
 def test_an_item_of_an_earlier_state_is_found(path: Path) -> None:
