@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Widen this to code and protos once their wording has changed.
-SEARCHED = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md"]
+SEARCHED = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md"]
 # Pages that code generates, and the page that lists the phrases.
 UNSEARCHED = {"docs/metrics.md", "docs/settings.md", "docs/glossary.md"}
 PHRASES = {
@@ -74,4 +74,4 @@ def test_the_search_finds_a_phrase(phrase: str) -> None:
 
 def test_pages_are_searched() -> None:
     """So that a moved folder does not empty the test."""
-    assert len(pages()) > 20
+    assert len(pages()) > 70
