@@ -5,7 +5,6 @@ import sys
 
 import grpc
 
-from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.model_servicer import ModelServicer
 from orchestrator_svc.rerank.pace import ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -51,7 +50,6 @@ async def main(settings: OrchestratorSettings) -> None:
         for number, (index, rerank) in enumerate(pairs)
     ]
     shard_map = ShardMap(len(shards), settings.shard_map_version)
-    clock = StageClock()
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
     )
@@ -59,7 +57,6 @@ async def main(settings: OrchestratorSettings) -> None:
         encoder,
         shards,
         shard_map,
-        clock,
         minimum_coverage=settings.minimum_coverage,
         shares=TimeShares(
             encode=settings.encode_time_share,
@@ -75,7 +72,6 @@ async def main(settings: OrchestratorSettings) -> None:
             encoder,
             shards,
             shard_map,
-            clock,
             settings.ingest_batch_timeout_seconds,
             settings.ingest_encode_batch_count,
         ),

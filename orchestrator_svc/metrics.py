@@ -120,19 +120,13 @@ class StageLaps:
         return elapsed
 
 
-class StageClock:
-    """Times stages into `tandem_orchestrator_stage_duration_seconds{stage}`."""
-
-    def __init__(self) -> None:
-        self._histogram = _STAGE_DURATION
-
-    @contextmanager
-    def stage(self, name: str, laps: StageLaps | None = None) -> Iterator[None]:
-        """Times its body, failed or not; in `laps` from where the stage before it ended."""
-        start_time = time.perf_counter()
-        try:
-            with tracing().stage(name):
-                yield
-        finally:
-            elapsed = laps.end(name) if laps else time.perf_counter() - start_time
-            self._histogram.labels(name).observe(elapsed, exemplar())
+@contextmanager
+def timed_stage(name: str, laps: StageLaps | None = None) -> Iterator[None]:
+    """Times its body as a stage, failed or not; with `laps`, from the end of the stage before."""
+    start_time = time.perf_counter()
+    try:
+        with tracing().stage(name):
+            yield
+    finally:
+        elapsed = laps.end(name) if laps else time.perf_counter() - start_time
+        _STAGE_DURATION.labels(name).observe(elapsed, exemplar())

@@ -1,42 +1,36 @@
 """SearchService: messages in, Searcher and Ingester, messages out."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
 
 import grpc
 
 from orchestrator_svc.content_room import ContentBudget
-from orchestrator_svc.metrics import StageLaps
+from orchestrator_svc.metrics import StageLaps, timed_stage
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.search.batch_search import BatchSearcher
 from orchestrator_svc.search.search import SearchAnswer, Searcher
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.wire.cursor_wire import page_from_proto
+from orchestrator_svc.wire.ingest_wire import batch_from_proto, ingested_to_proto
 from orchestrator_svc.wire.search_wire import answer_to_proto, page_to_proto, query_from_proto
 from orchestrator_svc.writes.consistency_token import make_token
-from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Ingester, check_item_count
+from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.ingest_stream import IngestStream
 from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.side_thread import converted
-from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.limits import MAX_SEARCH_COUNT
 from tandem.errors import BatchSizeOutOfRange, CursorInvalid, TandemError
-from tandem.v1 import index_service_pb2, search_service_pb2, search_service_pb2_grpc
+from tandem.v1 import search_service_pb2, search_service_pb2_grpc
 from tandem.wire import (
-    content_from_proto,
     item_error_to_proto,
-    text_use_to_proto,
-    truncation_policy_from_proto,
 )
 
 # Characters of filters that take about a millisecond to parse.
 _LONG_FILTER_TEXT = 1_000
-
-_AnsweredBatch = tuple[search_service_pb2.IngestItemsResponse, Mapping[int, int]]
-"""A batch's answer but for its token, and the sequences to make that of."""
 
 
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
@@ -56,12 +50,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> None:
         self._searcher = searcher
         self._batch_searcher = batch_searcher
-        self._ingester = ingester
         self._remover = remover
         self._shard_map = shard_map
         self._default_timeout_seconds = default_timeout_seconds
         self._max_timeout_seconds = max_timeout_seconds
-        self._ingest_pending_batch_count = ingest_pending_batch_count
+        self._ingest_stream = IngestStream(
+            ingester, batch_from_proto, pending_batch_count=ingest_pending_batch_count
+        )
         self._content_budget = ContentBudget()
 
     async def SearchItems(
@@ -119,14 +114,13 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     async def _turn_page(
         self, request: search_service_pb2.SearchItemsRequest, deadline: Deadline
     ) -> search_service_pb2.SearchItemsResponse:
-        """Encodes, searches and scores nothing: the cursor has it all but the contents."""
-        laps, clock = StageLaps(), self._searcher.services.clock
-        with clock.stage("rank", laps):
+        """Encodes, searches and scores nothing: the cursor holds everything but the contents."""
+        laps = StageLaps()
+        with timed_stage("rank", laps):
             page = page_from_proto(request)
         contents: Mapping[str, FetchedItem] = {}
         if page.is_content_included:
-            with clock.stage("fetch", laps):
-                contents = await self._searcher.fetch(page.index_id, page.ranked, deadline)
+            contents = await self._searcher.fetch(page.index_id, page.ranked, deadline, laps)
         return page_to_proto(page, contents, laps.seconds)
 
     async def IngestItems(
@@ -134,51 +128,14 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         request_iterator: AsyncIterator[search_service_pb2.IngestItemsRequest],
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[search_service_pb2.IngestItemsResponse]:
-        """Answers each batch in order while later ones are already being encoded.
+        """Answers each batch in order, while later ones are already being encoded.
 
-        A batch that is refused as a whole ends the stream once those before it are answered. Each
-        answer's consistency token covers the batches before it too, so that the last is enough.
-
-        Bounded: no batch is read while as many as the setting allows await their answer, and gRPC's
-        flow control passes that on to the sender.
+        Each answer's consistency token covers the batches before it too, so the last is enough.
         """
-        room = asyncio.Semaphore(self._ingest_pending_batch_count)
-        batches: asyncio.Queue[asyncio.Task[_AnsweredBatch] | None]
-        batches = asyncio.Queue()
-        tasks: set[asyncio.Task[object]] = set()
-        sequences: dict[int, int] = {}
-
-        async def read() -> None:
-            previous_done = asyncio.Event()
-            previous_done.set()
-            try:
-                await room.acquire()
-                async for request in request_iterator:
-                    done = asyncio.Event()
-                    batch = asyncio.create_task(self._ingest_batch(request, previous_done, done))
-                    tasks.add(batch)
-                    batches.put_nowait(batch)
-                    previous_done = done
-                    await room.acquire()
-            finally:
-                batches.put_nowait(None)
-
-        reading = asyncio.create_task(read())
-        # Not a TaskGroup: it would cancel the task that runs this generator while that is in gRPC.
-        try:
-            while (batch := await batches.get()) is not None:
-                response, of_batch = await batch
-                for shard, sequence in of_batch.items():
-                    sequences[shard] = max(sequence, sequences.get(shard, 0))
-                response.consistency_token = make_token(sequences, self._shard_map)
-                yield response
-                tasks.discard(batch)
-                room.release()
-            await reading
-        finally:
-            for task in (reading, *tasks):
-                task.cancel()
-            await asyncio.gather(reading, *tasks, return_exceptions=True)
+        async with aclosing(self._ingest_stream.answers(request_iterator)) as answers:
+            async for batch, ingested in answers:
+                token = make_token(ingested.sequences, self._shard_map)
+                yield ingested_to_proto(batch, ingested, token)
 
     async def RemoveItems(
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
@@ -202,30 +159,6 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             consistency_token=make_token(removal.sequences, self._shard_map),
             is_complete=removal.is_complete,
         )
-
-    async def _ingest_batch(
-        self,
-        request: search_service_pb2.IngestItemsRequest,
-        previous_done: asyncio.Event,
-        done: asyncio.Event,
-    ) -> _AnsweredBatch:
-        check_item_count(len(request.items))
-        items = []
-        for item in request.items:
-            items.append(_incoming(item))
-            await asyncio.sleep(0)  # an item may have 64 lists of 64 words, and others wait
-        ingested = await self._ingester.ingest(
-            request.index_id,
-            items,
-            previous_done,
-            request.request_id,
-            truncation_policy_from_proto(request.truncation_policy),
-        )
-        # A batch that stored nothing must not let the next one overtake the one before. One that
-        # raised ends the stream, and nothing after it is stored: `done` stays unset.
-        await previous_done.wait()
-        done.set()
-        return _ingest_response(items, ingested), ingested.sequences
 
     def _deadline(self, context: grpc.aio.ServicerContext) -> Deadline:
         return Deadline.of_call(context, default_seconds=self._default_timeout_seconds)
@@ -265,28 +198,3 @@ def _batch_result(outcome: SearchAnswer | TandemError) -> search_service_pb2.Bat
     if isinstance(outcome, TandemError):
         return search_service_pb2.BatchSearchResult(error=item_error_to_proto(outcome))
     return search_service_pb2.BatchSearchResult(response=answer_to_proto(outcome))
-
-
-def _incoming(item: index_service_pb2.Item) -> IncomingItem:
-    try:
-        return IncomingItem(
-            item.item_id,
-            content_from_proto(item.content),
-            attributes_from_proto(item.attributes),
-        )
-    except TandemError as error:
-        return IncomingItem(item.item_id, error.kept())
-
-
-def _ingest_response(
-    items: Sequence[IncomingItem], ingested: Ingested
-) -> search_service_pb2.IngestItemsResponse:
-    response = search_service_pb2.IngestItemsResponse()
-    for number, (item, error) in enumerate(zip(items, ingested.outcomes, strict=True)):
-        use = ingested.text_uses.get(number)
-        response.results.add(
-            item_id=item.item_id,
-            error=item_error_to_proto(error) if error else None,
-            text_use=text_use_to_proto(use) if use else None,
-        )
-    return response

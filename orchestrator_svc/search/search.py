@@ -9,7 +9,7 @@ from orchestrator_svc.content_room import ContentRoom, Taking
 from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.metrics import StageClock, StageLaps, note_degradations, note_search
+from orchestrator_svc.metrics import StageLaps, note_degradations, note_search, timed_stage
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.ranking.ranking import RankedHit, rank_answer_aside, retrieved_order
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
@@ -65,7 +65,6 @@ class SearchServices:
     readers: Sequence[ItemReader]
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
-    clock: StageClock
     minimum_coverage: float = 0.5
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
@@ -107,7 +106,6 @@ class Searcher:
             counts=services.counts,
         )
         self._reranker = Reranker(services.scorers, services.shard_map, services.pace, depth_rules)
-        self._clock = services.clock
 
     @classmethod
     def over(
@@ -115,7 +113,6 @@ class Searcher:
         encoder: EncoderClient,
         shards: Sequence[ShardClient],
         shard_map: ShardMap,
-        clock: StageClock,
         *,
         minimum_coverage: float = 0.5,
         shares: TimeShares = TIME_SHARES,
@@ -129,7 +126,6 @@ class Searcher:
             readers=shards,
             scorers=scorers,
             shard_map=shard_map,
-            clock=clock,
             minimum_coverage=minimum_coverage,
             shares=shares,
             pace=RerankPace(chunk_rule),
@@ -159,7 +155,7 @@ class Searcher:
         search = await self._begin(query, deadline)
         reranking = asyncio.create_task(self._rerank(search))
         try:
-            with self._clock.stage("rank", search.laps):
+            with timed_stage("rank", search.laps):
                 order = await retrieved_order(query, search.hits)
             retrieved = await self._answer(search, order, RerankOutcome(RerankStop.DISABLED))
             # Pages are of the final order.
@@ -179,9 +175,9 @@ class Searcher:
             )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         budget = TimeBudget.until(deadline, self.services.shares)
-        with self._clock.stage("encode", laps):
+        with timed_stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
-        with self._clock.stage("retrieve", laps):
+        with timed_stage("retrieve", laps):
             annotate(
                 {
                     "tandem.index_id": query.index_id,
@@ -242,7 +238,7 @@ class Searcher:
             if tokens is None:
                 outcomes.append(RerankOutcome(RerankStop.NOT_APPLICABLE))
                 continue
-            with self._clock.stage("rerank", search.laps), PairQuota() as quota:
+            with timed_stage("rerank", search.laps), PairQuota() as quota:
                 annotate({"tandem.rerank_k": search.query.depth.rerank_k})
                 quota.take(min(len(candidates), query.depth.rerank_k))
                 outcome = await self._reranker.rerank(
@@ -263,7 +259,7 @@ class Searcher:
         return outcome
 
     async def _final_answer(self, search: _Search, outcome: RerankOutcome) -> SearchAnswer:
-        with self._clock.stage("rank", search.laps):
+        with timed_stage("rank", search.laps):
             order = await rank_answer_aside(search.query, search.hits, outcome.matches)
         answer = await self._answer(search, order, outcome)
         note_degradations(each.value for each in answer.degradations)
@@ -278,7 +274,7 @@ class Searcher:
         ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
         if search.query.is_content_included:
-            with self._clock.stage("fetch", search.laps):
+            with timed_stage("fetch", search.laps):
                 contents = await self._fetch_new(search, ranked)
         seconds = search.laps.seconds
         return SearchAnswer(
@@ -308,14 +304,14 @@ class Searcher:
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
     async def fetch(
-        self, index_id: str, ranked: Sequence[RankedHit], deadline: Deadline
+        self, index_id: str, ranked: Sequence[RankedHit], deadline: Deadline, laps: StageLaps
     ) -> Mapping[str, FetchedItem]:
-        """Returns the contents and attributes of those that are still there, by item id.
+        """Returns the contents and attributes of those items that still exist, by item id.
 
-        Raises AnswerTooLarge where they are more than one answer carries.
+        Raises AnswerTooLarge if they exceed one answer.
         """
         item_ids = list(dict.fromkeys(entry.hit.item_id for entry in ranked))
-        with ContentRoom().taking() as taking:
+        with timed_stage("fetch", laps), ContentRoom().taking() as taking:
             return await self._get(index_id, item_ids, deadline, taking)
 
     async def _get(

@@ -1,4 +1,4 @@
-"""Items in: encode a batch, commit each item on the shard that owns it, say what became of it."""
+"""Encodes batches of items, and commits each item on the shard that owns it."""
 
 import asyncio
 from collections import Counter
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator_svc.fan_out import fan_out
-from orchestrator_svc.metrics import StageClock
+from orchestrator_svc.metrics import timed_stage
 from orchestrator_svc.services.encoder_client import EncoderClient
+from orchestrator_svc.services.interfaces import EncodedContents
 from orchestrator_svc.services.shard_client import EncodedItem, ShardClient
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.write_id import shard_request_id
@@ -24,162 +25,155 @@ from tandem.errors import (
 )
 
 
-def check_item_count(count: int) -> None:
-    """Raises BatchSizeOutOfRange."""
-    if not 1 <= count <= MAX_INGEST_ITEM_COUNT:
-        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_INGEST_ITEM_COUNT)
-
-
 @dataclass(frozen=True, slots=True)
 class IncomingItem:
-    """An item as it came, or why it cannot be taken."""
+    """Holds an item as it arrived, or why it cannot be accepted."""
 
     item_id: str
     content: Content | TandemError
     attributes: Attributes = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class IngestBatch:
+    """Holds the items of one request, and how to ingest them."""
+
+    index_id: str
+    items: Sequence[IncomingItem]
+    request_id: str = ""
+    """A batch already stored under this id is answered as then; an empty id is not remembered."""
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
+
+
 Outcomes = list[TandemError | None]
-"""One entry an item of a batch, in its order; None means stored durably."""
+"""One entry for each item of a batch, in its order; None means durably stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedItems:
+    """Holds a batch between encoding and storing."""
+
+    batch: IngestBatch
+    outcomes: Outcomes
+    """So far; None for the items that are to be stored."""
+    items: Mapping[int, EncodedItem] = field(default_factory=dict)
+    """Those to be stored, by their number in the batch."""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of a batch, and how far the change logs are of the shards that took part of it,
-    by number."""
+    """Holds the outcome of a batch."""
 
     outcomes: Outcomes
     sequences: Mapping[int, int]
+    """By shard number, the change log's sequence on the shards that stored items."""
     text_uses: Mapping[int, TextUse] = field(default_factory=dict)
     """How much was read of the texts that were encoded, by their number in the batch."""
 
 
 class Ingester:
-    """Encodes and stores batches of items."""
+    """Encodes and stores batches of items, in two steps, so that a stream can order the second."""
 
     def __init__(
         self,
         encoder: EncoderClient,
         shards: Sequence[ShardClient],
         shard_map: ShardMap,
-        clock: StageClock,
         batch_timeout_seconds: float,
         encode_batch_count: int,
     ) -> None:
-        """`shards` by number, as many as the map has.
+        """Takes `shards` by number, as many as the map has.
 
-        `encode_batch_count`: batches encoded at once, of all streams. Others wait for their turn,
-        and their time begins with it: a batch must not fail because those before it were many.
+        `encode_batch_count` batches are encoded at once, over all streams. The others wait, and
+        their time starts with their turn, so that no batch fails because of those before it.
         """
         self._encoder = encoder
         self._shards = shards
         self._shard_map = shard_map
-        self._clock = clock
         self._batch_timeout_seconds = batch_timeout_seconds
         self._encode_turns = asyncio.Semaphore(encode_batch_count)
 
-    async def ingest(
-        self,
-        index_id: str,
-        items: Sequence[IncomingItem],
-        may_store: asyncio.Event,
-        request_id: str = "",
-        truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-    ) -> Ingested:
-        """Returns what became of each item of one batch.
+    async def encode(self, batch: IngestBatch) -> EncodedItems:
+        """Encodes the batch's items, and notes the errors of those that cannot be stored.
 
-        Encodes at once but stores only when `may_store` is set, so that batches of one stream can
-        be encoded side by side and still take effect in their order. What was stored under
-        `request_id` before is answered as then; an empty one is not remembered. Raises
-        BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for a batch
-        that says nothing about any item.
+        Raises BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for
+        a batch that is refused as a whole.
         """
-        _check_policy(truncation_policy)
-        check_index_id(index_id)
-        check_request_id(request_id)
-        check_item_count(len(items))
-        outcomes = _refusals(items)
+        _check_batch(batch)
+        outcomes = _refusals(batch.items)
         good = [number for number, error in enumerate(outcomes) if error is None]
+        if not good:
+            return EncodedItems(batch, outcomes)
         try:
-            encoded, fingerprint = await self._encode(items, good, outcomes, truncation_policy)
+            made = await self._encoded([_content(batch.items[number]) for number in good], batch)
         except TandemError as error:
             failure = error.kept()
-            return Ingested([outcome or failure for outcome in outcomes], {})
-        await may_store.wait()
-        with self._clock.stage("ingest_store"):
-            sequences = await self._store(index_id, encoded, fingerprint, request_id, outcomes)
-        return Ingested(outcomes, sequences, _text_uses(encoded))
-
-    async def _encode(
-        self,
-        items: Sequence[IncomingItem],
-        good: Sequence[int],
-        outcomes: Outcomes,
-        truncation_policy: TruncationPolicy,
-    ) -> tuple[dict[int, EncodedItem], str]:
-        """Returns the encoded items by their number; notes the others' errors in `outcomes`."""
-        if not good:
-            return {}, ""
-        contents = [_content(items[number]) for number in good]
-        with self._clock.stage("ingest_wait"):
-            await self._encode_turns.acquire()
-        try:
-            deadline = Deadline.after(self._batch_timeout_seconds)
-            with self._clock.stage("ingest_encode"):
-                made = await self._encoder.encode(
-                    contents, deadline, truncation_policy=truncation_policy
-                )
-        finally:
-            self._encode_turns.release()
+            return EncodedItems(batch, [outcome or failure for outcome in outcomes])
         encoded = {}
         for number, result in zip(good, made.outcomes, strict=True):
             if isinstance(result, TandemError):
                 outcomes[number] = result
             else:
-                item = items[number]
+                item = batch.items[number]
                 encoded[number] = EncodedItem(item.item_id, _content(item), result, item.attributes)
-        return encoded, made.fingerprint
+        return EncodedItems(batch, outcomes, encoded, made.fingerprint)
 
-    async def _store(
-        self,
-        index_id: str,
-        encoded: dict[int, EncodedItem],
-        fingerprint: str,
-        request_id: str,
-        outcomes: Outcomes,
-    ) -> dict[int, int]:
-        """Commits each shard's items in one transaction; a shard that fails fails only its own.
-
-        Returns the sequences of the shards that did not.
-        """
+    async def store(self, encoded: EncodedItems) -> Ingested:
+        """Commits each shard's items in one transaction; a shard that fails fails only its own."""
         deadline = Deadline.after(self._batch_timeout_seconds)
+        batch, outcomes = encoded.batch, list(encoded.outcomes)
         numbers_of_shard: dict[int, list[int]] = {}
-        for number, item in encoded.items():
-            shard = self._shard_map.owner(index_id, item.item_id)
+        for number, item in encoded.items.items():
+            shard = self._shard_map.owner(batch.index_id, item.item_id)
             numbers_of_shard.setdefault(shard, []).append(number)
-
         sequences: dict[int, int] = {}
 
         async def store_on(shard: int, numbers: list[int]) -> None:
-            owned = [encoded[number] for number in numbers]
             try:
                 sequences[shard] = await self._shards[shard].upsert(
-                    index_id,
-                    fingerprint,
-                    owned,
-                    shard_request_id(request_id, shard, self._shard_map),
+                    batch.index_id,
+                    encoded.fingerprint,
+                    [encoded.items[number] for number in numbers],
+                    shard_request_id(batch.request_id, shard, self._shard_map),
                     deadline,
                 )
             except TandemError as error:
                 for number in numbers:
                     outcomes[number] = error.kept()
 
-        await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
-        return sequences
+        with timed_stage("ingest_store"):
+            await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
+        return Ingested(outcomes, sequences, _text_uses(encoded.items))
+
+    async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedContents:
+        with timed_stage("ingest_wait"):
+            await self._encode_turns.acquire()
+        try:
+            deadline = Deadline.after(self._batch_timeout_seconds)
+            with timed_stage("ingest_encode"):
+                return await self._encoder.encode(
+                    contents, deadline, truncation_policy=batch.truncation_policy
+                )
+        finally:
+            self._encode_turns.release()
+
+
+def _check_batch(batch: IngestBatch) -> None:
+    count = len(batch.items)
+    if not 1 <= count <= MAX_INGEST_ITEM_COUNT:
+        raise BatchSizeOutOfRange(name="items", got=count, low=1, high=MAX_INGEST_ITEM_COUNT)
+    if batch.truncation_policy is TruncationPolicy.BEST_WINDOW:
+        raise TruncationPolicyInvalid(
+            policy=batch.truncation_policy.value,
+            why="an item has one embedding; ingest with error or truncate, or split the text",
+        )
+    check_index_id(batch.index_id)
+    check_request_id(batch.request_id)
 
 
 def _refusals(items: Sequence[IncomingItem]) -> Outcomes:
-    """Returns what is wrong with each item before anything is asked of anybody."""
+    """Returns what is wrong with each item, as far as the batch alone shows."""
     counts = Counter(item.item_id for item in items)
     return [_refusal(item, counts[item.item_id]) for item in items]
 
@@ -192,14 +186,6 @@ def _refusal(item: IncomingItem, count: int) -> TandemError | None:
     if count > 1:
         return ItemIdDuplicate(item_id=item.item_id)
     return item.content if isinstance(item.content, TandemError) else None
-
-
-def _check_policy(policy: TruncationPolicy) -> None:
-    if policy is TruncationPolicy.BEST_WINDOW:
-        raise TruncationPolicyInvalid(
-            policy=policy.value,
-            why="an item has one embedding; ingest with error or truncate, or split the text",
-        )
 
 
 def _text_uses(encoded: Mapping[int, EncodedItem]) -> dict[int, TextUse]:

@@ -17,7 +17,7 @@ from tandem.cli.app import app
 from tandem.contract.content import ImageContent
 from tandem.v1.error_reason_pb2 import ErrorReason
 from tests.support.client.search_server import MODEL
-from tests.support.orchestrator_svc.downstream import door_address, stack
+from tests.support.orchestrator_svc.downstream import door_address, ingest, stack
 
 PAGE = (Path(__file__).parents[2] / "docs/search.md").read_text()
 ADDRESS = "127.0.0.1:7400"
@@ -36,10 +36,8 @@ def _address() -> Iterator[str]:
 
     async def serve() -> None:
         async with stack() as behind, door_address(behind) as address:
-            may_store = asyncio.Event()
-            may_store.set()
             items = [IncomingItem(f"cup-{n}", ImageContent(str(n * 2).encode())) for n in range(40)]
-            assert not any((await behind.ingester.ingest("pets", items, may_store)).outcomes)
+            assert not any((await ingest(behind.ingester, items, index_id="pets")).outcomes)
             for shard in behind.shards:
                 shard.logits = {f"cup-{n}": n / 10 for n in range(40)}
             behind.encoder.description = MODEL

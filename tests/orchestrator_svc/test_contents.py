@@ -11,7 +11,7 @@ import pytest
 from orchestrator_svc import content_room, servicer
 from orchestrator_svc.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
 from orchestrator_svc.content_room import ContentBudget, ContentHold, ContentRoom
-from orchestrator_svc.services import clients
+from orchestrator_svc.services import shard_client
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem import errors
 from tandem.chassis.status import error_from_rpc
@@ -182,8 +182,8 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
     """What all answers share: 100 kB, of which each reserves 10 before it knows."""
     budget = ContentBudget(100_000)
     monkeypatch.setattr(servicer, "ContentBudget", lambda: budget)
-    monkeypatch.setattr(clients, "_FIRST_GET_BYTES", 10_000)
-    monkeypatch.setattr(clients, "_FURTHER_GET_BYTES", 10_000)
+    monkeypatch.setattr(shard_client, "_FIRST_GET_BYTES", 10_000)
+    monkeypatch.setattr(shard_client, "_FURTHER_GET_BYTES", 10_000)
     return budget
 
 

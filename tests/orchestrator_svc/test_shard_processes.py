@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery, StoredItem
 from orchestrator_svc.search.search import SearchAnswer, Searcher
 from orchestrator_svc.services.encoder_client import EncoderClient
@@ -24,7 +23,7 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Modality, TextContent
 from tests.support.index_svc.shard_process import ShardProcess
-from tests.support.orchestrator_svc.downstream import stack
+from tests.support.orchestrator_svc.downstream import ingest, stack
 
 SHARD_COUNT = 4
 ITEM_COUNT = 60
@@ -42,10 +41,8 @@ class Shards:
 
     async def ingest(self, items: dict[str, str], request_id: str = "") -> Ingested:
         """Stores texts by item id."""
-        may_store = asyncio.Event()
-        may_store.set()
         incoming = [IncomingItem(each, TextContent(text)) for each, text in items.items()]
-        ingested = await self.ingester.ingest("scenes", incoming, may_store, request_id)
+        ingested = await ingest(self.ingester, incoming, request_id=request_id)
         assert not any(ingested.outcomes)
         return ingested
 
@@ -83,12 +80,12 @@ async def shards(folder: Path) -> AsyncIterator[Shards]:
             # Only its encoder is used.
             encoder: EncoderClient = (await opened.enter_async_context(stack(1))).encoder_client
             clients = [ShardClient(each, each, n) for n, each in enumerate(channels)]
-            shard_map, clock = ShardMap(SHARD_COUNT), StageClock()
+            shard_map = ShardMap(SHARD_COUNT)
             yield Shards(
                 processes,
                 shard_map,
-                Searcher.over(encoder, clients, shard_map, clock),
-                Ingester(encoder, clients, shard_map, clock, 10.0, encode_batch_count=2),
+                Searcher.over(encoder, clients, shard_map),
+                Ingester(encoder, clients, shard_map, 10.0, encode_batch_count=2),
                 Remover(clients, shard_map),
             )
     finally:

@@ -19,7 +19,14 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
-from tests.support.orchestrator_svc.downstream import FINGERPRINT, Before, Stack, raising, stack
+from tests.support.orchestrator_svc.downstream import (
+    FINGERPRINT,
+    Before,
+    Stack,
+    ingest,
+    raising,
+    stack,
+)
 
 ITEM_COUNT = 40
 NAMES = [f"image-{number:02}" for number in range(ITEM_COUNT)]
@@ -48,12 +55,10 @@ async def filled() -> AsyncIterator[Stack]:
 
 async def fill(behind: Stack) -> None:
     """Stores the items, and has the cross-encoder prefer the farthest."""
-    may_store = asyncio.Event()
-    may_store.set()
     items = [IncomingItem(name, ImageContent(str(n).encode())) for n, name in enumerate(NAMES)]
     # Again where a shard's port was another server's a moment ago, whose connection just ended.
     for _ in range(5):
-        ingested = await behind.ingester.ingest("scenes", items, may_store)
+        ingested = await ingest(behind.ingester, items)
         if not any(ingested.outcomes):
             break
     assert not any(ingested.outcomes)
@@ -161,17 +166,18 @@ async def test_what_time_does_not_suffice_for_keeps_its_place(
 
 
 async def test_more_time_reaches_deeper(filled: Stack) -> None:
-    """Anytime: all of them take 0.8 s, and three deadlines reach ever more of them."""
+    """Anytime: all of them take 2 s, and three deadlines reach ever more of them."""
     for shard in filled.shards:
-        shard.pair_seconds = 0.04
+        shard.pair_seconds = 0.1
     await search(filled)
 
     depths = []
-    for seconds in (0.2, 0.5, 5.0):
-        # The better of two: other processes may hold one up.
+    for seconds in (0.5, 1.2, 10.0):
+        # The better of two: other processes may hold one up, even a shard's retrieval.
         answers = [await search(filled, seconds=seconds) for _ in range(2)]
         for answer in answers:
-            assert_prefix(answer)
+            if not answer.coverage.missing:
+                assert_prefix(answer)
         depths.append(max(answer.rerank.reranked_depth for answer in answers))
 
     assert 0 < depths[0] < depths[1] < depths[2] == ITEM_COUNT

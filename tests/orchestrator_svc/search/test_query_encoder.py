@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 
@@ -36,6 +35,7 @@ from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tests.support.orchestrator_svc.downstream import (
     FINGERPRINT,
     Stack,
+    ingest,
     raising,
     stack,
     text_tokens,
@@ -56,9 +56,7 @@ async def _behind() -> AsyncIterator[Stack]:
                 ("image", ImageContent(str(angle).encode())),
             )
         ]
-        may_store = asyncio.Event()
-        may_store.set()
-        assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
+        assert not any((await ingest(behind.ingester, items)).outcomes)
         behind.encoder.calls.clear()
         yield behind
 
@@ -234,10 +232,8 @@ async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -
 async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
     """Its owner does not know the index: nothing of it ever came there."""
     async with stack() as behind:
-        may_store = asyncio.Event()
-        may_store.set()
         here, there = behind.id_on(0), behind.id_on(1)
-        await behind.ingester.ingest("scenes", [IncomingItem(here, TextContent("0"))], may_store)
+        await ingest(behind.ingester, [IncomingItem(here, TextContent("0"))])
 
         with pytest.raises(errors.ItemNotFound, match=there):
             await encode(behind, QueryPart(StoredItem(there)))

@@ -15,7 +15,7 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
-from tests.support.orchestrator_svc.downstream import Before, Stack, raising, stack
+from tests.support.orchestrator_svc.downstream import Before, Stack, ingest, raising, stack
 
 ITEM_COUNT = 60
 
@@ -23,9 +23,7 @@ ITEM_COUNT = 60
 async def fill(behind: Stack, index_id: str = "scenes") -> None:
     """Stores images at 0, 1, 2 … degrees, scored by the reranker from near to far."""
     items = [IncomingItem(f"image-{n}", ImageContent(str(n).encode())) for n in range(ITEM_COUNT)]
-    may_store = asyncio.Event()
-    may_store.set()
-    ingested = await behind.ingester.ingest(index_id, items, may_store)
+    ingested = await ingest(behind.ingester, items, index_id=index_id)
     assert not any(ingested.outcomes)
     for shard in behind.shards:
         shard.logits = {item.item_id: -float(n) for n, item in enumerate(items)}
@@ -175,10 +173,8 @@ async def test_the_minimum_is_of_items_not_of_shards() -> None:
     """All items on shard 0 of two: without 0 nothing is left, without 1 nothing is lost."""
     for down, is_answered in ((0, False), (1, True)):
         async with stack(shard_count=2, minimum_coverage=0.6) as behind:
-            may_store = asyncio.Event()
-            may_store.set()
             item = IncomingItem(behind.id_on(0), ImageContent(b"0"))
-            await behind.ingester.ingest("scenes", [item], may_store)
+            await ingest(behind.ingester, [item])
             await search(behind, is_reranked=False)
             await behind.stop_shard(down)
 
@@ -330,10 +326,8 @@ async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unkno
 async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
     """The others have answered, but that they know nothing is no answer to give."""
     async with stack(shard_count=2, minimum_coverage=0.0) as behind:
-        may_store = asyncio.Event()
-        may_store.set()
         item = IncomingItem(behind.id_on(1), ImageContent(b"0"))
-        await behind.ingester.ingest("scenes", [item], may_store)
+        await ingest(behind.ingester, [item])
         behind.shards[1].before["SearchEmbeddings"] = stalling(1.2)
 
         answer = await search(behind, seconds=2.0, is_reranked=False)

@@ -15,7 +15,7 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.wire import modality_from_proto
-from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
+from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, raising, stack
 
 ANGLES = range(0, 90, 5)
 
@@ -32,9 +32,7 @@ async def _filled() -> AsyncIterator[Stack]:
                 ("image", ImageContent(str(angle).encode())),
             )
         ]
-        may_store = asyncio.Event()
-        may_store.set()
-        assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
+        assert not any((await ingest(behind.ingester, items)).outcomes)
         yield behind
 
 
@@ -161,10 +159,8 @@ async def test_more_contents_than_a_shard_gives_at_once_are_asked_for_in_parts()
     """GetItems takes 256 ids; a search may return 1,000."""
     async with stack(shard_count=1) as behind:
         items = [IncomingItem(f"i{n:03}", TextContent(f"{n / 10}")) for n in range(320)]
-        may_store = asyncio.Event()
-        may_store.set()
         for start in range(0, 320, 64):
-            await behind.ingester.ingest("scenes", items[start : start + 64], may_store)
+            await ingest(behind.ingester, items[start : start + 64])
 
         answer = await search(
             behind,
@@ -201,11 +197,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
     """No item of it came to live there yet: the other shard's answer is the whole one."""
     async with stack() as behind:
         item_id = behind.id_on(1)
-        may_store = asyncio.Event()
-        may_store.set()
-        await behind.ingester.ingest(
-            "scenes", [IncomingItem(item_id, ImageContent(b"3"))], may_store
-        )
+        await ingest(behind.ingester, [IncomingItem(item_id, ImageContent(b"3"))])
         know(behind, {item_id: 0.5})
 
         answer = await search(behind, is_content_included=True)

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from orchestrator_svc.writes.ingest import IncomingItem, Ingested, Outcomes
+from orchestrator_svc.writes.ingest import IncomingItem, IngestBatch, Ingested, Outcomes
 from tandem import errors
 from tandem.contract.content import ImageContent, TextContent, TextUse, TruncationPolicy
 from tandem.v1 import content_pb2
+from tests.support.orchestrator_svc import downstream
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, raising, stack
 
 
@@ -17,10 +18,8 @@ def text(item_id: str, angle: int = 0) -> IncomingItem:
 
 
 async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scenes") -> Outcomes:
-    """Ingests a batch that need not wait for another."""
-    may_store = asyncio.Event()
-    may_store.set()
-    return (await behind.ingester.ingest(index_id, items, may_store)).outcomes
+    """Ingests a batch and returns its outcomes."""
+    return (await downstream.ingest(behind.ingester, items, index_id=index_id)).outcomes
 
 
 def reasons(outcomes: Outcomes) -> list[str | None]:
@@ -142,21 +141,15 @@ async def test_a_batch_does_not_wait_for_ever(service: str) -> None:
         assert reasons(outcomes) == ["DEADLINE_EXCEEDED"]
 
 
-async def test_a_batch_encodes_at_once_but_stores_when_it_may() -> None:
+async def test_an_encoded_batch_is_stored_only_when_it_is_told_to() -> None:
     """So batches of one stream are encoded side by side and take effect in their order."""
     async with stack() as behind:
-        may_store = asyncio.Event()
-        batch = asyncio.create_task(behind.ingester.ingest("scenes", [text("a")], may_store))
-        async with asyncio.timeout(30):
-            while not behind.encoder.calls:  # noqa: ASYNC110 (the call has no event to wait for)
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
+        encoded = await behind.ingester.encode(IngestBatch("scenes", [text("a")]))
 
-        assert not batch.done()
+        assert behind.encoder.calls
         assert stored(behind) == set()
 
-        may_store.set()
-        assert (await batch).outcomes == [None]
+        assert (await behind.ingester.store(encoded)).outcomes == [None]
         assert stored(behind) == {"a"}
 
 
@@ -179,9 +172,7 @@ async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
 
 async def attempt(behind: Stack, items: list[IncomingItem], request_id: str) -> Ingested:
     """Ingests a batch under a request id."""
-    may_store = asyncio.Event()
-    may_store.set()
-    return await behind.ingester.ingest("scenes", items, may_store, request_id)
+    return await downstream.ingest(behind.ingester, items, request_id=request_id)
 
 
 async def test_a_repeated_batch_is_the_same_writes_and_stored_once() -> None:
@@ -281,11 +272,9 @@ async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back
             IncomingItem("refused", TextContent("13 unlucky")),
             text("short"),
         ]
-        may_store = asyncio.Event()
-        may_store.set()
 
-        ingested = await behind.ingester.ingest(
-            "scenes", items, may_store, truncation_policy=TruncationPolicy.TRUNCATE
+        ingested = await downstream.ingest(
+            behind.ingester, items, truncation_policy=TruncationPolicy.TRUNCATE
         )
 
         assert ingested.text_uses == {0: use}
@@ -298,11 +287,8 @@ async def test_an_item_has_no_windows() -> None:
     """Before anything is encoded; the message says what to do."""
     async with stack() as behind:
         with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
-            await behind.ingester.ingest(
-                "scenes",
-                [text("a")],
-                asyncio.Event(),
-                truncation_policy=TruncationPolicy.BEST_WINDOW,
+            await downstream.ingest(
+                behind.ingester, [text("a")], truncation_policy=TruncationPolicy.BEST_WINDOW
             )
 
         assert not behind.encoder.calls

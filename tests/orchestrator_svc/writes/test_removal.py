@@ -9,16 +9,14 @@ from orchestrator_svc.writes.removal import Removal
 from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import TextContent
-from tests.support.orchestrator_svc.downstream import Stack, raising, stack
+from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 
 
 async def fill(behind: Stack) -> dict[int, str]:
     """Stores one item on each shard and returns its id."""
     owned = {number: behind.id_on(number) for number in range(len(behind.shards))}
-    may_store = asyncio.Event()
-    may_store.set()
     items = [IncomingItem(item_id, TextContent("0")) for item_id in owned.values()]
-    assert not any((await behind.ingester.ingest("scenes", items, may_store)).outcomes)
+    assert not any((await ingest(behind.ingester, items)).outcomes)
     return owned
 
 

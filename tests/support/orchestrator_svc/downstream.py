@@ -17,7 +17,6 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.metrics import StageClock
 from orchestrator_svc.model_servicer import ModelServicer
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
@@ -29,7 +28,7 @@ from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.retry_budget import RetryBudget
 from orchestrator_svc.services.shard_client import ShardClient
 from orchestrator_svc.shard_map import ShardMap
-from orchestrator_svc.writes.ingest import Ingester
+from orchestrator_svc.writes.ingest import IncomingItem, IngestBatch, Ingested, Ingester
 from orchestrator_svc.writes.removal import Remover
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import Guard
@@ -37,7 +36,7 @@ from tandem.chassis.health import Health
 from tandem.chassis.server import make_server
 from tandem.chassis.side_thread import converted
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
-from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse
+from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, TruncationPolicy
 from tandem.contract.filters import AllOf, Filter, holds
 from tandem.errors import (
     IndexNotFound,
@@ -336,7 +335,6 @@ async def stack(
             servers.append(server)
         encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)
         shard_map = ShardMap(shard_count, shard_map_version)
-        clock = StageClock()
         yield Stack(
             encoder,
             shards,
@@ -347,7 +345,6 @@ async def stack(
                 encoder_client,
                 clients,
                 shard_map,
-                clock,
                 minimum_coverage=minimum_coverage,
                 shares=TimeShares(retrieval=retrieval_time_share),
                 chunk_rule=chunk_rule,
@@ -356,13 +353,25 @@ async def stack(
                 encoder_client,
                 clients,
                 shard_map,
-                clock,
                 batch_timeout_seconds,
                 encode_batch_count,
             ),
             Remover(clients, shard_map),
             servers,
         )
+
+
+async def ingest(
+    ingester: Ingester,
+    items: Sequence[IncomingItem],
+    *,
+    index_id: str = "scenes",
+    request_id: str = "",
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
+) -> Ingested:
+    """Encodes and stores one batch."""
+    batch = IngestBatch(index_id, items, request_id, truncation_policy)
+    return await ingester.store(await ingester.encode(batch))
 
 
 @asynccontextmanager
