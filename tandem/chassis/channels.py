@@ -74,6 +74,8 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     # Or calls that are answered and not yet tidied up would count as well, and those that their
     # sender then believes to have room for come back as UNAVAILABLE.
     ("grpc.http.overload_protection", 0),
+    # Or a stream's window grows from 64 KiB to 16 MiB, which its caller may fill unread.
+    ("grpc.http2.bdp_probe", 0),
     # None but "identity": of 65 kB on the wire a compressed request makes 64 MiB. Answers are not
     # compressed either. Whoever sends such a request is told UNIMPLEMENTED, and what is taken.
     ("grpc.compression_enabled_algorithms_bitset", 1),

@@ -29,10 +29,12 @@ from tandem.chassis.interceptors.handlers import (
 from tandem.chassis.places import Places, caller_key
 from tandem.chassis.request_scanner import RequestScanner
 from tandem.chassis.side_thread import SideThread, bind_side_thread
+from tandem.chassis.slow_messages import SlowMessages
 from tandem.contract.request_limits import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
 
 _Parse = Callable[[bytes], Awaitable[Any]]
+_Read = Callable[[grpc.aio.ServicerContext, float], Awaitable[Any]]
 
 _byte_count: ContextVar[int] = ContextVar("tandem_request_bytes")
 
@@ -57,6 +59,7 @@ class ReadingInterceptor(HandlerInterceptor):
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._side_thread = SideThread()
+        self._slow_probes = SlowMessages()
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns a handler that reads for `handler`."""
@@ -65,13 +68,13 @@ class ReadingInterceptor(HandlerInterceptor):
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
             request = await self._one(
-                context, parse, self._awaited, caller_key(context), self._max_wait_seconds
+                context, parse, self._awaited, caller_key(context), self._max_wait_seconds, _read
             )
             return await serve(request, context)
 
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             request = await self._one(
-                context, parse, self._awaited, caller_key(context), self._max_wait_seconds
+                context, parse, self._awaited, caller_key(context), self._max_wait_seconds, _read
             )
             async with aclosing(serve(request, context)) as responses:
                 del request
@@ -155,12 +158,13 @@ class ReadingInterceptor(HandlerInterceptor):
         places: Places,
         caller: str,
         max_wait_seconds: float,
+        read: _Read,
     ) -> Any:  # noqa: ANN401
         """Returns the call's only request; raises where none comes in time, or too many wait."""
         if lack := places.lack(caller):
             raise Overloaded(what=f"too many calls wait until their request is read: {lack}")
         with places.taken(caller):
-            data = await _read(context, max_wait_seconds)
+            data = await read(context, max_wait_seconds)
             if data is grpc.aio.EOF:
                 raise RequestMalformed(why="there is no message in the call")
             return await parse(data)
@@ -169,12 +173,14 @@ class ReadingInterceptor(HandlerInterceptor):
         self, context: grpc.aio.ServicerContext, parse: _Parse
     ) -> AsyncIterator[Any]:
         """Yields the requests of a stream that has to send each of them in time."""
-        while (data := await _read(context, self._max_wait_seconds)) is not grpc.aio.EOF:
+        seconds = self._max_wait_seconds
+        while (data := await self._slow_probes.read(context, seconds)) is not grpc.aio.EOF:
             yield await parse(data)
 
     async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse, peer: str) -> Any:  # noqa: ANN401
         seconds = self._max_probe_wait_seconds
-        return await self._one(context, parse, self._awaited_probes, peer, seconds)
+        read = self._slow_probes.read
+        return await self._one(context, parse, self._awaited_probes, peer, seconds, read)
 
     async def _messages(
         self, context: grpc.aio.ServicerContext, parse: _Parse
