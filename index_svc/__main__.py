@@ -1,4 +1,4 @@
-"""Starts one shard: `python -m index_svc`, told by INDEX_... variables; `--settings` lists them."""
+"""Starts one shard: `python -m index_svc`, set up by INDEX_... variables (see `--settings`)."""
 
 import asyncio
 import sys
@@ -30,7 +30,7 @@ from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 
 def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:
-    """Returns what the shard is told of the settings."""
+    """Returns the shard's part of the settings."""
     return ShardSettings(
         commit_wait_seconds=settings.commit_wait_seconds,
         tuning=IndexTuning(
@@ -48,12 +48,12 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
 
 
 async def main() -> None:
-    """Serves until told to stop."""
+    """Serves until it is stopped."""
     keep_files_private()
     settings = load_or_exit(IndexSettings, "INDEX_")
     identity = load_identity_or_exit()
     guard = load_guard_or_exit(identity)
-    # Searches run side by side already; FAISS's own threads on top would only contend.
+    # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
     note_shard("index", settings.shard_number, settings.shard_count)
@@ -89,7 +89,7 @@ async def main() -> None:
         add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
 
     async def warm() -> None:
-        # In the threads that close() waits for: the store must outlive a load that is under way.
+        # In the threads that close() waits for: the store must outlive a load in progress.
         await asyncio.get_running_loop().run_in_executor(threads, shard.load)
 
     async def ready() -> None:

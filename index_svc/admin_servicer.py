@@ -1,4 +1,4 @@
-"""IndexAdminService: how a shard's indexes stand, and what is asked of them."""
+"""Serves IndexAdminService: describes, tunes, rebuilds and measures a shard's indexes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _DEFAULT_RECALL_TARGET = 0.98
 
 
 class IndexAdminServicer(_Base):
-    """The shard's operators on the wire."""
+    """Serves a shard's operators over gRPC."""
 
     def __init__(self, shard: Shard) -> None:
-        """Takes the shard."""
+        """Describes and changes this shard."""
         self._shard = shard
-        # One at a time: each measures, and would measure the other.
+        # One at a time: two would distort each other's measurements.
         self._advice_thread = faiss_threads(1, "advice")
 
     async def DescribeIndexes(
         self, request: pb.DescribeIndexesRequest, context: grpc.aio.ServicerContext
     ) -> pb.DescribeIndexesResponse:
-        """Says how each index of the shard stands."""
+        """Describes the state of each index of the shard."""
         indexes = self._shard.indexes()
         if request.index_id:
             index_id = check_index_id(request.index_id)
@@ -67,7 +67,7 @@ class IndexAdminServicer(_Base):
     async def RebuildIndex(
         self, request: pb.RebuildIndexRequest, context: grpc.aio.ServicerContext
     ) -> pb.RebuildIndexResponse:
-        """Has an index built anew soon."""
+        """Requests that an index is rebuilt soon."""
         index_id = check_index_id(request.index_id)
         self._shard.index(index_id)
         for modality in _modalities(request.modality):
@@ -77,7 +77,7 @@ class IndexAdminServicer(_Base):
     async def AdviseIndexType(
         self, request: pb.AdviseIndexTypeRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.AdviseIndexTypeResponse]:
-        """Measures one type after another, until the caller goes."""
+        """Measures one FAISS type after another, until the caller cancels."""
         index = self._shard.index(check_index_id(request.index_id))
         modality = modality_from_proto(request.modality)
         if modality is None:

@@ -1,7 +1,4 @@
-"""IndexService's messages, checked on the way in.
-
-Plain functions without the shard: what they refuse touches nothing.
-"""
+"""Converts IndexService's messages to plain types and back, checking what comes in."""
 
 from collections.abc import Iterable
 
@@ -48,7 +45,7 @@ MAX_FINGERPRINT_LENGTH = 128
 
 
 def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
-    """Returns what to search for.
+    """Returns the query of a request.
 
     Raises IndexIdInvalid, KOutOfRange, BatchSizeOutOfRange, EmbeddingInvalid, FilterInvalid,
     RequestMalformed.
@@ -75,7 +72,7 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> Query:
 
 
 def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
-    """Returns what to store.
+    """Returns the items to store.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, ItemIdDuplicate, ContentMissing,
     EmbeddingInvalid, TokensInvalid, AttributeInvalid, RequestIdInvalid, RequestMalformed.
@@ -96,7 +93,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
 
 
 def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
-    """Returns what to delete.
+    """Returns the items to delete.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid.
     """
@@ -106,7 +103,7 @@ def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
 
 
 def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
-    """Returns the index id, the item ids to read, and how many bytes at most.
+    """Returns the index id, the item ids to read, and the most bytes to read.
 
     Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestMalformed.
     """
@@ -118,7 +115,7 @@ def get_from_proto(request: pb.GetItemsRequest) -> tuple[str, list[str], int]:
 
 
 def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbeddingsResponse:
-    """Returns what a search found as a message."""
+    """Returns the response to a search."""
     return pb.SearchEmbeddingsResponse(
         hit_lists=[_hit_list_to_proto(found) for found in answer.found],
         search_duration=duration_to_proto(search_seconds),
@@ -129,7 +126,7 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
 
 
 def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
-    """Returns items with their contents and attributes as messages."""
+    """Returns the messages of items with contents and attributes."""
     return [
         pb.Item(
             item_id=item.item_id,
@@ -141,7 +138,7 @@ def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
 
 
 def encoded_items_to_proto(items: Iterable[StoredItem]) -> list[pb.EncodedItem]:
-    """Returns items with their encodings too as messages."""
+    """Returns the messages of items with their encodings too."""
     return [
         pb.EncodedItem(
             item_id=item.item_id,
@@ -155,7 +152,7 @@ def encoded_items_to_proto(items: Iterable[StoredItem]) -> list[pb.EncodedItem]:
 
 
 def _hit_list_to_proto(found: Found) -> pb.HitList:
-    # Lengths are 1 to within the tolerance, so a product may come out a little over 1.
+    # Embeddings are unit vectors within a tolerance, so a product may slightly exceed 1.
     hit_list = pb.HitList(
         hits=[
             pb.Hit(item_id=hit.item_id, similarity=min(1.0, max(-1.0, hit.similarity)))
@@ -173,7 +170,7 @@ def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> StoredItem:
     tokens = tokens_from_proto(message.tokens)
     if tokens.modality is not content.modality:
         raise TokensInvalid(
-            why=f"they are of {tokens.modality.value}, the content is {content.modality.value}"
+            why=f"they are of {tokens.modality.value}, but the content is {content.modality.value}"
         )
     return StoredItem(
         check_item_id(message.item_id),
@@ -197,7 +194,7 @@ def _check_different(item_ids: Iterable[str]) -> None:
 
 
 def _check_fingerprint(fingerprint: str) -> str:
-    # An index remembers the first it is given, so an empty one would stay with it.
+    # An index keeps the first fingerprint it gets, so an empty one would stay.
     if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_LENGTH:
         raise RequestMalformed(
             why=f"model_fingerprint has {len(fingerprint)} characters, "

@@ -1,4 +1,4 @@
-"""What a shard answers whose store must not be opened: nothing, by name."""
+"""Serves a shard whose store is damaged: rejects every call with SERVICE_UNAVAILABLE."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,9 +29,10 @@ _LOGGED_COUNT = 5
 
 
 def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
-    """Returns why the store must not be opened, if anything; found out in another process.
+    """Returns the faults that forbid opening the store, as found in a child process.
 
-    Of a file up to that size every page is checked, of a larger one those that keys are found by.
+    Checks every page of a file up to that size, and only the pages on the way to keys in a larger
+    one.
     """
     data = path / DATA_NAME
     if not data.exists():
@@ -43,11 +44,10 @@ def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
 async def serve_corrupt(
     settings: IndexSettings, damage: Sequence[str], identity: Identity | None, guard: Guard
 ) -> None:
-    """Serves until told to stop, refusing every call; health stays NOT_SERVING.
+    """Serves until it is stopped, refusing every call; health stays NOT_SERVING.
 
-    It shows and asks for what a sound shard does: callers who may not are told nothing.
-
-    The process stays up, so that callers are told why, and nothing restarts it in vain.
+    TLS and tokens apply as for a sound shard, so unauthorised callers learn nothing. The process
+    stays up, so that callers get the reason and no supervisor restarts it in vain.
     """
 
     def register(server: grpc.aio.Server) -> None:
@@ -83,7 +83,7 @@ async def serve_corrupt(
 
 
 class _CorruptServicer(IndexServiceServicer):
-    """Answers every method of the contract alike."""
+    """Refuses every method of the service."""
 
     def __init__(self, store_path: str) -> None:
         self._store_path = store_path

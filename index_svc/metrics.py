@@ -1,4 +1,4 @@
-"""What index_svc tells Prometheus about its shard."""
+"""Defines the metrics of index_svc."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -7,7 +7,7 @@ from tandem.chassis.metrics import REFUSALS, REGISTRY, stage_histogram
 from tandem.errors import StoreFull
 
 STAGE_DURATION = stage_histogram("index")
-"""Stages: search and read (calls), commit and apply (one for all writes of a transaction)."""
+"""Stages: search and read for calls; commit and apply once for all writes of a transaction."""
 
 ITEMS = Gauge(
     "tandem_index_items",
@@ -23,41 +23,41 @@ COMMIT_RECORDS = Histogram(
 )
 CORRUPT_ITEMS = Counter(
     "tandem_index_corrupt_items_total",
-    "Stored items that failed their checksum at start and are not found by searches.",
+    "Stored items that failed their checksum and were taken out of searches.",
     registry=REGISTRY,
 )
 SHARD_CORRUPT = Gauge(
     "tandem_index_shard_corrupt",
-    "1 where the item store is damaged and was not opened.",
+    "1 if the item store is damaged and was not opened.",
     registry=REGISTRY,
 )
 STORE_USED_BYTES = Gauge(
     "tandem_index_store_used_bytes",
-    "Bytes of the item store's map that were ever used.",
+    "Bytes of the item store's map that have ever been used.",
     registry=REGISTRY,
 )
 LIVE_RECALL = Gauge(
     "tandem_index_live_recall_ratio",
-    "Share of the truly nearest items that sampled searches of the last window found.",
+    "Share of the truly nearest items that sampled searches in the last window found.",
     ["direction"],
     registry=REGISTRY,
 )
 LIVE_RECALL_SEARCHES = Gauge(
     "tandem_index_live_recall_searches",
-    "Searches behind tandem_index_live_recall_ratio.",
+    "Searches that tandem_index_live_recall_ratio was measured on.",
     ["direction"],
     registry=REGISTRY,
 )
 LIST_IMBALANCE = Gauge(
     "tandem_index_list_imbalance_ratio",
-    "FAISS's imbalance factor of the lists of the index whose are most uneven: 1 is even.",
+    "FAISS's imbalance factor of the index with the most uneven lists; 1 is even.",
     ["modality"],
     registry=REGISTRY,
 )
 REBUILD_REQUESTS = Counter(
     "tandem_index_rebuild_requests_total",
-    "Times that a FAISS index was asked to be built anew: recall (live recall fell), "
-    "recall_pinned (it fell, and the tuning is an operator's: nothing is done), operator.",
+    "Requests to rebuild a FAISS index: recall (live recall fell), recall_pinned (it fell, but an "
+    "operator pinned the tuning, so nothing is done), operator.",
     ["cause"],
     registry=REGISTRY,
 )
@@ -70,27 +70,27 @@ MAINTENANCE_DURATION = Histogram(
 )
 MAINTENANCE_FAILURES = Counter(
     "tandem_index_maintenance_failures_total",
-    "Background work that failed; the log says why.",
+    "Failures of background work; the log has the reason.",
     registry=REGISTRY,
 )
 SNAPSHOT_SEQUENCE = Gauge(
     "tandem_index_snapshot_sequence",
-    "Where the change log stood at the newest snapshot.",
+    "Position of the change log at the newest snapshot.",
     registry=REGISTRY,
 )
 SNAPSHOTS_REFUSED = Counter(
     "tandem_index_snapshots_refused_total",
-    "Snapshots found at start that were not as written, or not of this store.",
+    "Snapshots rejected at start: damaged, or of another store.",
     registry=REGISTRY,
 )
 SEARCHES = Counter(
     "tandem_index_searches_total",
-    "Queries by how the nearest items were found.",
+    "Queries by search strategy.",
     ["strategy"],
     registry=REGISTRY,
 )
 
-# A counter that first shows itself at its first count hides that count from rate().
+# A series that first appears with its first count hides that count from rate().
 for _cause in ("recall", "recall_pinned", "operator"):
     REBUILD_REQUESTS.labels(_cause)
 for _work in ("rebuild", "fold", "snapshot", "recall"):

@@ -1,4 +1,4 @@
-"""IndexService: messages in, the shard's work in threads, messages out."""
+"""Serves IndexService: runs the shard's blocking work in threads."""
 
 import asyncio
 import time
@@ -31,18 +31,15 @@ _T = TypeVar("_T")
 
 _DROP_SECONDS = 4.0
 _POLL_SECONDS = 0.002
-# What it takes to tell a caller, before the deadline, that the sequence was not reached.
+# Time to report, before the deadline, that the sequence was not reached.
 _ANSWER_SECONDS = 0.02
 
 
 class IndexServicer(_Base):
-    """The shard on the wire; its errors map themselves to statuses in the chassis."""
+    """Serves a shard over gRPC; the chassis maps its errors to statuses."""
 
     def __init__(self, shard: Shard, threads: Executor, *, shard_map_version: int = 1) -> None:
-        """Takes the shard, the threads that searches and reads run in, and the shard map's version.
-
-        Calls that go by another version are refused.
-        """
+        """Takes the shard, the threads for its work, and the only shard map version to accept."""
         self._shard = shard
         self._threads = threads
         self._shard_map_version = shard_map_version
@@ -50,7 +47,7 @@ class IndexServicer(_Base):
     async def SearchEmbeddings(
         self, request: pb.SearchEmbeddingsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SearchEmbeddingsResponse:
-        """Finds, for each query, this shard's nearest items."""
+        """Finds this shard's nearest items for each query."""
         self._check_shard_map(request.shard_map_version)
         query = await converted(partial(query_from_proto, request))
         await self._wait_for(query.minimum_sequence, context)
@@ -62,7 +59,7 @@ class IndexServicer(_Base):
     async def UpsertItems(
         self, request: pb.UpsertItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpsertItemsResponse:
-        """Stores items, all of them or none; answers once they are durable and searchable."""
+        """Stores all items or none; answers once they are durable and searchable."""
         self._check_shard_map(request.shard_map_version)
         upsert = await self._in_thread(lambda: upsert_from_proto(request))
         committed = await asyncio.wrap_future(self._shard.write(upsert))
@@ -71,7 +68,7 @@ class IndexServicer(_Base):
     async def DeleteItems(
         self, request: pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.DeleteItemsResponse:
-        """Deletes items by id, all of them or none."""
+        """Deletes all of the items by id, or none."""
         self._check_shard_map(request.shard_map_version)
         committed = await asyncio.wrap_future(self._shard.write(delete_from_proto(request)))
         return pb.DeleteItemsResponse(
@@ -81,13 +78,13 @@ class IndexServicer(_Base):
     async def DeleteIndex(
         self, request: pb.DeleteIndexRequest, context: grpc.aio.ServicerContext
     ) -> pb.DeleteIndexResponse:
-        """Deletes an index, as far as it comes within some seconds."""
+        """Deletes an index, or as much of it as a few seconds allow."""
         self._check_shard_map(request.shard_map_version)
         index_id = check_index_id(request.index_id)
         deadline_time = time.monotonic() + min(
             _DROP_SECONDS, deadline_seconds(context, _DROP_SECONDS) / 2
         )
-        # Not in the searches' threads: it waits for commits most of the time.
+        # Not in the searches' threads, because it mostly waits for commits.
         dropped = await asyncio.to_thread(self._shard.drop, index_id, deadline_time)
         return pb.DeleteIndexResponse(
             deleted_count=dropped.deleted_count,
@@ -98,7 +95,7 @@ class IndexServicer(_Base):
     async def GetItems(
         self, request: pb.GetItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.GetItemsResponse:
-        """Reads items' contents by id: as many as fit in the bytes of an answer."""
+        """Reads items' contents by id, as many as fit into the response."""
         index_id, item_ids, max_bytes = get_from_proto(request)
         with STAGE_DURATION.labels("read").time():
             items, read_count = await self._in_thread(
@@ -113,16 +110,16 @@ class IndexServicer(_Base):
         )
 
     def _check_shard_map(self, version: int) -> None:
-        # By another map an item may live elsewhere: written here, nobody would find it again.
+        # Another map may put an item on another shard: written here, it would not be found.
         if version not in (0, self._shard_map_version):
             raise ShardMapMismatch(request_version=version, shard_version=self._shard_map_version)
 
     async def _wait_for(self, sequence: int, context: grpc.aio.ServicerContext) -> None:
-        """Waits until the shard's searches see the sequence, as long as the call has time."""
+        """Waits until searches see the sequence, or the deadline is near."""
         while self._shard.applied_sequence < sequence:
             left_seconds = context.time_remaining()
             if left_seconds is None or left_seconds < _ANSWER_SECONDS:
-                return  # the search says by name what was not reached
+                return  # the search raises SequenceNotReached
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""What index_svc is told from outside, as INDEX_... environment variables."""
+"""Defines the settings of index_svc: the INDEX_... environment variables."""
 
 from dataclasses import dataclass
 
@@ -8,63 +8,65 @@ from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 
 @dataclass(frozen=True, kw_only=True)
 class IndexSettings:
-    """One shard's settings."""
+    """Holds the settings of one shard."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7420")
     metrics_port: int = setting("port of the Prometheus endpoint", default=7520)
-    store_path: str = setting("folder of this shard's item store, on a local disk")
-    shard_number: int = setting("which shard this is, from 0", within=AT_LEAST_0)
-    shard_count: int = setting("how many shards there are")
+    store_path: str = setting("folder of this shard's item store; must be on a local disk")
+    shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
+    shard_count: int = setting("number of shards")
     shard_map_version: int = setting(
-        "of the shard map that callers must go by; the orchestrator's", default=1
+        "shard map version that calls must have; the same as the orchestrator's", default=1
     )
     store_map_bytes: int = setting(
-        "most bytes the store may hold; keep it under the disk's room, for on a full disk "
-        "deletes fail as well",
+        "size limit of the store in bytes; keep it below the disk's size, because on a full disk "
+        "deletes fail too",
         default=DEFAULT_MAP_BYTES,
     )
     checked_at_start_bytes: int = setting(
-        "largest store of which every page is checked at start; of a larger one, those that keys "
-        "are found by",
+        "largest store of which every page is checked at start; of a larger one, only pages on "
+        "the way to a key",
         default=1 << 30,
     )
     allow_any_file_system: bool = setting(
         "open a store on a network file system, where acknowledged writes can be lost",
         default=False,
     )
-    max_inflight_count: int = setting("calls at once; more are refused", default=64)
+    max_inflight_count: int = setting("concurrent calls; more are refused", default=64)
     max_inflight_bytes: int = setting(
-        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
+        "bytes of concurrent requests; more are refused", default=256 * 1024 * 1024
     )
-    thread_count: int = setting("searches and reads at once", default=4)
+    thread_count: int = setting("concurrent searches and reads", default=4)
     commit_wait_seconds: float = setting(
-        "longest that a write waits for others to share its commit", default=0.005
+        "longest time a write waits for others to share its commit", default=0.005
     )
     faiss_type: str = setting(
-        "FAISS type of indexes that no operator tuned: auto, Flat, or a factory string",
+        "FAISS type of indexes without a tuning: auto, Flat, or a factory string",
         default="auto",
     )
     recall_target: float = setting(
-        "share of the truly nearest that an approximate index must find", default=0.98, within=SHARE
+        "share of the truly nearest items that an approximate index must find",
+        default=0.98,
+        within=SHARE,
     )
     faiss_memory_bytes: int = setting(
-        "most bytes of FAISS's codes for each index and modality, for auto; 0 is no limit",
+        "limit on FAISS codes per index and modality in bytes, for auto; 0 is no limit",
         default=0,
     )
     snapshot_change_count: int = setting(
-        "changed items before a snapshot, and a fifth of all if that is more",
+        "changed items that trigger a snapshot, or a fifth of all items if that is more",
         default=5_000,
         within=AT_LEAST_0,
     )
     recall_sample_share: float = setting(
-        "share of searches done again, exactly, to measure live recall", default=0.01
+        "share of searches that are repeated exactly to measure live recall", default=0.01
     )
-    recall_window_seconds: float = setting("how far back live recall looks", default=300.0)
+    recall_window_seconds: float = setting("time window of live recall", default=300.0)
     recall_floor: float = setting(
-        "live recall below it asks for a rebuild", default=0.95, within=SHARE
+        "live recall that triggers a rebuild when it falls below", default=0.95, within=SHARE
     )
-    gpu_number: int = setting("GPU for FAISS indexes; -1 is none", default=-1)
+    gpu_number: int = setting("GPU for FAISS indexes; -1 for none", default=-1)
     drain_notice_seconds: float = setting(
-        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
+        "time from NOT_SERVING to refusing calls, so that callers notice", default=0.0
     )
-    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)
+    grace_seconds: float = setting("time for calls in progress at shutdown", default=5.0)

@@ -1,4 +1,4 @@
-"""One shard at work: the item store is the truth, the indexes in memory follow it."""
+"""Runs one shard: the item store is the truth, and the indexes in memory follow it."""
 
 from __future__ import annotations
 
@@ -44,45 +44,45 @@ from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
 log = get_logger()
 
 MAX_READ_BYTES = 16 * 2**20
-"""Of items' records that are read at once; two pictures of the largest size."""
+"""The most bytes of records to read at once; two pictures of the largest size."""
 
 _DROP_COUNT = 256
 
-# What is raised where the store is closed for good, or for as long as it is opened anew.
+# Raised where the store is closed, or being reopened.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """How a shard commits, and looks after its indexes."""
+    """Says how a shard commits and looks after its indexes."""
 
     commit_wait_seconds: float = 0.005
     tuning: IndexTuning = field(default_factory=IndexTuning)
-    """Of indexes that no operator tuned."""
+    """For indexes that no operator tuned."""
     min_snapshot_change_count: int = 5_000
     recall_sample_share: float = 0.01
     recall_window_seconds: float = 300.0
     recall_floor: float = 0.95
     gpu_number: int | None = None
     checked_at_load_bytes: int = 1 << 30
-    """Largest store whose records are all checked before the first search; those of a larger one
-    are checked beside searches, unless they are read anyway."""
+    """Largest store whose records are all checked before the first search; in a larger store the
+    check runs alongside searches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a shard found."""
+    """Reports what a shard found."""
 
     found: Sequence[Found]
-    """One for each query."""
+    """One for each embedding of the query."""
     applied_sequence: int
     item_count: int
-    """Of the index and modality, filtered out or not."""
+    """Of the index and modality, whether or not the filter matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """How much of an index is gone by one call."""
+    """Reports how much of an index one call deleted."""
 
     deleted_count: int
     sequence: int
@@ -90,17 +90,16 @@ class Dropped:
 
 
 class Shard:
-    """The items of one shard: written, read and searched.
+    """Writes, reads and searches the items of one shard; its methods block, for use in threads.
 
-    Plain blocking code for threads. A write is committed to the store, then applied to the indexes
-    in the order of the commits, then acknowledged: every search that begins after the
-    acknowledgement sees it, and a batch wholly or not at all.
+    A write is committed to the store, then applied to the indexes in commit order, then
+    acknowledged: every search that begins after that sees it, and sees all of a batch or none.
     """
 
     def __init__(
         self, store: ItemStore, folder: Path, settings: ShardSettings | None = None
     ) -> None:
-        """Takes over the store and its folder; nothing is served before load()."""
+        """Takes over the store and its folder; load() must come before any other call."""
         settings = settings or ShardSettings()
         self._store = store
         self._settings = settings
@@ -109,7 +108,7 @@ class Shard:
         self._applied_sequence = 0
         self._is_loaded = False
         self.record_check: RecordCheck | None = None
-        """Under way beside searches, or done; None where there was no need of it."""
+        """The check alongside searches, running or done; None where none was needed."""
         self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
@@ -135,10 +134,10 @@ class Shard:
         )
 
     def load(self) -> None:
-        """Reads the indexes and begins to look after them; a second call does nothing.
+        """Loads the indexes and starts their maintenance; a second call does nothing.
 
-        Where a FAISS index is missing or could not be trusted, searches compare every item until
-        one is built.
+        Where a FAISS index is missing or not trusted, searches compare every item until one is
+        built.
         """
         if self._is_loaded:
             return
@@ -167,7 +166,7 @@ class Shard:
                 snapshot_sequence=loaded.snapshot_sequence,
             )
         for folder in self._snapshots_folder.glob("*"):
-            if folder.name not in self._indexes:  # dropped just before the process ended
+            if folder.name not in self._indexes:  # dropped just before the last process ended
                 self.maintenance.forget(folder.name)
         self._applied_sequence = sequence
         self._is_loaded = True
@@ -178,30 +177,30 @@ class Shard:
             self.record_check = RecordCheck(self._store, unchecked)
 
     def check(self) -> None:
-        """Raises ServiceUnavailable before load() is done and from a fault of the disk to recovery.
+        """Raises an error where the shard cannot write.
 
-        InternalFault after any other fault in a commit: searches and reads go on, but only a
-        restart mends writing.
+        ServiceUnavailable until load() is done, and between a fault of the disk and the recovery
+        from it; InternalFault after any other fault in a commit, where searches and reads continue
+        but only a restart repairs writing.
         """
         self._check_loaded()
         self._writer.check()
 
     @property
     def applied_sequence(self) -> int:
-        """Every change up to here is seen by a search that begins now."""
+        """Returns the last change that a search starting now is sure to see."""
         return self._applied_sequence
 
     def indexes(self) -> dict[str, SearchableIndex]:
-        """Returns the indexes by id; a copy."""
+        """Returns a copy of the indexes by id."""
         self._check_loaded()
         return dict(self._indexes)
 
     def search(self, query: Query) -> Answer:
-        """Returns, for each query, the nearest items of the modality.
+        """Returns the nearest items for each embedding of the query.
 
         Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid, and
-        SequenceNotReached where the minimum sequence is not reached yet: wait for
-        applied_sequence before.
+        SequenceNotReached: the caller waits for applied_sequence first.
         """
         self._check_loaded()
         applied_sequence = self._applied_sequence  # before the search: it sees all up to here
@@ -223,7 +222,7 @@ class Shard:
         return index
 
     def write(self, write: ItemWrite) -> Future[Committed]:
-        """Returns a future that is done once the write is on disk and every later search sees it.
+        """Returns a future that completes once the write is on disk and later searches see it.
 
         The future raises ModelMismatch, EmbeddingInvalid, IndexNotFound (a delete), RequestIdReused
         or StoreFull.
@@ -232,18 +231,15 @@ class Shard:
         return self._writer.submit(write)
 
     def read(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem]:
-        """Returns the items that are there, in the order asked for.
-
-        Raises IndexNotFound, ItemCorrupt.
-        """
+        """Returns the existing items in the order of the ids; raises IndexNotFound, ItemCorrupt."""
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
 
     def drop(self, index_id: str, deadline_time: float) -> Dropped:
-        """Deletes the index's items, and the index once it has none; as far as it comes in time.
+        """Deletes the index's items until the deadline, then the index if it is empty.
 
-        Each batch is a write of its own: what was deleted stays so, and another call goes on.
-        Raises IndexNotFound, and as the writes do.
+        Each batch is its own write: deletions stay, and another call continues. Raises
+        IndexNotFound, and what the writes raise.
         """
         self.index(index_id)
         deleted_count = 0
@@ -253,7 +249,7 @@ class Shard:
                 deleted_count += committed.deleted_count
             else:
                 committed = self.write(Drop(index_id)).result()
-            # Not dropped where items came in meanwhile.
+            # It is not dropped where items arrived meanwhile.
             if committed.is_dropped or time.monotonic() > deadline_time:
                 break
         if committed.is_dropped:
@@ -265,10 +261,10 @@ class Shard:
     def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
     ) -> tuple[list[StoredItem], int]:
-        """Returns the items that are there, in the order asked for; and how many were looked for.
+        """Returns the existing items in the order of the ids, and how many ids were looked up.
 
-        Those are all, or the first whose records come to no more than `max_bytes`, at least one.
-        Raises IndexNotFound, ItemCorrupt.
+        Looks up at least one id, and stops before the records exceed `max_bytes`. Raises
+        IndexNotFound, ItemCorrupt.
         """
         self._check_loaded()
         try:
@@ -276,19 +272,19 @@ class Shard:
                 index_id, item_ids, min(max_bytes, MAX_READ_BYTES)
             )
         except ItemCorrupt as error:
-            # Damaged since the start: the next search does without it.
+            # Damaged since the start: take it out of searches.
             if (index := self._indexes.get(index_id)) is not None:
                 take_out(self._store, index_id, index, error.metadata["item_id"], error)
             raise
         return [item for item in items if item is not None], read_count
 
     def fingerprint(self, index_id: str) -> str:
-        """Returns which model made the index's encodings; raises IndexNotFound."""
+        """Returns the fingerprint of the index's model; raises IndexNotFound."""
         self._check_loaded()
         return self._store.index_fingerprint(index_id)
 
     def state(self) -> ShardState:
-        """Returns what Prometheus is told at a scrape; safe from any thread, and waits for none."""
+        """Returns the gauges for a Prometheus scrape, without waiting; safe from any thread."""
         try:
             return ShardState(
                 oldest_reader_age_seconds=self._store.oldest_reader_age_seconds(),
@@ -303,7 +299,7 @@ class Shard:
             return ShardState(queued_write_count=self._writer.queued_count)
 
     def close(self) -> None:
-        """Commits what was submitted and closes the store; no other call may be under way."""
+        """Commits what was submitted and closes the store; no other call may be in progress."""
         SHARD_GAUGES.follow(ShardState)
         self.maintenance.stop()
         if self.record_check is not None:
@@ -329,24 +325,23 @@ class Shard:
         return outcomes
 
     def _refusal(self, why: str) -> TandemError:
-        """Returns the refusal of a write after a fault of the disk.
+        """Returns the error for a write after a fault of the disk.
 
-        LMDB says EIO of a full disk too, and by the time one asks, a snapshot that could not be
-        written may have made room again.
+        LMDB reports a full disk as EIO too, and a failed snapshot may have freed space since.
         """
         if self._store.had_little_room():
             return StoreFull(why=why)
         return ServiceUnavailable(service="index", why=why)
 
     def _recover(self) -> None:
-        """Opens the store anew, and applies what a commit that failed may have stored after all."""
+        """Reopens the store, and applies what a failed commit may have stored after all."""
         self._store.reopen()
         changes = self._store.changes_since(self._applied_sequence)
         if changes is None:
             raise InternalFault(why=f"change {self._applied_sequence} is no longer in the store")
         kept = set(self._store.index_ids())
         for change in changes:
-            if change.index_id not in kept:  # dropped since, with all that is changed here
+            if change.index_id not in kept:  # dropped since, with its items
                 self._applied_sequence = change.sequence
                 continue
             (item,) = self._store.read_embeddings(change.index_id, [change.item_id])

@@ -1,4 +1,4 @@
-"""What is read off a shard when Prometheus asks, for it changes with time alone."""
+"""Exports gauges that change with time alone, so they are read at each Prometheus scrape."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from tandem.chassis.metrics import REGISTRY
 
 
 def _gauge(help_text: str) -> float | None:
-    """Returns a field of a gauge's value; None is no sample."""
+    """Returns a dataclass field for a gauge; None gives no sample."""
     value: float | None = field(default=None, metadata={"help": help_text})
     return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardState:
-    """A value for each of the gauges tandem_index_<name>."""
+    """Holds the value of each gauge tandem_index_<name>."""
 
     oldest_reader_age_seconds: float | None = _gauge(
-        "At least how long a reader of the item store has kept freed pages from being used again."
+        "Lower bound of how long a reader of the item store has kept freed pages from reuse."
     )
-    commit_age_seconds: float | None = _gauge("Since the newest commit of this process.")
-    store_limit_bytes: float | None = _gauge("How large the item store may become.")
-    disk_free_bytes: float | None = _gauge("Room on the item store's disk.")
+    commit_age_seconds: float | None = _gauge("Age of the newest commit of this process.")
+    store_limit_bytes: float | None = _gauge("Size limit of the item store.")
+    disk_free_bytes: float | None = _gauge("Free space on the item store's disk.")
     snapshot_age_seconds: float | None = _gauge(
-        "Since the newest snapshot was written; of the index whose is oldest."
+        "Age of the newest snapshot, of the index where it is oldest."
     )
     unsaved_change_count: float | None = _gauge(
-        "Changes since the newest snapshot; of the index that has most."
+        "Changes since the newest snapshot, of the index with most."
     )
-    queued_write_count: float | None = _gauge("Writes that wait to be committed.")
+    queued_write_count: float | None = _gauge("Writes waiting to be committed.")
 
 
 class ShardGauges(Collector):
-    """Asks for the state at each scrape."""
+    """Reads the state at each scrape."""
 
     def __init__(self) -> None:
         self._state: Callable[[], ShardState] = ShardState
 
     def follow(self, state: Callable[[], ShardState]) -> None:
-        """Has `state` called from now on, from the threads of scrapes."""
+        """Calls `state` at each scrape from now on, in the scrape's thread."""
         self._state = state
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -57,5 +57,5 @@ class ShardGauges(Collector):
 
 
 SHARD_GAUGES = ShardGauges()
-"""This process's."""
+"""The gauges of this process."""
 REGISTRY.register(SHARD_GAUGES)

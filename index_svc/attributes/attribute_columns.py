@@ -1,4 +1,4 @@
-"""Items' attributes by row, so that a filter is evaluated over all of them at once.
+"""Keeps items' attributes by row, and evaluates a filter over all of them at once.
 
 Shapes: R rows.
 """
@@ -32,22 +32,22 @@ _COLUMN_TYPES: dict[type, type[TypedColumn]] = {
 
 
 class AttributeColumns:
-    """The attributes of rows 0, 1, ..., each name's values in one column for each of their types.
+    """Stores the attributes of rows, with one column for each name and type.
 
-    Takes 4 bytes a row, and for each of its attributes what its column takes (`typed_columns`);
-    about 100 to 150 bytes for an attribute that few rows have. Searches may run side by side, but
-    not beside a change; the caller sees to that.
+    A row takes 4 bytes, and its columns' bytes for each attribute (`typed_columns`); an attribute
+    that few rows have takes about 100 to 150 bytes. Searches may run in parallel, but the caller
+    must keep them from changes.
     """
 
     def __init__(self) -> None:
-        """Makes columns without rows."""
+        """Starts without rows."""
         self._columns: dict[str, dict[type, TypedColumn]] = {}
-        # Which columns have values of a row, as a code: rows with the same names share one.
+        # Which columns a row has values in, as a code that rows with the same names share.
         self._layouts: Dictionary[tuple[tuple[str, type], ...]] = Dictionary()
-        self._layout_codes_R = np.zeros(0, dtype=np.int32)  # and 1 more; 0 is no attributes
+        self._layout_codes_R = np.zeros(0, dtype=np.int32)  # plus 1; 0 is no attributes
 
     def put(self, row: int, attributes: Attributes) -> None:
-        """Gives checked attributes to a row, in the place of those that it had."""
+        """Sets the checked attributes of a row, replacing its old ones."""
         self.drop(row)
         if not attributes:
             return
@@ -58,7 +58,7 @@ class AttributeColumns:
         self._layout_codes_R[row] = self._layouts.acquire(layout) + 1
 
     def drop(self, row: int) -> None:
-        """Takes all attributes of a row away; a row without any is no error."""
+        """Removes all attributes of a row, which may have none."""
         if row >= len(self._layout_codes_R) or not self._layout_codes_R[row]:
             return
         code = int(self._layout_codes_R[row]) - 1
@@ -69,9 +69,9 @@ class AttributeColumns:
         self._layouts.release(code)
 
     def matching(self, where: Filter, row_count: int) -> NDArray[np.bool_]:
-        """Returns where a checked filter holds, bool [R] for the first `row_count` rows.
+        """Returns which of the first `row_count` rows a checked filter matches, bool [R].
 
-        Rows that were dropped, or never put, are items without attributes.
+        Rows without attributes are evaluated as such.
         """
         match where:
             case AllOf(filters):

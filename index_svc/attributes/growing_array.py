@@ -1,4 +1,4 @@
-"""Room for more elements in a numpy array."""
+"""Grows numpy arrays."""
 
 from typing import TypeVar
 
@@ -9,9 +9,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def grown(array_N: NDArray[_Scalar], count: int) -> NDArray[_Scalar]:
-    """Returns the array, or a copy with zeros behind where it has fewer than `count` elements.
+    """Returns the array, or a copy padded with zeros if it has fewer than `count` elements.
 
-    By half as much again, so that growing one by one copies each element a few times only.
+    It grows by half, so that growing one by one copies each element only a few times.
     """
     if count <= len(array_N):
         return array_N

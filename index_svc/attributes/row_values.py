@@ -1,4 +1,4 @@
-"""One value for some of the rows, all of one numpy type.
+"""Stores one value of one numpy type for some of the rows.
 
 Shapes: R rows, N rows that have a value.
 """
@@ -20,14 +20,14 @@ _SPARSE_FROM_SHARE = 32
 
 
 class RowValues:
-    """Values by row: in an array where many rows have one, in a dictionary where few do.
+    """Stores values by row, in an array if many rows have one, in a dictionary if few do.
 
-    So memory is in proportion to the values there are or were, not to rows times columns, whatever
-    names callers think of.
+    So memory is proportional to the number of values, not to rows times columns, whatever names
+    callers use.
     """
 
     def __init__(self, dtype: type[np.generic]) -> None:
-        """Makes room for values of this type; there are none yet."""
+        """Starts without values; later ones have this type."""
         self._dtype = dtype
         self._sparse: dict[int, int | float] | None = {}
         self._sparse_arrays: tuple[NDArray[np.int64], Values] | None = None
@@ -37,11 +37,11 @@ class RowValues:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many rows have a value."""
+        """Returns how many rows have a value."""
         return self._count
 
     def put(self, row: int, value: int | float) -> None:
-        """Gives a value to a row that has none."""
+        """Sets the value of a row that has none."""
         self._count += 1
         self._row_count = max(self._row_count, row + 1)
         if self._sparse is None and self._row_count > self._count * _SPARSE_FROM_SHARE:
@@ -58,7 +58,7 @@ class RowValues:
         self._is_present_R[row] = True
 
     def take(self, row: int) -> int | float:
-        """Takes a row's value away and returns it."""
+        """Removes a row's value and returns it."""
         self._count -= 1
         if self._sparse is not None:
             self._sparse_arrays = None
@@ -68,7 +68,7 @@ class RowValues:
         return value
 
     def mark(self, is_found_R: NDArray[np.bool_], predicate: Predicate | None = None) -> None:
-        """Sets True in the rows whose value the predicate holds for; None holds for all values."""
+        """Sets True in the rows whose value fulfils the predicate; None accepts all values."""
         if self._sparse is not None:
             rows_N, values_N = self._arrays()
             found_N = rows_N if predicate is None else rows_N[predicate(values_N)]
@@ -81,7 +81,7 @@ class RowValues:
         is_found_R[:row_count] |= is_held_R
 
     def replace(self, replaced: Callable[[Values], Values]) -> None:
-        """Puts `replaced(values)` in the place of all values there are."""
+        """Replaces all values by `replaced(values)`."""
         if self._sparse is not None:
             rows_N, values_N = self._arrays()
             self._sparse = dict(zip(rows_N.tolist(), replaced(values_N).tolist(), strict=True))
@@ -91,8 +91,8 @@ class RowValues:
             self._values_R[present_N] = replaced(self._values_R[present_N])
 
     def _arrays(self) -> tuple[NDArray[np.int64], Values]:
-        # Made by the first search after a change. Searches that run side by side may both make
-        # them, from the same values.
+        # Made by the first search after a change. Parallel searches may both make them, from the
+        # same values.
         arrays = self._sparse_arrays
         if arrays is None:
             assert self._sparse is not None

@@ -1,4 +1,4 @@
-"""Values as small numbers, and which of them a condition on texts means.
+"""Maps values to small codes, and conditions on texts to the codes they match.
 
 Shapes: C codes handed out, N codes in a column, K words of a key.
 """
@@ -13,7 +13,7 @@ from index_svc.attributes.growing_array import grown
 from tandem.contract.filters import OneOf, StartsWith
 
 MAX_COMPARED_COUNT = 4
-"""Comparing all with each of so many is faster than looking each up."""
+"""Up to so many values, comparing all with each is faster than looking each up."""
 
 _WORD_BYTES = 8
 _WORD_COUNT = 4
@@ -24,21 +24,21 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Dictionary(Generic[_Value]):
-    """Gives each distinct value a code from 0, for as long as something uses it."""
+    """Assigns each distinct value a code from 0, while it is in use."""
 
     def __init__(self) -> None:
-        """Makes a dictionary with no values in it."""
+        """Starts empty."""
         self._codes: dict[_Value, int] = {}
         self._values: list[_Value | None] = []
         self._use_counts: list[int] = []
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """Every code is less than this; free ones count."""
+        """Returns a bound above every code; free codes count."""
         return len(self._values)
 
     def acquire(self, value: _Value) -> int:
-        """Returns the value's code, used once more."""
+        """Returns the value's code and adds one use."""
         code = self._codes.get(value)
         if code is None:
             code = self._add(value)
@@ -46,7 +46,7 @@ class Dictionary(Generic[_Value]):
         return code
 
     def release(self, code: int) -> None:
-        """Takes back one use; without any the value is forgotten and its code is free."""
+        """Removes one use; after the last the value is forgotten and its code is free."""
         self._use_counts[code] -= 1
         if not self._use_counts[code]:
             del self._codes[self[code]]
@@ -72,23 +72,23 @@ class Dictionary(Generic[_Value]):
 
 
 class TextDictionary(Dictionary[str]):
-    """Texts by code, and by what they start with."""
+    """Finds the codes of texts, also by prefix."""
 
     def __init__(self) -> None:
-        """Makes a dictionary with no texts in it."""
+        """Starts empty."""
         super().__init__()
-        # A text's first bytes as big-endian numbers, which order as the texts do, and whether it
-        # is in use.
+        # A text's first bytes as big-endian numbers, which sort as the texts do, and whether it is
+        # in use.
         self._keys_KC = [np.zeros(0, dtype=np.uint64) for _ in range(_WORD_COUNT)]
         self._is_used_C = np.zeros(0, dtype=np.bool_)
 
     def release(self, code: int) -> None:
-        """Takes back one use; without any the text is forgotten and its code is free."""
+        """Removes one use; after the last the text is forgotten and its code is free."""
         super().release(code)
         self._is_used_C[code] = self._use_counts[code] > 0
 
     def wanted(self, condition: OneOf | StartsWith) -> NDArray[np.int64]:
-        """Returns the codes of the texts in use that the condition means."""
+        """Returns the codes of the texts in use that match the condition."""
         if isinstance(condition, StartsWith):
             return self._with_prefix(condition.prefix)
         texts = {value for value in condition.values if isinstance(value, str)}
@@ -107,7 +107,7 @@ class TextDictionary(Dictionary[str]):
             found = found[(keys >= first) & (keys <= last)]
         if len(start) <= _KEY_BYTES and b"\0" not in start:
             return found
-        # Longer than what was compared, or a NUL that may be a shorter text's end.
+        # The prefix is longer than the keys, or has a NUL, which may be a shorter text's padding.
         return found[[self[code].startswith(prefix) for code in found.tolist()]]
 
     def _add(self, value: str) -> int:
@@ -129,13 +129,13 @@ def _words(text: bytes, filler: bytes) -> list[np.uint64]:
 def among_codes(
     codes_N: NDArray[np.int32], wanted: NDArray[np.int64], code_count: int
 ) -> NDArray[np.bool_]:
-    """Returns for each code whether it is among the wanted, bool [N]; code -1 never is."""
+    """Returns for each code whether it is among the wanted ones, bool [N]; code -1 never is."""
     if len(wanted) <= MAX_COMPARED_COUNT:
         is_found_N = np.zeros(len(codes_N), dtype=np.bool_)
         for code in wanted.tolist():
             is_found_N |= codes_N == code
         return is_found_N
-    is_wanted_C = np.zeros(code_count + 1, dtype=np.bool_)  # one behind the last, for -1
+    is_wanted_C = np.zeros(code_count + 1, dtype=np.bool_)  # one after the last, for -1
     is_wanted_C[wanted] = True
-    # mode: the last element for -1, as an index means it, and no look at each for its bounds.
+    # "wrap" maps -1 to the last element and skips the check of bounds.
     return np.take(is_wanted_C, codes_N, mode="wrap")

@@ -1,4 +1,4 @@
-"""Attribute values of one name and one type, and the conditions on them.
+"""Stores the attribute values of one name and type, and evaluates conditions on them.
 
 Shapes: R rows, N values of a column, E words of all its lists, W wanted values.
 """
@@ -28,42 +28,42 @@ _MIN_COMPACTED_COUNT = 1024
 
 
 class TypedColumn(Protocol):
-    """Values of one type by row."""
+    """Defines a column of values of one type by row."""
 
     def __len__(self) -> int:
-        """How many rows have a value."""
+        """Returns how many rows have a value."""
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a value of the column's type to a row that has none."""
+        """Sets the value of a row that has none."""
 
     def drop(self, row: int) -> None:
-        """Takes a row's value away."""
+        """Removes a row's value."""
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a value for which the condition holds."""
+        """Sets True in the rows whose value matches the condition."""
 
 
 class NumberColumn(ABC):
-    """Numbers of one numpy type."""
+    """Stores numbers of one numpy type."""
 
     def __init__(self, dtype: type[np.generic]) -> None:
-        """Makes a column without numbers."""
+        """Starts without numbers."""
         self._values = RowValues(dtype)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a number to a row that has none."""
+        """Sets the number of a row that has none."""
         assert isinstance(value, int | float)
         self._values.put(row, value)
 
     def drop(self, row: int) -> None:
-        """Takes a row's number away."""
+        """Removes a row's number."""
         self._values.take(row)
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a number for which the condition holds."""
+        """Sets True in the rows whose number matches the condition."""
         match condition:
             case Exists():
                 self._values.mark(is_found_R)
@@ -79,30 +79,30 @@ class NumberColumn(ABC):
 
     @abstractmethod
     def _in_range(self, bounds: InRange) -> Predicate | None:
-        """Returns what holds for numbers in the range; None where it holds for none."""
+        """Returns a predicate for the range; None if no number is in it."""
 
 
 class IntegerColumn(NumberColumn):
-    """Integers of 64 bits: 9 bytes a row."""
+    """Stores 64-bit integers: 9 bytes a row."""
 
     def __init__(self) -> None:
-        """Makes a column without integers."""
+        """Starts without integers."""
         super().__init__(np.int64)
 
     def _wanted(self, values: Collection[Value]) -> set[int]:
         return {int(value) for value in values if _is_integer(value)}
 
     def _in_range(self, bounds: InRange) -> Predicate | None:
-        # As integers: numpy would round them to floats beside a float bound.
+        # As integers: with a float bound numpy would round them to floats.
         low, high = _integer_range(bounds)
         return None if low > high else lambda values_N: (values_N >= low) & (values_N <= high)
 
 
 class RealColumn(NumberColumn):
-    """Floats of 64 bits: 9 bytes a row."""
+    """Stores 64-bit floats: 9 bytes a row."""
 
     def __init__(self) -> None:
-        """Makes a column without floats."""
+        """Starts without floats."""
         super().__init__(np.float64)
 
     def _wanted(self, values: Collection[Value]) -> set[float]:
@@ -113,24 +113,24 @@ class RealColumn(NumberColumn):
 
 
 class FlagColumn(NumberColumn):
-    """Yes or no, as 1 and 0: 2 bytes a row."""
+    """Stores flags as 1 and 0: 2 bytes a row."""
 
     def __init__(self) -> None:
-        """Makes a column without flags."""
+        """Starts without flags."""
         super().__init__(np.int8)
 
     def _wanted(self, values: Collection[Value]) -> set[int]:
         return {int(value) for value in values if isinstance(value, bool)}
 
     def _in_range(self, bounds: InRange) -> Predicate | None:
-        return None  # a flag is no number to a range
+        return None  # a range does not match flags
 
 
 class TextColumn:
-    """Texts by their codes: 5 bytes a row, and about 140 for each distinct text beside the text."""
+    """Stores texts as codes: 5 bytes a row, and about 140 more than each distinct text."""
 
     def __init__(self) -> None:
-        """Makes a column without texts."""
+        """Starts without texts."""
         self._codes = RowValues(np.int32)
         self._texts = TextDictionary()
 
@@ -138,16 +138,16 @@ class TextColumn:
         return len(self._codes)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a text to a row that has none."""
+        """Sets the text of a row that has none."""
         assert isinstance(value, str)
         self._codes.put(row, self._texts.acquire(value))
 
     def drop(self, row: int) -> None:
-        """Takes a row's text away."""
+        """Removes a row's text."""
         self._texts.release(int(self._codes.take(row)))
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a text for which the condition holds."""
+        """Sets True in the rows whose text matches the condition."""
         match condition:
             case Exists():
                 self._codes.mark(is_found_R)
@@ -160,16 +160,16 @@ class TextColumn:
 
 
 class TextListColumn:
-    """Lists of texts: 9 bytes a row, 8 a word, and about 140 for each distinct word.
+    """Stores lists of texts: 9 bytes a row, 8 a word, and about 140 for each distinct word.
 
-    The words of all lists stand one after another. Those of lists that were dropped stay as gaps,
-    until the gaps are the greater part.
+    The words of all lists are concatenated. Dropped lists leave gaps, which are closed when they
+    make up more than half.
     """
 
     def __init__(self) -> None:
-        """Makes a column without lists."""
+        """Starts without lists."""
         self._texts = TextDictionary()
-        # Where a list's words begin, times _PLACE_STEP, and how many they are.
+        # The position of a list's first word, times _PLACE_STEP, plus the number of words.
         self._places = RowValues(np.int64)
         self._codes_E = np.zeros(0, dtype=np.int32)  # -1 in a gap
         self._rows_E = np.zeros(0, dtype=np.int32)
@@ -181,7 +181,7 @@ class TextListColumn:
         return len(self._places)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Gives a list to a row that has none."""
+        """Sets the list of a row that has none."""
         assert isinstance(value, tuple)
         start, self._end = self._end, self._end + len(value)
         self._codes_E = grown(self._codes_E, self._end)
@@ -192,7 +192,7 @@ class TextListColumn:
         self._places.put(row, start * _PLACE_STEP + len(value))
 
     def drop(self, row: int) -> None:
-        """Takes a row's list away."""
+        """Removes a row's list."""
         start, count = divmod(int(self._places.take(row)), _PLACE_STEP)
         codes = self._codes_E[start : start + count]
         for code in codes.tolist():
@@ -203,7 +203,7 @@ class TextListColumn:
             self._close_gaps()
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows that have a list with a word for which the condition holds."""
+        """Sets True in the rows whose list has a word that matches the condition."""
         match condition:
             case Exists():
                 self._places.mark(is_found_R)
@@ -240,7 +240,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _is_real(value: Value) -> bool:
-    # An integer that no float equals is left out, not rounded to one.
+    # Leaves out integers that no float equals, instead of rounding them.
     return not isinstance(value, str | bool) and float(value) == value
 
 
@@ -260,7 +260,7 @@ def _equal_to_one(values_N: Values, wanted: Collection[float]) -> NDArray[np.boo
 def _looked_up(values_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
     if values_N.dtype == np.int64 and int(wanted_W[-1]) - int(wanted_W[0]) <= _MAX_TABLE_SPAN:
         return _in_table(values_N, wanted_W)
-    # A search among the sorted values for each would take 50 ms a million; few pass the hashes.
+    # A binary search for each value takes 50 ms a million; few values pass the hash table.
     is_hash_wanted = np.zeros(1 << _HASH_BITS, dtype=np.bool_)
     is_hash_wanted[_hashes(wanted_W)] = True
     candidates = np.flatnonzero(np.take(is_hash_wanted, _hashes(values_N)))
@@ -275,14 +275,14 @@ def _in_table(integers_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
     span = int(wanted_W[-1]) - int(wanted_W[0])
     is_wanted: NDArray[np.bool_] = np.zeros(span + 2, dtype=np.bool_)
     is_wanted[wanted_W - wanted_W[0]] = True
-    # As unsigned numbers, what is below the first wraps around to far above the last.
+    # As unsigned numbers, values below the first wrap around to far above the last.
     offsets_N = np.minimum((integers_N - wanted_W[0]).view(np.uint64), np.uint64(span + 1))
     is_found_N: NDArray[np.bool_] = np.take(is_wanted, offsets_N.view(np.int64))
     return is_found_N
 
 
 def _hashes(values_N: Values) -> NDArray[np.int64]:
-    # Adding 0 makes 0.0 of -0.0, whose bits differ though they are equal.
+    # Adding 0 turns -0.0 into 0.0, which is equal but has other bits.
     bits_N: NDArray[np.uint64] = (values_N + values_N.dtype.type(0)).view(np.uint64)
     hashes_N: NDArray[np.uint64] = bits_N * _HASH_FACTOR >> np.uint64(64 - _HASH_BITS)
     return hashes_N.view(np.int64)

@@ -1,1 +1,12 @@
-"""Finds the nearest embeddings: FAISS, exact scan, filters."""
+"""Finds the items nearest to an embedding in one index.
+
+query, hit         what is searched for, and what is found
+searchable_index   `SearchableIndex`: texts and images, searched and changed under one lock
+modality_index     `ModalityIndex`: one of the two, with its rows, attributes and FAISS index
+embedding_rows     embeddings by row number
+exact_scan         compares a query with rows, one by one
+faiss_index        a FAISS index of any type; faiss_threads runs it on one core a search
+index_type         which FAISS type to build for how many items
+search_plan        whether a filter comes before, after or instead of FAISS
+filter_masks       the rows that recent filters match
+"""

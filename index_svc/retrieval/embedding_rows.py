@@ -1,4 +1,4 @@
-"""Embeddings of one modality under row numbers, and which item each row is."""
+"""Stores the embeddings of one modality by row number, and each row's item id."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy.typing as npt
 
 from index_svc.retrieval.hit import F32, I64, Mask
 
-# 65,536 x 384 float32 values are 96 MiB: few blocks, and little is left unused in the last.
+# 65,536 x 384 float32 values are 96 MiB: few blocks, with little unused space in the last.
 BLOCK_ROW_COUNT = 1 << 16
-# To look into a block for all of its rows at once costs as much as to copy some six one by one.
+# Gathering a block's rows at once costs as much as copying about six of them one by one.
 _FEW_OF_A_BLOCK = 4
 
 
 class EmbeddingRows:
-    """Rows are only ever added. One that is replaced or deleted stays, dead, until compaction.
+    """Appends rows; a replaced or deleted row stays, dead, until compaction.
 
-    So a row number means one embedding for as long as this object lives, and FAISS, which knows
-    nothing else of an item, never has to move or forget anything. Not safe to change while it is
-    read.
+    So a row number means one embedding for the lifetime of this object, and FAISS, which knows
+    items only by row number, never has to move or remove any. Not safe to change while it is read.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class EmbeddingRows:
         item_ids: Sequence[str] = (),
         live: Mask | None = None,
     ) -> None:
-        """Takes over rows that are there already, for example mapped from a file; [N, d]."""
+        """Takes over existing rows [N, d], for example mapped from a file."""
         self.dimension = dimension
         self._blocks: list[F32] = []
         self._starts: list[int] = []
@@ -49,34 +48,34 @@ class EmbeddingRows:
         self._live_count = len(rows)
 
     def __len__(self) -> int:
-        """Returns how many rows are live: the number of items."""
+        """Returns the number of live rows, which is the number of items."""
         return self._live_count
 
     @property
     def row_count(self) -> int:
-        """Rows, dead ones included."""
+        """Returns the number of rows, including dead ones."""
         return self._row_count
 
     @property
     def dead_count(self) -> int:
-        """Rows that belong to no item any more."""
+        """Returns the number of dead rows."""
         return self._row_count - self._live_count
 
     @property
     def live(self) -> Mask:
-        """Which rows are live, [row_count]; a view."""
+        """Returns a view of which rows are live, [row_count]."""
         return self._live[: self._row_count]
 
     def item_id(self, row: int) -> str:
-        """Returns whose row it is, or was."""
+        """Returns the id of the item whose row it is, or was."""
         return self._item_ids[row]
 
     def item_ids(self) -> list[str]:
-        """Returns whose row each is, or was; a copy."""
+        """Returns a copy of each row's item id, including dead rows."""
         return self._item_ids[: self._row_count]
 
     def append(self, item_ids: Sequence[str], embeddings_ND: F32) -> range:
-        """Adds a live row for each of different items, killing the rows they had."""
+        """Adds a live row for each of different items, killing their old rows."""
         self.kill(item_ids)
         rows = range(self.row_count, self.row_count + len(item_ids))
         self._store(embeddings_ND)
@@ -92,7 +91,7 @@ class EmbeddingRows:
         return rows
 
     def kill(self, item_ids: Sequence[str]) -> list[int]:
-        """Marks the items' rows dead and returns them; ids without one are no error."""
+        """Marks the items' rows dead and returns them, ignoring ids without a row."""
         rows = [self._rows.pop(item_id) for item_id in item_ids if item_id in self._rows]
         if rows:
             self._live[rows] = False
@@ -100,9 +99,9 @@ class EmbeddingRows:
         return rows
 
     def frozen(self) -> EmbeddingRows:
-        """Returns these rows as they stand, for reading alone; later changes do not show in it.
+        """Returns a read-only copy of these rows as they are now, for long work without a lock.
 
-        Costs a byte a row. Long work on it holds off nobody.
+        Costs a byte a row.
         """
         frozen = EmbeddingRows(self.dimension)
         frozen._blocks = self._blocks.copy()
@@ -115,7 +114,7 @@ class EmbeddingRows:
         return frozen
 
     def blocks(self, start_row: int = 0) -> Iterator[tuple[int, F32]]:
-        """Yields each first row's number and the rows [n, d] from there, without copies."""
+        """Yields the first row's number of each block, and views of its rows [n, d]."""
         for number, (start, block) in enumerate(zip(self._starts, self._blocks, strict=True)):
             is_last = number == len(self._blocks) - 1
             stop = start + (self._used_count if is_last else len(block))
@@ -124,7 +123,7 @@ class EmbeddingRows:
                 yield first, block[first - start : stop - start]
 
     def gather(self, rows: I64) -> F32:
-        """Returns the embeddings of the rows, [n, d], in the order given; a copy."""
+        """Returns a copy of the rows' embeddings, [n, d], in the order of `rows`."""
         if len(self._blocks) == 1:
             return self._blocks[0][rows]
         gathered = np.empty((len(rows), self.dimension), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Nearest rows by comparing the query with each of them."""
+"""Finds the nearest rows by comparing the query with each of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,20 +8,20 @@ import numpy as np
 from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.hit import F32, I64, Mask, RowHit
 
-# Where at most one row in so many is wanted, copying those together beats skipping the others.
+# Where at most one row in so many matches, copying the matches beats skipping the others.
 _GATHER_SHARE = 8
 
 
 def scan_rows(
     rows: EmbeddingRows, query_D: F32, k: int, *, start_row: int = 0, mask: Mask | None = None
 ) -> tuple[F32, I64]:
-    """Returns similarities and numbers of the nearest live rows from start_row on, best first.
+    """Returns similarities and numbers of the k nearest live rows from start_row on, best first.
 
-    At most k of each. `mask` [row_count] leaves out live rows as well.
+    `mask` [row_count] leaves out live rows as well.
 
-    One query a call: FAISS multiplies batches by BLAS, whose rounding depends on the row's place in
-    the block, so that equal embeddings would score unequal and a hit's similarity would depend on
-    the other queries.
+    It takes one query a call: FAISS multiplies batches by BLAS, whose rounding depends on the row's
+    place in the block, so equal embeddings would get unequal similarities, which would also depend
+    on the other queries.
     """
     if mask is None and not rows.dead_count:
         parts = [
@@ -54,9 +54,9 @@ def ranked_hits(
     k: int,
     available_count: int,
 ) -> Sequence[RowHit]:
-    """Returns the min(k, available_count) best of what `fetch` gives, ties by smaller item id.
+    """Returns the min(k, available_count) best rows of `fetch`, ties by smaller item id.
 
-    `fetch(n)` returns the n best rows, or all where there are fewer.
+    `fetch(n)` returns the n best rows, or all if there are fewer.
     """
     count = min(k, available_count)
     if count == 0:
@@ -64,7 +64,7 @@ def ranked_hits(
     fetched_count = min(count + 1, available_count)
     while True:
         similarities, found = fetch(fetched_count)
-        # FAISS keeps any of those level with the last hit; fetch all, to keep the smallest ids.
+        # FAISS keeps an arbitrary part of a tie at the end; fetch all of it, for the smallest ids.
         tie_is_cut = len(found) > count and similarities[-1] == similarities[count - 1]
         if not tie_is_cut or len(found) < fetched_count or fetched_count >= available_count:
             break

@@ -1,4 +1,4 @@
-"""A FAISS index of any type over rows, asked for candidates that are then compared exactly."""
+"""Wraps a FAISS index of any type, which finds candidates to be compared exactly."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from index_svc.retrieval.embedding_rows import EmbeddingRows
 from index_svc.retrieval.hit import F32, I64, Mask
 from tandem.errors import IndexTypeInvalid
 
-# FAISS's stubs lack much of what is used here.
+# FAISS's type stubs lack many names used here.
 faiss: Any = faiss_module
 
 # FAISS asks for at least 39 points a centroid and uses at most 256.
 _POINTS_PER_CENTROID = 64
 _MIN_TRAIN_COUNT = 20_000
 _ADD_COUNT = 8_192
-# FAISS's GPU indexes refuse to find more at once.
+# FAISS's GPU indexes find no more at once.
 _MAX_GPU_K = 2_048
-# A type comes from whoever may call the admin service; "auto" itself never asks for more.
+# A type comes from callers of the admin service; "auto" never exceeds these limits.
 _MAX_TYPE_LENGTH = 100
 _MAX_TYPE_NUMBER = 65_536
 _MAX_CODE_BITS = 12
-# With one link FAISS ends the process at the first row; with eight, an NSG of 20,000 rows was not
-# built in 100 s, nor one of 3,000 with seven in 20.
+# With one link FAISS kills the process at the first row; with eight, an NSG of 20,000 rows did not
+# finish building within 100 s, nor one of 3,000 with seven within 20 s.
 _MIN_LINK_COUNTS = {"HNSW": 2, "NSG": 16}
 _MAX_PARAMETER = 1_000_000
 
@@ -41,7 +41,7 @@ SearchParameters = Mapping[str, float]
 class FaissIndex:
     """Finds candidates among the first rows; its labels are row numbers.
 
-    Rows may be added where `takes_rows` is set. Searches may run side by side, but not beside add()
+    Rows can be added where `takes_rows` is set. Searches may run in parallel, but not during add()
     or tune().
     """
 
@@ -52,7 +52,7 @@ class FaissIndex:
         written_bytes: int,
         gpu_number: int | None = None,
     ) -> None:
-        """Takes over an index whose labels are row numbers, and what its file takes or would."""
+        """Takes over an index whose labels are row numbers, and the size of its file."""
         self.index_type = index_type
         self._cpu_index = index
         self._gpu_index: Any = None
@@ -79,7 +79,7 @@ class FaissIndex:
     ) -> Self:
         """Trains an index on a sample of the live rows and adds the first row_count rows.
 
-        `rows` may get more rows meanwhile. Raises IndexTypeInvalid in FAISS's words.
+        `rows` may get more rows meanwhile. Raises IndexTypeInvalid with FAISS's message.
         """
         index = make_empty(index_type, rows.dimension)
         live = np.flatnonzero(rows.live[:row_count])
@@ -91,7 +91,7 @@ class FaissIndex:
             if not index.is_trained:
                 index.train(rows.gather(live))
             _add_rows(index, rows, 0, row_count)
-            if row_count:  # what cannot be searched is refused now, not with every search
+            if row_count:  # fails now, rather than in every search
                 index.search(np.zeros((1, rows.dimension), np.float32), 1)
         except RuntimeError as error:
             raise IndexTypeInvalid(why=_plain(error)) from error
@@ -99,7 +99,7 @@ class FaissIndex:
 
     @classmethod
     def read(cls, path: Path, index_type: str, gpu_number: int | None = None) -> Self:
-        """Reads what write() wrote; only ever after its checksum was found right."""
+        """Reads a file of write(); its checksum must have been verified."""
         return cls(faiss.read_index(str(path)), index_type, path.stat().st_size, gpu_number)
 
     def write(self, path: Path) -> None:
@@ -108,12 +108,12 @@ class FaissIndex:
 
     @property
     def row_count(self) -> int:
-        """How many of the rows it knows."""
+        """Returns how many of the rows it has."""
         return int(self._cpu_index.ntotal)
 
     @property
     def dimension(self) -> int:
-        """Values of an embedding."""
+        """Returns the number of values of an embedding."""
         return int(self._cpu_index.d)
 
     def add(self, rows: EmbeddingRows, stop_row: int) -> None:
@@ -126,7 +126,7 @@ class FaissIndex:
     def tune(self, parameters: SearchParameters) -> None:
         """Sets search parameters, all or none.
 
-        Raises IndexTypeInvalid for one that this type does not have.
+        Raises IndexTypeInvalid for a parameter that this type does not have.
         """
         for name, value in parameters.items():
             if not 1 <= value <= _MAX_PARAMETER:  # NaN is neither
@@ -148,10 +148,10 @@ class FaissIndex:
     def candidates(
         self, query_D: F32, k: int, *, mask: Mask | None = None, effort: float = 1.0
     ) -> tuple[I64, str]:
-        """Returns at most k row numbers, best first by codes; and why not the device, or "".
+        """Returns at most k row numbers, best first by codes, and why not the GPU, or "".
 
-        `mask` [row_count] skips rows, where takes_selector is set. `effort` multiplies how much
-        of the index is looked at, for searches that skip most of it.
+        `mask` [row_count] skips rows, where takes_selector is set. `effort` multiplies the part of
+        the index that is searched, for masks that skip most of it.
         """
         count = min(k, self.row_count)
         if count == 0:
@@ -160,30 +160,30 @@ class FaissIndex:
         parameters = None
         if index is self._cpu_index and self.takes_selector:
             bits = None if mask is None else np.packbits(mask, bitorder="little")
-            selector = _bitmap(bits, self.row_count)  # points to the bits, which must outlive it
+            selector = _bitmap(bits, self.row_count)  # points at the bits, which must outlive it
             parameters = _search_parameters(index, selector, effort)
         labels = index.search(query_D[np.newaxis], count, params=parameters)[1][0]
         return labels[labels >= 0], reason
 
     def size_bytes(self) -> int:
-        """Returns how many bytes it is written in, about what it takes in memory.
+        """Returns the size of its file, which is about its size in memory.
 
-        Counted when it was made, and in proportion since: to count takes as long as to write.
+        It was counted at the start and scaled by rows since: counting takes as long as writing.
         """
         counted_bytes, counted_rows = self._counted
         return counted_bytes * self.row_count // max(1, counted_rows)
 
     def list_imbalance(self) -> float | None:
-        """Returns FAISS's imbalance factor of its lists, 1 where all are equally long.
+        """Returns FAISS's imbalance factor of its lists, 1 if all have one length.
 
-        None where the type has no lists.
+        None if the type has no lists.
         """
         ivf = _ivf(self._cpu_index)
         return None if ivf is None else float(ivf.invlists.imbalance_factor())
 
     @property
     def max_list_count(self) -> int:
-        """How many lists it has; 0 where the type has none."""
+        """Returns how many lists it has; 0 if the type has none."""
         return list_count(self._cpu_index)
 
     def _choose(self, count: int, *, has_selector: bool) -> tuple[Any, str]:
@@ -227,9 +227,9 @@ def visible_gpu_count() -> int:
 def make_empty(index_type: str, dimension: int) -> Any:  # noqa: ANN401 (SWIG)
     """Returns an untrained index by FAISS's factory.
 
-    Raises IndexTypeInvalid in its words, or for a type with a number that FAISS would try to make
-    room for (of IVF99999999 it makes every list, for minutes, and asks nobody) or that it takes and
-    then fails of: IVF0 cannot be searched or ends the process when it is trained, as HNSW1 does.
+    Raises IndexTypeInvalid with FAISS's message, or for a number that FAISS accepts and then fails
+    on: it creates every list of IVF99999999, for minutes; IVF0 cannot be searched, or kills the
+    process when it is trained, as HNSW1 does.
     """
     _check_numbers(index_type)
     try:
@@ -261,13 +261,13 @@ def _check_numbers(index_type: str) -> None:
 
 
 def list_count(index: Any) -> int:  # noqa: ANN401 (SWIG)
-    """Returns how many lists an IVF index has, 0 for the others."""
+    """Returns how many lists an IVF index has, 0 for other types."""
     ivf = _ivf(index)
     return 0 if ivf is None else int(ivf.nlist)
 
 
 def _search_parameters(index: Any, selector: Any, effort: float) -> Any:  # noqa: ANN401 (SWIG)
-    """Returns parameters for one search; None where the index's own are right."""
+    """Returns parameters for one search; None to use the index's own."""
     if selector is None and effort == 1:
         return None
     index = faiss.downcast_index(index)
@@ -300,7 +300,7 @@ def _ivf(index: Any) -> Any:  # noqa: ANN401 (SWIG)
 
 
 def _searched(index: Any) -> Any:  # noqa: ANN401 (SWIG)
-    """Returns what is searched within transforms before it and refinement after it."""
+    """Returns the inner index, inside any transforms and refinement."""
     index = faiss.downcast_index(index)
     if isinstance(index, faiss.IndexPreTransform):
         return _searched(index.index)
@@ -310,7 +310,7 @@ def _searched(index: Any) -> Any:  # noqa: ANN401 (SWIG)
 
 
 def _codes_are_exact(index: Any) -> bool:  # noqa: ANN401 (SWIG)
-    """Returns whether its own order of candidates is that of the embeddings."""
+    """Returns whether its codes order candidates exactly as the embeddings do."""
     index = faiss.downcast_index(index)
     return isinstance(
         index, faiss.IndexFlat | faiss.IndexIVFFlat | faiss.IndexHNSWFlat | faiss.IndexNSGFlat
@@ -318,7 +318,7 @@ def _codes_are_exact(index: Any) -> bool:  # noqa: ANN401 (SWIG)
 
 
 def _takes_selector(index: Any) -> bool:  # noqa: ANN401 (SWIG)
-    """Returns whether it can skip rows; tried out, since FAISS tells only by refusing."""
+    """Returns whether it can skip rows; tried, because FAISS reports it only by failing."""
     if index.ntotal == 0:
         return False
     bits = np.zeros((index.ntotal + 7) // 8, dtype=np.uint8)
@@ -332,7 +332,7 @@ def _takes_selector(index: Any) -> bool:  # noqa: ANN401 (SWIG)
 
 
 def _takes_rows(index: Any) -> bool:  # noqa: ANN401 (SWIG)
-    """Returns whether rows can be added once it has some."""
+    """Returns whether rows can be added after the first build."""
     return not isinstance(_searched(index), faiss.IndexNSG | faiss.IndexNNDescent)
 
 
@@ -343,5 +343,5 @@ def _add_rows(index: Any, rows: EmbeddingRows, start_row: int, stop_row: int) ->
 
 
 def _plain(error: Exception) -> str:
-    """Returns FAISS's message without the C++ function that it came from."""
+    """Returns FAISS's message without the name of its C++ function."""
     return str(error).strip().splitlines()[0].rpartition("Error: ")[2][:200]

@@ -1,4 +1,4 @@
-"""Threads in which FAISS uses no further ones."""
+"""Provides threads in which FAISS does not start further ones."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,15 +8,15 @@ from tandem.chassis.started_threads import started_threads
 
 
 def keep_faiss_in_this_thread() -> None:
-    """Has FAISS use the calling thread alone.
+    """Makes FAISS use only the calling thread.
 
-    OpenMP keeps that number for each thread by itself: set in the main thread, it says nothing to
-    the others. Two OpenMP threads for one search of 10,000 items took two to six times as long as
-    one, and ten times at the 99th percentile, where other work shares the cores.
+    OpenMP keeps that number per thread: setting it in the main thread does not affect the others.
+    Where other work shared the cores, two OpenMP threads took two to six times as long as one for a
+    search of 10,000 items, and ten times at the 99th percentile.
     """
     faiss.omp_set_num_threads(1)
 
 
 def faiss_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """Returns threads that search side by side, one core each."""
+    """Returns threads that search in parallel, one core each."""
     return started_threads(count, name, keep_faiss_in_this_thread)

@@ -1,4 +1,4 @@
-"""Which rows recent filters hold for, until the rows change."""
+"""Caches the rows that recent filters match, until the rows change."""
 
 import threading
 from collections import OrderedDict
@@ -14,22 +14,22 @@ _KEPT_COUNT = 16
 
 
 class FilterMasks:
-    """Remembers the masks of the latest filters, so that a filter asked again costs nothing."""
+    """Caches the masks of the latest filters, so that a repeated filter costs nothing."""
 
     def __init__(self) -> None:
-        """Remembers nothing yet."""
+        """Starts empty."""
         self._lock = threading.Lock()
         self._version = 0
         self._masks: OrderedDict[Filter, tuple[Mask, int]] = OrderedDict()
 
     def forget(self) -> None:
-        """Drops all of them: an item came, changed or went."""
+        """Drops all masks, because an item changed."""
         with self._lock:
             self._version += 1
             self._masks.clear()
 
     def get(self, where: Filter, evaluate: Callable[[], Mask]) -> tuple[Mask, int]:
-        """Returns the filter's mask over rows, and for how many rows it holds."""
+        """Returns the filter's mask over rows, and how many rows it matches."""
         with self._lock:
             version = self._version
             if kept := self._masks.get(where):

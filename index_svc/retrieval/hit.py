@@ -1,4 +1,4 @@
-"""What a search of one shard finds, and how it found it."""
+"""Defines what a search of one index finds, and how."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RowHit:
-    """One retrieved item."""
+    """Describes one found item."""
 
     item_id: str
     similarity: float
     row: int = field(default=-1, compare=False)
-    """Where its embedding is, for as long as the search holds off changes."""
+    """The row of its embedding, valid while the search holds off changes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """One query's nearest items, best first, ties by smaller item id."""
+    """Reports an embedding's nearest items, best first, ties by smaller item id."""
 
     hits: Sequence[RowHit]
     path: SearchPath
     embeddings: F32 | None = None
-    """Of the hits, float32 [hits, d], where they were asked for."""
+    """Of the hits, float32 [hits, d], if requested."""

@@ -1,4 +1,4 @@
-"""Which FAISS type an index gets, and how many candidates to ask it for."""
+"""Chooses the FAISS type of an index, and how many candidates to fetch from it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tandem.errors import IndexTypeInvalid
 
 AUTO = "auto"
 FLAT = "Flat"
-"""Every item is compared: no FAISS index is made, which would be a second copy of them."""
+"""Compares every item, without a FAISS index, which would be a second copy of them."""
 
 # One core compares 20,000 x 384 values in about 1.2 ms: an approximate index saves nothing yet.
 MIN_APPROXIMATE_COUNT = 20_000
 
-# A bit a value tells too little of a short embedding: among the 200 nearest by code of 20,000
-# clustered ones are 92.5 % of the 20 nearest at 16 values, 99.1 at 64, 99.8 at 128.
+# One bit a value is too coarse for short embeddings: of 20,000 clustered ones, the 200 nearest by
+# code contain 92.5 % of the 20 truly nearest at 16 values, 99.1 % at 64 and 99.8 % at 128.
 MIN_BIT_DIMENSION = 128
 _BITS = "RaBitQfs"
-# What RaBitQ keeps of each embedding beside its bits, and IVF of each row.
+# What RaBitQ keeps of each embedding in addition to its bits, and IVF of each row.
 _BIT_FACTOR_BYTES = 12
 _ROW_NUMBER_BYTES = 8
 
@@ -32,18 +32,18 @@ _MAX_LIST_COUNT = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class IndexTuning:
-    """What an operator asks of the index of one modality."""
+    """Describes the index that an operator wants for one modality."""
 
     index_type: str = AUTO
     """"auto", "Flat", or any string that FAISS's factory takes."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Search parameters by FAISS's names; none are found by measuring."""
+    """Search parameters by FAISS's names; if empty, they are found by measuring."""
     recall_target: float = 0.98
     memory_bytes: int = 0
-    """For FAISS's codes, beside the embeddings themselves; 0 is no limit."""
+    """Limit on FAISS's codes, excluding the embeddings themselves; 0 is no limit."""
 
     def check(self, dimension: int) -> None:
-        """Raises IndexTypeInvalid for what FAISS or this program cannot do."""
+        """Raises IndexTypeInvalid for values that FAISS or this program does not support."""
         if not 0 < self.recall_target <= 1:
             raise IndexTypeInvalid(why=f"the recall target is {self.recall_target}; send 0 to 1")
         if self.index_type in (AUTO, FLAT):
@@ -54,9 +54,9 @@ class IndexTuning:
 def choose_index_types(
     tuning: IndexTuning, item_count: int, dimension: int, *, is_on_gpu: bool = False
 ) -> list[str]:
-    """Returns the types to build: the first that reaches the recall target is right.
+    """Returns the types to try in order, until one reaches the recall target.
 
-    What was asked for; or by "auto" what fits size and memory: bits, then what tells more.
+    For "auto" these fit size and memory: one bit a value first, then finer codes.
     """
     if tuning.index_type != AUTO:
         return [tuning.index_type]
@@ -70,13 +70,13 @@ def choose_index_types(
     lists = f"IVF{balanced_list_count(item_count)}"
     types = []
     if (
-        not is_on_gpu  # FAISS has no such index there
+        not is_on_gpu  # FAISS has no such index on GPUs
         and dimension >= MIN_BIT_DIMENSION
         and fits(math.ceil(dimension / 8) + _BIT_FACTOR_BYTES)
     ):
         types.append(f"{lists},{_BITS}")
     others = [(dimension, "SQ8")]
-    # "np" leaves out a training step that takes ten times as long as all others.
+    # "np" skips a training step that takes ten times as long as all others.
     others += [
         (dimension // part_size, f"PQ{dimension // part_size}np")
         for part_size in (2, 4, 8, 16, 32)
@@ -87,7 +87,7 @@ def choose_index_types(
 
 
 def candidate_types(item_count: int, dimension: int) -> list[str]:
-    """Returns the types worth measuring for that many items."""
+    """Returns the types worth measuring for so many items."""
     lists = f"IVF{balanced_list_count(item_count)}"
     types = [FLAT, f"{lists},Flat", f"{lists},SQ8", "HNSW32", "SQ8"]
     if dimension >= MIN_BIT_DIMENSION:
@@ -97,9 +97,9 @@ def candidate_types(item_count: int, dimension: int) -> list[str]:
 
 
 def is_outdated(current: str, wanted: str) -> bool:
-    """Returns whether an index of the current type should be built anew as the wanted one.
+    """Returns whether an index of the current type should be rebuilt as the wanted one.
 
-    Lists may be four times too few or too many before that: training costs minutes.
+    A fourfold difference in the number of lists is tolerated, because training takes minutes.
     """
     if current == wanted:
         return False
@@ -117,7 +117,7 @@ def balanced_list_count(item_count: int) -> int:
 
 
 def fetch_count(index: FaissIndex, k: int) -> int:
-    """Returns how many candidates to compare exactly for k hits: coarse codes misplace more."""
+    """Returns how many candidates to compare exactly for k hits; coarse codes need more."""
     if index.codes_are_exact:
         return k + 1
     if _BITS in index.index_type:

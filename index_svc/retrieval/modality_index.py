@@ -1,4 +1,4 @@
-"""The texts, or the images, of one index: their embeddings, attributes and FAISS index."""
+"""Holds the texts or the images of one index: their embeddings, attributes and FAISS index."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from tandem.contract.filters import Filter
 from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
 from tandem.item_store.item_store import StoredEmbedding
 
-# A filter that holds for one item in n makes FAISS look through up to so many times more.
+# A filter that matches one item in n makes FAISS search up to so many times more of the index.
 _MAX_EFFORT = 16.0
 
 
 class ModalityIndex:
-    """Rows are the truth here; the FAISS index, where there is one, knows the first of them.
+    """Searches rows, of which a FAISS index, if there is one, has the first.
 
-    Whatever FAISS proposes is compared exactly, so a similarity never depends on the index type.
-    Rows after those that FAISS knows are compared one by one: a new item is found at once. Not safe
-    to change while it is searched.
+    FAISS's candidates are compared exactly, so a similarity never depends on the index type. Rows
+    that FAISS does not have yet are compared one by one, so that a new item is found at once. Not
+    safe to change while it is searched.
     """
 
     def __init__(self, rows: EmbeddingRows, faiss_index: FaissIndex | None = None) -> None:
-        """Takes over rows, and an index of the first of them."""
+        """Takes over rows, and a FAISS index of the first of them."""
         self.rows = rows
         self.faiss_index = faiss_index
         self.fallback = NO_FALLBACK
-        """Why there is no FAISS index, or not the one asked for."""
+        """Why there is no FAISS index, or not the requested one."""
         self.recall_percent: float | None = None
-        """Of the FAISS index, measured when it was built."""
+        """Of the FAISS index, as measured when it was built."""
         self.attributes: dict[int, Attributes] = {}
-        """Of the rows that have any."""
+        """By row, where there are any."""
         self.change_count = 0
-        """Of items, since this object was made."""
+        """Changes of items since this object was created."""
         self._columns = AttributeColumns()
         self._masks = FilterMasks()
 
@@ -51,21 +51,21 @@ class ModalityIndex:
 
     @property
     def index_type(self) -> str:
-        """The FAISS index's type; "Flat" without one."""
+        """Returns the type of the FAISS index; "Flat" without one."""
         return FLAT if self.faiss_index is None else self.faiss_index.index_type
 
     @property
     def fallback_reason(self) -> str:
-        """The same for a person; empty where there is none."""
+        """Returns the fallback in words; empty where there is none."""
         return self.fallback.why
 
     @property
     def tail_count(self) -> int:
-        """Rows that the FAISS index does not know yet; 0 without one."""
+        """Returns how many rows the FAISS index does not have yet; 0 without one."""
         return 0 if self.faiss_index is None else self.rows.row_count - self.faiss_index.row_count
 
     def upsert(self, items: Sequence[StoredEmbedding]) -> None:
-        """Adds items of different ids, replacing those that are there."""
+        """Adds or replaces items of different ids."""
         item_ids = [item.item_id for item in items]
         self.delete(item_ids)
         embeddings_ND = np.stack([item.embedding for item in items])
@@ -76,12 +76,12 @@ class ModalityIndex:
         self._masks.forget()
 
     def put_attributes(self, row: int, attributes: Attributes) -> None:
-        """Notes what is known of the row's item."""
+        """Sets the attributes of a row's item."""
         self.attributes[row] = attributes
         self._columns.put(row, attributes)
 
     def delete(self, item_ids: Sequence[str]) -> None:
-        """Removes items; ids that are not there are no error."""
+        """Removes items, ignoring missing ids."""
         for row in (rows := self.rows.kill(item_ids)):
             if self.attributes.pop(row, None) is not None:
                 self._columns.drop(row)
@@ -90,7 +90,7 @@ class ModalityIndex:
             self._masks.forget()
 
     def search(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
-        """Returns the min(k, matching) nearest items, as near as the FAISS index finds them."""
+        """Returns the min(k, matching) nearest items, approximately where FAISS searches."""
         mask, matching_count = self._matching(where)
         index = self.faiss_index
         strategy = choose_strategy(
@@ -115,7 +115,7 @@ class ModalityIndex:
             candidates, reason = self._candidates_among_all(query_D, k, index, mask, share, effort)
         hits = self._compare(query_D, k, candidates, mask, index)
         if len(hits) < (count := min(k, available_count)):
-            # FAISS looked at too few lists to find as many as there are.
+            # FAISS searched too few lists to find as many as match.
             why = f"{index.index_type} found {len(hits):,} of {count:,}"
             fallback = Fallback(SearchFallback.TOO_FEW_FOUND, why)
             return _scan(self.rows, query_D, k, mask, matching_count, fallback)
@@ -129,11 +129,11 @@ class ModalityIndex:
         return Found(hits, path)
 
     def scan(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
-        """Returns the min(k, matching) nearest items, comparing the query with each."""
+        """Returns the min(k, matching) nearest items, by comparing the query with each."""
         return self._scan(query_D, k, *self._matching(where))
 
     def frozen_scan(self, where: Filter | None = None) -> Callable[[F32, int], Found]:
-        """Returns a scan() of the items as they stand, which may run beside changes."""
+        """Returns a scan() of the items as they are now, safe to run during changes."""
         rows = self.rows.frozen()
         mask, matching_count = self._matching(where)
         return lambda query_D, k: _scan(rows, query_D, k, mask, matching_count, NO_FALLBACK)
@@ -150,7 +150,7 @@ class ModalityIndex:
         )
 
     def _known(self, mask: Mask | None, index: FaissIndex) -> Mask | None:
-        """Returns which of the rows that FAISS knows it may find; None is all of them."""
+        """Returns which of its rows FAISS may find; None for all."""
         if mask is not None:
             return mask[: index.row_count]
         return self.rows.live[: index.row_count] if self.rows.dead_count else None
@@ -164,9 +164,9 @@ class ModalityIndex:
         share: float,
         effort: float,
     ) -> tuple[I64, str]:
-        """Asks for so many that enough are left once dead and unwanted rows are taken out.
+        """Finds so many candidates that enough remain without dead and filtered rows.
 
-        And looks as much harder: the nearest that are wanted are further away than the nearest.
+        The effort grows too, because the nearest matches are further away than the nearest rows.
         """
         if mask is None and index.takes_selector:
             return index.candidates(query_D, fetch_count(index, k), mask=self._known(None, index))

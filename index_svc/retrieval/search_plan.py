@@ -1,20 +1,20 @@
-"""Whether to filter before FAISS, after it, or to do without FAISS."""
+"""Decides whether to filter before FAISS, after it, or to scan without FAISS."""
 
 from index_svc.retrieval.hit import Strategy
 
-# To compare a row costs about what FAISS spends on one it looks at, and IVF looks at some percent.
+# Comparing a row costs about as much as FAISS spends on a row, and IVF visits a few percent.
 _EXACT_SHARE = 0.01
 _EXACT_COUNT = 2_000
-# With most rows wanted it is cheaper to find a few more than to test each row's bit.
+# Where most rows match, finding a few more is cheaper than testing each row's bit.
 _POST_FILTER_SHARE = 0.5
 
 
 def choose_strategy(
     matching_count: int | None, item_count: int, *, is_approximate: bool, takes_selector: bool
 ) -> Strategy:
-    """Returns what to do for a filter that holds for so many items; None is no filter.
+    """Returns the strategy for a filter that matches so many items; None for no filter.
 
-    `is_approximate`: there is a FAISS index to ask; `takes_selector`: it can skip rows.
+    `is_approximate` means that there is a FAISS index, `takes_selector` that it can skip rows.
     """
     if not is_approximate:
         return Strategy.EXACT_SCAN

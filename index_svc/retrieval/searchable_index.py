@@ -1,4 +1,4 @@
-"""One index's items in memory, ready to be searched."""
+"""Holds one index in memory, and searches it."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,17 +16,17 @@ from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shared_lock import SharedLock
 
-# Embeddings taken in at once while loading: few enough to cost no memory worth naming.
+# Embeddings added at a time while loading; few enough to need little memory.
 _LOAD_COUNT = 4096
 
 
 class SearchableIndex:
-    """Texts and images, changed and searched behind one lock."""
+    """Searches and changes the texts and images of one index under one lock."""
 
     def __init__(
         self, info: IndexInfo, parts: Mapping[Modality, ModalityIndex] | None = None
     ) -> None:
-        """Takes over what was read from a snapshot; the other parts are empty."""
+        """Takes over parts read from a snapshot; missing parts are empty."""
         self.info = info
         self._parts = {
             modality: (parts or {}).get(modality) or ModalityIndex(EmbeddingRows(info.dimension))
@@ -36,15 +36,15 @@ class SearchableIndex:
         self._lock = SharedLock()
 
     def item_count(self, modality: Modality) -> int:
-        """Returns how many items of the modality it has."""
+        """Returns the number of items of the modality."""
         return len(self._parts[modality])
 
     def part(self, modality: Modality) -> ModalityIndex:
-        """Returns the items of one modality, for use behind reading() or changing()."""
+        """Returns the items of one modality, for use inside reading() or changing()."""
         return self._parts[modality]
 
     def reading(self) -> AbstractContextManager[None]:
-        """Holds off changes; searches go on."""
+        """Holds off changes, while searches continue."""
         return self._lock.shared()
 
     def changing(self) -> AbstractContextManager[None]:
@@ -52,22 +52,22 @@ class SearchableIndex:
         return self._lock.exclusive()
 
     def load(self, items: Iterable[StoredEmbedding]) -> None:
-        """Upserts any number of items of different ids, a part at a time."""
+        """Upserts any number of items of different ids, in parts."""
         remaining = iter(items)
         while part := list(itertools.islice(remaining, _LOAD_COUNT)):
             self.upsert(part)
 
     def upsert(self, items: Sequence[StoredEmbedding]) -> None:
-        """Adds items of different ids, replacing those there; a search sees all of them or none."""
+        """Adds or replaces items of different ids; a search sees all of them or none."""
         item_ids = [item.item_id for item in items]
         with self._lock.exclusive():
             for modality in Modality:
                 same = [item for item in items if item.modality is modality]
-                # Out of the other modality too: an item may come back as a picture.
+                # Out of the other modality too: a text may be replaced by a picture.
                 self._change(modality, _Change(item_ids, same))
 
     def delete(self, item_ids: Sequence[str]) -> None:
-        """Removes items; ids that are not there are no error."""
+        """Removes items, ignoring missing ids."""
         with self._lock.exclusive():
             for modality in Modality:
                 self._change(modality, _Change(item_ids, ()))
@@ -91,11 +91,11 @@ class SearchableIndex:
             ]
 
     def begin_replacing(self, modality: Modality) -> None:
-        """Notes every change of the modality from now on, for the part that will replace it."""
+        """Records the changes of the modality from now on, for the part that will replace it."""
         self._pending[modality] = []
 
     def replace(self, modality: Modality, part: ModalityIndex) -> None:
-        """Serves a part made of the rows at begin_replacing(), brought up to date first."""
+        """Brings a part made of the rows at begin_replacing() up to date, and serves it."""
         while len(self._pending[modality]) > 1:
             with self._lock.exclusive():
                 changes, self._pending[modality] = self._pending[modality], []
@@ -107,7 +107,7 @@ class SearchableIndex:
             self._parts[modality] = part
 
     def stop_replacing(self, modality: Modality) -> None:
-        """Gives up on a part that was being made."""
+        """Stops recording changes for a replacement."""
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 
@@ -127,7 +127,7 @@ class SearchableIndex:
 
 
 class _Change:
-    """Items taken out, and items put in."""
+    """Removes some items and adds others."""
 
     def __init__(self, removed_ids: Sequence[str], items: Sequence[StoredEmbedding]) -> None:
         self._removed_ids = removed_ids

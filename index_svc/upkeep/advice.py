@@ -1,4 +1,4 @@
-"""What each FAISS type would cost and find, measured on an index's own items."""
+"""Measures what each FAISS type would cost and find, on an index's own items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMED_COUNT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredType:
-    """One FAISS type over the items of an index."""
+    """Reports the measurements of one FAISS type."""
 
     index_type: str
     parameters: Mapping[str, float]
@@ -34,7 +34,7 @@ class MeasuredType:
     build_seconds: float
     index_bytes: int
     fits: bool
-    """Reaches the recall target within the memory."""
+    """Whether it reaches the recall target within the memory."""
     refusal: str = ""
 
 
@@ -45,10 +45,10 @@ def measure_types(
     index_types: Sequence[str] = (),
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[MeasuredType]:
-    """Yields each type as it was measured, by one thread, at k = 20.
+    """Yields the measurements of one type after another, in one thread, at k = 20.
 
-    Holds one more FAISS index in memory at a time. Searches and changes go on; what comes while a
-    type is built is not in it.
+    Holds one more FAISS index in memory at a time. Searches and changes continue; later changes are
+    not in the measured index.
     """
     with index.reading():
         rows = index.part(modality).rows.frozen()

@@ -1,4 +1,4 @@
-"""Builds what an index is asked to be, and tunes it to the recall asked for."""
+"""Builds a FAISS index and tunes it to the recall target."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def build_index(
     gpu_number: int | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[FaissIndex, MeasuredRecall]:
-    """Returns an index of the sample's rows: of the first type that reaches the recall target.
+    """Returns an index of the sample's rows, of the first type that reaches the recall target.
 
-    Of the one that comes nearest where none does; of the first where search parameters are given,
-    which leave nothing to try. Holds the best so far beside the one that is built. Raises
-    IndexTypeInvalid in FAISS's words.
+    If none does, it returns the type with the best recall; with given search parameters there is
+    nothing to tune, and it returns the first. Holds two indexes in memory. Raises IndexTypeInvalid
+    with FAISS's message.
     """
     best, best_measured = _build(index_types[0], sample, tuning, gpu_number, is_stopped)
     for index_type in index_types[1:]:

@@ -1,4 +1,4 @@
-"""An index as it was left: from a snapshot and the changes since, or from the item store."""
+"""Loads an index, from a snapshot and the changes since, or from the item store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REPLAY_COUNT = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedIndex:
-    """An index that has every change that the store had, and where that came from."""
+    """Holds an up-to-date index, and the snapshot that it came from, if any."""
 
     index: SearchableIndex
     snapshot_sequence: int | None
@@ -39,11 +39,11 @@ class LoadedIndex:
 def load_index(
     store: ItemStore, index_id: str, snapshots_folder: Path, gpu_number: int | None = None
 ) -> LoadedIndex:
-    """Returns the index, ready to be searched; later changes of the store are not in it.
+    """Returns the index as the store has it now.
 
-    A snapshot that is not as it was written, or not of this store and model, is left aside, logged
-    and counted. An item that fails its checksum is left out, counted and logged by id: one bad page
-    must not keep the others from being found. Reading it raises ItemCorrupt; an upsert mends it.
+    A snapshot that is damaged, or of another store or model, is ignored, logged and counted. An
+    item that fails its checksum is left out, logged by id and counted, so that one bad page does
+    not make the other items unavailable. Reading it raises ItemCorrupt; an upsert repairs it.
     """
     info = store.index_info(index_id)
     parent = snapshots_folder / index_id
@@ -62,14 +62,14 @@ def load_index(
 
 
 def replay(store: ItemStore, index_id: str, index: SearchableIndex, sequence: int) -> None:
-    """Brings the index from a sequence to where the store stands.
+    """Applies the store's changes after a sequence to the index.
 
-    Changes that are in it already do no harm: each item is taken as the store has it now. Raises
+    Applying a change twice does no harm: each item is read as the store has it now. Raises
     SnapshotInvalid where the changes are no longer all kept.
     """
     changes = store.changes_since(sequence)
     if changes is None:
-        raise SnapshotInvalid(f"the change log no longer goes back to {sequence:,}")
+        raise SnapshotInvalid(f"the change log no longer reaches back to {sequence:,}")
     item_ids = {change.item_id: None for change in changes if change.index_id == index_id}
     for batch in _batches(item_ids):
         stored = store.read_embeddings(index_id, batch)

@@ -1,7 +1,7 @@
-"""What share of the truly nearest items the searches of real users find.
+"""Samples users' searches and keeps the recall that repeating them exactly measured.
 
-Sampled searches are done again, exactly, in the background, and compared. By direction, since an
-index can serve texts looking for images badly and images looking for images well.
+Recall is kept by direction, because an index can be bad at finding images by text and good at
+finding images by image.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from index_svc.retrieval.query import Query
 from tandem.contract.content import Modality
 
 DIRECTIONS = tuple(f"{query.value}_to_{target.value}" for query in Modality for target in Modality)
-"""From what queries are made of to what they look for."""
+"""From the modality of the query to that of the items."""
 
 _WAITING_COUNT = 64
 
 
 class LiveRecall:
-    """Samples searches, and keeps what was measured within the last window."""
+    """Samples searches, and keeps the measurements of the last window."""
 
     def __init__(self, sample_share: float, window_seconds: float, *, seed: int = 0) -> None:
-        """Takes that share of the searches, as long as not too many wait to be done again."""
+        """Samples that share of the searches, unless too many wait to be repeated."""
         self._sample_share = sample_share
         self.window_seconds = window_seconds
         self._random = random.Random(seed)
@@ -62,9 +62,9 @@ class LiveRecall:
             return None
 
     def note(self, query: Query, found: Sequence[RowHit], nearest: Sequence[RowHit]) -> None:
-        """Compares what the index found with what is truly nearest.
+        """Records how many of the truly nearest items the index found.
 
-        An item as near as the last of the nearest counts as one of them.
+        An item as near as the last of them counts as one of them.
         """
         if not nearest:
             return
@@ -75,7 +75,7 @@ class LiveRecall:
             samples.append((time.monotonic(), found_count, len(nearest)))
 
     def recall(self, index_id: str | None = None) -> dict[str, tuple[float, int]]:
-        """Returns, by direction, the recall of the window, 0 to 1, and from how many searches."""
+        """Returns, by direction, the recall in the window, 0 to 1, and its number of searches."""
         start_time = time.monotonic() - self.window_seconds
         sums: dict[str, tuple[int, int, int]] = {}
         with self._lock:
@@ -93,7 +93,7 @@ class LiveRecall:
         return {direction: (found / of, count) for direction, (found, of, count) in sums.items()}
 
     def forget(self, index_id: str) -> None:
-        """Drops what was measured of an index: it was built anew, or tuned."""
+        """Drops the measurements of an index, which was rebuilt or tuned."""
         with self._lock:
             for key in [key for key in self._measured if key[0] == index_id]:
                 del self._measured[key]

@@ -1,4 +1,4 @@
-"""Searches whose true answer is known, to measure what a FAISS index finds of it."""
+"""Measures the recall of a FAISS index on queries whose true answers are known."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ MIN_QUERY_COUNT = 100
 MAX_QUERY_COUNT = 1_000
 
 _K = 20
-# 16,384 x 384 values are 24 MiB, should dead rows make a copy necessary.
+# 16,384 x 384 values are 24 MiB, if dead rows make a copy necessary.
 _COMPARED_COUNT = 16_384
-# BLAS adds in another order than a comparison one by one.
+# BLAS sums in another order than comparing one by one.
 _ROUNDING = 1e-6
-# By how many standard errors the target is exceeded where it is called reached: of several efforts
-# near it the least that this sample favours would be too little for most other samples.
+# Standard errors by which recall must exceed the target: of several efforts near it, the least one
+# that this sample favours would be too little for most other samples.
 _SAFE_ERROR_COUNT = 2
-# So far below the target, more queries would hardly lead to another answer.
+# Standard errors below the target at which more queries would hardly change the outcome.
 _MISSED_ERROR_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecall:
-    """What an index found of what it should have, over a sample of queries."""
+    """Reports the recall over a sample of queries."""
 
     percent: float
     error_percent: float
-    """The standard error of `percent`, by which another sample's would differ."""
+    """The standard error of `percent`."""
 
     def reaches(self, recall_target: float) -> bool:
-        """Says whether the recall of all such queries is very likely the target or above."""
+        """Returns whether the recall over all such queries very likely reaches the target."""
         return self.percent - _SAFE_ERROR_COUNT * self.error_percent >= 100 * recall_target
 
     def misses(self, recall_target: float) -> bool:
-        """Says whether it is so far below the target that it need not be measured on.
+        """Returns whether the recall is so far below the target that measuring can stop.
 
-        There is no such word for above: most queries find all, and the few that find little may not
-        have come yet, so that the error of few queries is understated as well.
+        There is no such test above the target: most queries find everything, and the few that find
+        little may be still to come, so the standard error of few queries is too small.
         """
         return self.percent + _MISSED_ERROR_COUNT * self.error_percent < 100 * recall_target
 
 
 class RecallSample:
-    """Queries [Q, d], in random order, and how near the 20 truly nearest of some rows are to each.
+    """Holds queries [Q, d], in random order, and the similarities of each one's 20 nearest rows.
 
-    Found is what is as near as those: of two rows with one embedding, either will do.
+    A row as near as those counts as found, so that of two equal embeddings either will do.
     """
 
     def __init__(self, rows: EmbeddingRows, queries_QD: F32, own_rows_Q: I64) -> None:
-        """Compares each query with all the rows, which are frozen: 10 s for 1,000 with a million.
+        """Compares each query with all the frozen rows: 10 s for 1,000 with a million.
 
-        own_rows_Q says which row each query is itself, and is not to find; -1 for none.
+        own_rows_Q is the row that each query came from, which does not count; -1 for none.
         """
         self.rows = rows
         self.queries_QD = queries_QD
@@ -70,10 +70,10 @@ class RecallSample:
 
     @classmethod
     def draw(cls, rows: EmbeddingRows, others: EmbeddingRows, *, seed: int = 0) -> Self:
-        """Draws at most 1,000 queries for frozen rows: of the other modality where it has enough.
+        """Draws at most 1,000 queries, from the other modality's rows if it has enough.
 
-        Users look for images by text and for texts by image, and such queries lie elsewhere than
-        the items, so an index tuned on its own items would promise them too much.
+        Users search images by text and texts by image, and such queries lie elsewhere than the
+        items, so an index tuned on its own items would promise too much.
         """
         is_other = len(others) >= MIN_QUERY_COUNT
         source = others if is_other else rows
@@ -84,13 +84,13 @@ class RecallSample:
         return cls(rows, source.gather(chosen), own_rows_Q)
 
     def __len__(self) -> int:
-        """Returns how many queries there are."""
+        """Returns the number of queries."""
         return len(self.queries_QD)
 
     def measure(self, index: FaissIndex, recall_target: float | None = None) -> MeasuredRecall:
-        """Returns which share of the nearest an index of these rows finds, as it is tuned.
+        """Returns the recall of an index of these rows, with its current parameters.
 
-        With a target it stops as soon as that is clearly missed.
+        With a target, it stops as soon as that is clearly missed.
         """
         percents: list[float] = []
         measured = MeasuredRecall(0.0, 0.0)
@@ -110,7 +110,7 @@ class RecallSample:
             return 100.0
         live = self.rows.live[: index.row_count]
         mask = live if self.rows.dead_count and index.takes_selector else None
-        # One more, for the query itself may be among them.
+        # One more, because the query itself may be among them.
         candidates, _ = index.candidates(query_D, fetch_count(index, _K) + 1, mask=mask)
         kept = candidates[live[candidates] & (candidates != self._own_rows_Q[number])]
         similarities, _ = compare_rows(self.rows, query_D, kept, _K)
@@ -121,7 +121,7 @@ class RecallSample:
 def _nearest_similarities(
     rows: EmbeddingRows, queries_QD: F32, own_rows_Q: I64
 ) -> npt.NDArray[np.float32]:
-    """Returns the similarities of the 20 nearest, best first; -inf where there are fewer rows."""
+    """Returns the similarities of the 20 nearest rows, best first; -inf if there are fewer."""
     nearest_QK = np.full((len(queries_QD), _K), -np.inf, dtype=np.float32)
     for first_row, block in rows.blocks():
         for start in range(0, len(block), _COMPARED_COUNT):

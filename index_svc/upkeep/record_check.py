@@ -1,8 +1,8 @@
-"""Whether the records behind an index are sound, which a snapshot of it does not tell.
+"""Takes items with damaged records out of an index that was loaded from a snapshot.
 
-A snapshot is read in place of the records, so an item whose record was damaged meanwhile would be
-found, and fail whatever then reads it. Each record's checksum is looked at: before the first search
-where the store is small enough, and beside searches, in a thread of its own, where it is not.
+A snapshot is read instead of the records, so an item whose record was damaged since would be found,
+and then fail to be read. The check of all checksums runs before the first search if the store is
+small enough, and otherwise in its own thread alongside searches.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def take_out_damaged(
     index: SearchableIndex,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Takes the items out of the index whose records fail their checksums; returns how many.
+    """Takes items whose records fail their checksums out of the index; returns how many.
 
-    Each is counted and logged by id. Safe beside changes of store and index.
+    Counts each and logs it by id. Safe while store and index change.
     """
     count = 0
     for item_id, error in store.scan_damaged(index_id):
@@ -42,14 +42,14 @@ def take_out_damaged(
 def take_out(
     store: ItemStore, index_id: str, index: SearchableIndex, item_id: str, error: ItemCorrupt
 ) -> bool:
-    """Takes an item out of the index unless it was mended meanwhile; returns whether it was."""
+    """Takes an item out of the index unless it was repaired meanwhile; returns whether it did."""
     if not isinstance(store.read_embeddings(index_id, [item_id])[0], ItemCorrupt):
         return False
     index.delete([item_id])
     CORRUPT_ITEMS.inc()
     log.error("item corrupt", index_id=index_id, why=error.message)
-    # A write may have mended it before it was taken out: then it goes back as it is now, and once
-    # more if it changed again, until the index has what the store has.
+    # A write may have repaired it before it was taken out: then it is put back as it is now, and
+    # again if it changed again, until the index agrees with the store.
     applied = None
     while (state := _state(store, index_id, item_id)) != applied:
         [item] = store.read_embeddings(index_id, [item_id])
@@ -62,10 +62,10 @@ def take_out(
 
 
 class RecordCheck:
-    """The check of all indexes beside searches. Once, after a load."""
+    """Checks all indexes once after a load, in a thread alongside searches."""
 
     def __init__(self, store: ItemStore, indexes: Mapping[str, SearchableIndex]) -> None:
-        """Begins at once; `indexes` are those that were read from snapshots."""
+        """Starts at once; `indexes` are those that were read from snapshots."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(store, dict(indexes)), name="record check", daemon=True
@@ -73,12 +73,12 @@ class RecordCheck:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it, wherever it is; returns when it has."""
+        """Stops the check and waits for its end."""
         self._stop.set()
         self._thread.join()
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Returns whether it came to its end in that time."""
+        """Waits for the check; returns whether it finished in that time."""
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
@@ -87,7 +87,7 @@ class RecordCheck:
             try:
                 count = take_out_damaged(store, index_id, index, self._stop.is_set)
             except _STORE_FAULTS as error:
-                # The store was closed, or is being opened anew; a commit finds and mends that.
+                # The store was closed or is being reopened; the next commit finds and repairs that.
                 log.error("records not checked", index_id=index_id, why=str(error))
                 continue
             if self._stop.is_set():
@@ -96,7 +96,7 @@ class RecordCheck:
 
 
 def _state(store: ItemStore, index_id: str, item_id: str) -> int | None:
-    """Returns which write of the item the store has; None where it has none that is sound."""
+    """Returns the version of the item in the store; None if it is missing or damaged."""
     if not isinstance(store.read_embeddings(index_id, [item_id])[0], StoredEmbedding):
         return None
     return store.read_versions(index_id, [item_id])[0]

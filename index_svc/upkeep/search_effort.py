@@ -1,4 +1,4 @@
-"""How hard an index must look to reach a recall."""
+"""Finds the least search effort with which an index reaches a recall target."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def tune_for_recall(
     recall_target: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> MeasuredRecall:
-    """Sets the least search effort that reaches the target, and returns the recall with it.
+    """Sets the least search effort that reaches the target, and returns its recall.
 
-    Takes seconds. Tries nprobe or efSearch in powers of two, then between the last that was too
-    little and the first that was enough; a type with neither is only measured. Where nothing
-    reaches the target the most effort is set.
+    Takes seconds. Tries nprobe or efSearch in powers of two, then between the last that missed and
+    the first that reached the target; a type with neither is only measured. If none reaches the
+    target, the largest effort is set.
     """
     name, efforts = _efforts(index)
     if not name:
@@ -50,7 +50,7 @@ def tune_for_recall(
 
 
 def _efforts(index: FaissIndex) -> tuple[str, list[int]]:
-    """Returns the parameter that says how hard to look, and what to try; "" where there is none."""
+    """Returns the name of the effort parameter and the values to try; "" if there is none."""
     if count := index.max_list_count:
         powers = [1 << power for power in range(count.bit_length())]
         return "nprobe", powers if powers[-1] == count else [*powers, count]

@@ -1,17 +1,17 @@
-"""One modality of one index on disk, so that a start need not read every item of the store.
+"""Writes and reads a snapshot: one modality of one index on disk, for fast starts.
 
     snapshots/INDEX_ID/MODALITY-SEQUENCE/
-        manifest.json   what this is, and the size and SHA-256 of every other file
+        manifest.json   identity, and the size and SHA-256 of every other file
         rows.f32        embeddings by row, little-endian float32
         live            one bit a row
-        item_ids        NUL between them
+        item_ids        separated by NUL
         attributes.json [row, attributes] of the rows that have any
-        faiss.index     where there is a FAISS index
+        faiss.index     if there is a FAISS index
 
-Derived from the item store, so never trusted: FAISS reads a file with flipped bits without a word
-and then answers wrongly. A snapshot is opened only if a child process found every byte of it to be
-what was written, and its manifest is about this store, this model and this log. Otherwise it is
-left aside, and the next one replaces it.
+A snapshot is derived from the item store, so it is never trusted: FAISS silently reads a file with
+flipped bits and then answers wrongly. It is opened only if a child process has verified every byte,
+and its manifest names this store, this model and this log. Otherwise it is ignored, and the next
+one replaces it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _HASH_BYTES = 1 << 20
 
 
 class SnapshotInvalid(Exception):
-    """The files are not what was written, or not about this; the message says which and why."""
+    """Raised for files that are damaged or of something else; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a file of the snapshot must be."""
+    """Describes a file of the snapshot."""
 
     size_bytes: int
     sha256: str
@@ -56,7 +56,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotManifest:
-    """What a snapshot is of."""
+    """Describes the contents of a snapshot."""
 
     schema_version: int
     store_id: str
@@ -68,10 +68,10 @@ class SnapshotManifest:
     row_count: int
     live_count: int
     sequence: int
-    """Every change of the store up to here is in it."""
+    """The last change of the store in it."""
     index_type: str
     index_row_count: int
-    """Rows that the FAISS index knows."""
+    """Rows in the FAISS index."""
     parameters: Mapping[str, float]
     recall_percent: float | None
     """Of the FAISS index, measured when it was built."""
@@ -97,7 +97,7 @@ class SnapshotManifest:
             raise SnapshotInvalid(f"{folder / MANIFEST} cannot be read: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Writes it, durably."""
+        """Writes the manifest durably."""
         body = asdict(self)
         text = json.dumps({"sha256": _digest(body), "manifest": body}, indent=1)
         _write(folder / MANIFEST, [text.encode()])
@@ -107,21 +107,23 @@ class SnapshotManifest:
         for name, entry in self.files.items():
             path = folder / name
             if not path.is_file() or path.stat().st_size != entry.size_bytes:
-                raise SnapshotInvalid(f"{path} is not there, or not {entry.size_bytes:,} bytes")
+                raise SnapshotInvalid(
+                    f"{path} is missing, or does not have {entry.size_bytes:,} bytes"
+                )
             if sha256_of(path) != entry.sha256:
                 raise SnapshotInvalid(f"{path} is not as it was written: another SHA-256")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenPart:
-    """One modality as it stood at one moment; later changes do not touch what is in here."""
+    """Holds one modality as it was at one moment; later changes do not affect it."""
 
     blocks: Sequence[F32]
     item_ids: Sequence[str]
     live: Mask
     attributes: Mapping[int, Attributes]
     faiss_index: FaissIndex | None
-    """Not to be added to while the snapshot is written."""
+    """Must not get rows while the snapshot is written."""
     recall_percent: float | None
 
     @classmethod
@@ -148,7 +150,7 @@ def write_snapshot(
     dimension: int,
     sequence: int,
 ) -> Path:
-    """Writes a snapshot below parent and returns its folder, there wholly or not at all."""
+    """Writes a snapshot and returns its folder, which appears complete or not at all."""
     folder = snapshot_folder(parent, modality, sequence)
     partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
     shutil.rmtree(partial, ignore_errors=True)
@@ -175,10 +177,10 @@ def write_snapshot(
         ).write(partial)
         _sync(partial)
     except BaseException:
-        # On a disk that is full it would keep the room that writes wait for.
+        # On a full disk it would take the space that writes wait for.
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    shutil.rmtree(folder, ignore_errors=True)  # of the same sequence, and thus the same items
+    shutil.rmtree(folder, ignore_errors=True)  # of the same sequence, so with the same items
     partial.rename(folder)
     _sync(parent)
     return folder
@@ -204,9 +206,9 @@ def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
 def read_snapshot(
     folder: Path, manifest: SnapshotManifest, gpu_number: int | None = None
 ) -> ModalityIndex:
-    """Returns what the snapshot holds; raises SnapshotInvalid where its parts do not fit together.
+    """Reads a snapshot; raises SnapshotInvalid where its files do not fit together.
 
-    Only for files that were found to be as written: see snapshot_check.py.
+    The files must have been verified: see snapshot_check.py.
     """
     count, dimension = manifest.row_count, manifest.dimension
     if manifest.files["rows.f32"].size_bytes != 4 * count * dimension:
@@ -235,12 +237,12 @@ def read_snapshot(
 
 
 def snapshot_folder(parent: Path, modality: Modality, sequence: int) -> Path:
-    """Returns where a snapshot lies, or would."""
+    """Returns the folder of a snapshot, whether or not it exists."""
     return parent / f"{modality.value}-{sequence:020d}"
 
 
 def snapshot_sequences(parent: Path) -> list[int]:
-    """Returns the sequences for which every modality has a snapshot, newest first."""
+    """Returns the sequences at which every modality has a snapshot, newest first."""
     found = [
         {int(path.name.rpartition("-")[2]) for path in parent.glob(f"{modality.value}-*[0-9]")}
         for modality in Modality
@@ -249,20 +251,20 @@ def snapshot_sequences(parent: Path) -> list[int]:
 
 
 def remove_other_snapshots(parent: Path, sequence: int, modality: Modality) -> None:
-    """Removes the modality's other snapshots, and what was left half written."""
+    """Removes the modality's other snapshots, including partial ones."""
     for path in parent.glob(f"{modality.value}-*"):
         if path != snapshot_folder(parent, modality, sequence):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_partial_snapshots(parent: Path) -> None:
-    """Removes what a process that was killed left half written."""
+    """Removes partial snapshots of killed processes."""
     for path in parent.glob(f"*{PARTIAL_SUFFIX}"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def sha256_of(path: Path) -> str:
-    """Returns the file's SHA-256 in hexadecimal, reading it a piece at a time."""
+    """Returns the file's SHA-256 in hexadecimal, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_HASH_BYTES):
@@ -295,7 +297,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _to_json(attributes: Attributes) -> dict[str, Any]:
-    return dict(attributes)  # a tuple becomes a list, and nothing else is one
+    return dict(attributes)  # JSON turns tuples, and nothing else, into lists
 
 
 def _from_json(attributes: Mapping[str, Any]) -> Attributes:

@@ -1,4 +1,4 @@
-"""Whether a snapshot may be opened, found out in a process that may die of it.
+"""Checks snapshots in a child process, which damage may kill.
 
 `python -m index_svc.upkeep.snapshot_check BYTES FOLDER...` exits 0,
 or prints what is wrong and exits 1.
@@ -23,10 +23,10 @@ _BYTES_PER_SECOND = 50e6
 
 
 def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
-    """Returns the manifests of snapshots that are as they were written and can be searched.
+    """Verifies that snapshots are intact and searchable, and returns their manifests.
 
-    Reads them in a child process, with limits on its memory and time. Raises SnapshotInvalid, also
-    where the child dies of it or does not come to an end.
+    Reads them in a child process with limits on memory and time. Raises SnapshotInvalid, also where
+    the child dies or exceeds them.
     """
     manifests = [SnapshotManifest.read(folder) for folder in folders]
     size_bytes = sum(entry.size_bytes for one in manifests for entry in one.files.values())
@@ -42,9 +42,13 @@ def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SnapshotInvalid(f"{names}: no end of reading in {error.timeout:.0f} s") from error
+        raise SnapshotInvalid(
+            f"{names}: reading did not finish within {error.timeout:.0f} s"
+        ) from error
     if finished.returncode < 0:
-        raise SnapshotInvalid(f"{names}: reading ended by signal {-finished.returncode}")
+        raise SnapshotInvalid(
+            f"{names}: signal {-finished.returncode} killed the process that read it"
+        )
     if finished.returncode:
         lines = (finished.stdout or finished.stderr).strip().splitlines()
         raise SnapshotInvalid(lines[-1] if lines else f"{names} cannot be read")
@@ -52,7 +56,7 @@ def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
 
 
 def check_here(folder: Path) -> SnapshotManifest:
-    """Does in this process what check_snapshots() does in another; this one may die of it."""
+    """Verifies one snapshot in this process, which damage may kill."""
     manifest = SnapshotManifest.read(folder)
     manifest.check_files(folder)
     part = read_snapshot(folder, manifest)

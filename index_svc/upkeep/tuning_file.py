@@ -1,4 +1,4 @@
-"""What operators asked of each index, kept in the shard's folder."""
+"""Stores operators' tunings in the shard's folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tandem.item_store.refused import StoreRefused
 
 
 class TuningFile:
-    """The tuning of every index and modality; what was never asked for is the default."""
+    """Reads and writes the tuning of each index and modality, with a default."""
 
     def __init__(self, path: Path, default: IndexTuning) -> None:
-        """Reads the file where there is one; raises StoreRefused where it is not one of these."""
+        """Reads the file if it exists; raises StoreRefused if it is not a tuning file."""
         self._path = path
         self._default = default
         self._tunings: dict[str, IndexTuning] = {}
@@ -29,19 +29,19 @@ class TuningFile:
                 self._tunings = {key: IndexTuning(**value) for key, value in stored.items()}  # type: ignore[arg-type]
             except (ValueError, TypeError, AttributeError) as error:
                 raise StoreRefused(
-                    f"{path} is not a tuning file: {error}; remove it, and tune anew"
+                    f"{path} is not a tuning file: {error}; remove it, and tune again"
                 ) from error
 
     def get(self, index_id: str, modality: Modality) -> IndexTuning:
-        """Returns what is asked of the index."""
+        """Returns the tuning of the index."""
         return self._tunings.get(_key(index_id, modality), self._default)
 
     def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
-        """Keeps it, durably."""
+        """Stores a tuning durably."""
         self._write(lambda tunings: {**tunings, _key(index_id, modality): tuning})
 
     def forget(self, index_id: str) -> None:
-        """Forgets what was asked of an index that is gone, durably."""
+        """Deletes the tuning of a dropped index durably."""
         keys = {_key(index_id, modality) for modality in Modality}
         if keys & set(self._tunings):
             self._write(lambda tunings: {k: v for k, v in tunings.items() if k not in keys})
