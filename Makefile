@@ -50,7 +50,7 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
-	$(BIN)/python benchmarks/watch_run.py
+	$(BIN)/python -m benchmarks.runs.watch
 
 test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, and sends 100,000 odd frames
 	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py
@@ -61,13 +61,13 @@ sbom: .venv/.ok ## Writes what an install is made of into build/sbom, one file f
 	$(BIN)/python deploy/sbom.py --also torch $(LOCK) > build/sbom/cpu.cdx.json
 
 swap-run: .venv/.ok ## Swaps a model 20 times under load, and tries 5 broken ones; QUICK=1 for two of each
-	$(BIN)/python benchmarks/run_swaps.py $(if $(QUICK),--swaps 2 --broken 2)
+	$(BIN)/python -m benchmarks.runs.swaps $(if $(QUICK),--swaps 2 --broken 2)
 
 roll-run: .venv/.ok ## Restarts every service 10 times under load; QUICK=1 for once
-	$(BIN)/python benchmarks/run_rolls.py $(if $(QUICK),--rolls 1)
+	$(BIN)/python -m benchmarks.runs.rolls $(if $(QUICK),--rolls 1)
 
 soak-run: .venv/.ok ## Looks for what grows in 20 minutes, after 10; MINUTES=120 before a release, QUICK=1 for 3
-	$(BIN)/python benchmarks/run_soak.py --minutes $(if $(QUICK),3,$(or $(MINUTES),20))
+	$(BIN)/python -m benchmarks.runs.soak --minutes $(if $(QUICK),3,$(or $(MINUTES),20))
 
 check: .venv/.ok ## Checks style, types, the direction of imports and the protos
 	$(BIN)/ruff check

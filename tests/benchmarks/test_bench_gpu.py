@@ -1,4 +1,4 @@
-"""benchmarks/bench_gpu.py runs without a GPU, and what it prints is whole."""
+"""benchmarks/bench/gpu.py runs without a GPU, and what it prints is whole."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def test_a_small_run_on_the_cpu_prints_every_figure() -> None:
     shape = ["--device", "cpu", "--models", "default", "--items", "200", "--gallery", "24"]
     sizes = ["--held", "48", "--queries", "2", "--batches", "1,2", "--pairs", "2,4"]
     ran = subprocess.run(
-        [sys.executable, "benchmarks/bench_gpu.py", *shape, *sizes, "--triton", "--strict"],
+        [sys.executable, "-m", "benchmarks.bench.gpu", *shape, *sizes, "--triton", "--strict"],
         cwd=ROOT,
         capture_output=True,
         text=True,

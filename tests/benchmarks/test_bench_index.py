@@ -1,4 +1,4 @@
-"""benchmarks/bench_index.py runs, and what it prints is whole."""
+"""benchmarks/bench/index.py runs, and what it prints is whole."""
 
 import json
 import subprocess
@@ -19,7 +19,8 @@ def test_a_quick_run_prints_every_figure(tmp_path: Path) -> None:
     ran = subprocess.run(
         [
             sys.executable,
-            "benchmarks/bench_index.py",
+            "-m",
+            "benchmarks.bench.index",
             "--quick",
             "--with-image-tokens",
             "--work",
@@ -45,7 +46,7 @@ def test_a_quick_run_prints_every_figure(tmp_path: Path) -> None:
 def test_an_unknown_peer_is_refused() -> None:
     """Before anything is measured."""
     ran = subprocess.run(
-        [sys.executable, "benchmarks/bench_index.py", "--quick", "--peers", "none_such"],
+        [sys.executable, "-m", "benchmarks.bench.index", "--quick", "--peers", "none_such"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""benchmarks/bench_search.py runs, and what it prints is whole."""
+"""benchmarks/bench/search.py runs, and what it prints is whole."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def test_a_small_run_prints_every_figure() -> None:
     """Both sides answer alike; the stages add up; the rest of the time is told."""
     numbers = ["--scenes", "32", "--queries", "6", "--rounds", "1", "--shards", "1"]
     ran = subprocess.run(
-        [sys.executable, "benchmarks/bench_search.py", *numbers],
+        [sys.executable, "-m", "benchmarks.bench.search", *numbers],
         cwd=ROOT,
         env=None,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""benchmarks/bench_table3.py runs, and what it prints is whole."""
+"""benchmarks/bench/table3.py runs, and what it prints is whole."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 @pytest.mark.timeout(300)
 def test_a_small_run_prints_every_figure(tmp_path: Path) -> None:
     """Two small galleries of one narrow layer; all items are compared, so recall is whole."""
-    command = [sys.executable, "benchmarks/bench_table3.py", "--work", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.bench.table3", "--work", str(tmp_path)]
     shape = ["--layers", "1", "--width", "64", "--precision", "fp32"]
     ran = subprocess.run(
         [*command, "--sizes", "200,400", *shape, "--queries", "3", "--rounds", "1"],

@@ -1,13 +1,7 @@
 """The grid's tables: systems side by side, each seed with its interval, and by language."""
 
-import sys
-from pathlib import Path
-
+from benchmarks.support.grid_tables import language_table, recall_table, seed_table
 from tandem.evaluation.report import Ranking, Report
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from grid_tables import language_table, recall_table, seed_table
 
 DIRECTIONS = ("text→image", "image→text")
 LANGUAGES = ("cs", "cs", "en", "en")

@@ -1,4 +1,4 @@
-"""benchmarks/growth.py: a leak is told from what comes and goes; a made one, in a real process."""
+"""Tests that the soak run tells a leak, made in a real process, from what comes and goes."""
 
 import os
 import random
@@ -7,14 +7,11 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import grpc
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from growth import Sample, growth_of, sample, slope
+from benchmarks.support.growth import Sample, growth_of, sample, slope
 
 HOUR_SECONDS = 3600.0
 MB = 10**6

@@ -1,13 +1,8 @@
-"""benchmarks/sibling_kinds.py: every pair of a family goes under the fact that parts it."""
+"""benchmarks/bench/sibling_kinds.py: every pair of a family goes under the fact that parts it."""
 
-import sys
 from itertools import permutations
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from sibling_kinds import kind_of, preferred
-
+from benchmarks.bench.sibling_kinds import kind_of, preferred
 from tandem.corpus.scenes.records import FAMILY_SIZE, scene_family
 from tandem.corpus.scenes.scene import Layout
 from tandem.evaluation.gallery import DIRECTIONS

@@ -18,30 +18,20 @@ pytestmark = pytest.mark.xdist_group("triton-model-io")
 @pytest.mark.parametrize(
     "command",
     [
-        "bench_attention.py --rounds 2",
-        "bench_batching.py --seconds 0.5",
-        "bench_caches.py --queries 4",
-        "bench_calibration.py --scenes 40 --queries 8",
-        "bench_cold_start.py --starts 1 --scenes 40",
-        "bench_decode.py",
-        "bench_exporter.py --calls 50 --rounds 1",
-        "bench_filtered_recall.py --rows 21000 --queries 20 --dimension 64",
-        "bench_filters.py --rows 20000 --rounds 1",
-        "bench_ingest.py --pictures 64 --batches 1,2 --rounds 1",
-        "bench_instances.py --seconds 1",
-        "bench_memory.py --rounds 1 --requests 4",
-        "bench_overload.py --scenes 40 --seconds 3 --step-seconds 2",
-        "bench_priorities.py --seconds 1",
-        "bench_training.py --repeats 1 --intervals 1",
-        "bench_watching.py --searches 20 --rounds 1 --scenes 20",
+        "calibration --scenes 40 --queries 8",
+        "filtered_recall --rows 21000 --queries 20 --dimension 64",
+        "filters --rows 20000 --rounds 1",
+        "ingest --pictures 64 --batches 1,2 --rounds 1",
+        "overload --scenes 40 --seconds 3 --step-seconds 2",
+        "training --repeats 1 --intervals 1",
     ],
 )
 def test_it_runs_to_its_end(command: str) -> None:
     """What a benchmark asks for can come to be refused, and nobody sees before its next run."""
-    script, *arguments = command.split()
+    name, *arguments = command.split()
 
     ran = subprocess.run(
-        [sys.executable, f"benchmarks/{script}", *arguments],
+        [sys.executable, "-m", f"benchmarks.bench.{name}", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -55,7 +45,7 @@ def test_it_runs_to_its_end(command: str) -> None:
 def test_none_is_forgotten() -> None:
     """A benchmark is run here, or has a test of its own, or is named below with its reason."""
     elsewhere = {
-        "bench_infinity.py",  # makes an environment of a peer's, minutes of downloads
+        "infinity",  # makes an environment of a peer's, minutes of downloads
     }
     tests = "".join(
         path.read_text(encoding="utf-8")
@@ -63,6 +53,11 @@ def test_none_is_forgotten() -> None:
         if path.suffix == ".py"
     )
 
-    scripts = {path.name for path in (ROOT / "benchmarks").glob("bench_*.py")}
+    names = {path.stem for path in (ROOT / "benchmarks" / "bench").glob("*.py")} - {"__init__"}
 
-    assert {name for name in scripts - elsewhere if name not in tests} == set()
+    assert len(names) > 5
+    assert {
+        name
+        for name in names - elsewhere
+        if f"benchmarks.bench.{name}" not in tests and f'"{name} ' not in tests
+    } == set()

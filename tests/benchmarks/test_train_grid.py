@@ -1,4 +1,4 @@
-"""benchmarks/train_grid.py trains, measures and compares, and goes on where it was stopped."""
+"""Tests that the training grid trains, measures, compares and resumes."""
 
 import subprocess
 import sys
@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.bench.train_grid import QUESTIONS
 from tandem.cli.app import app
 from tandem.model_io.precision import Precision, native_precision
 from tests.benchmarks.small_runs import by_make_test_benchmarks
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from train_grid import QUESTIONS  # noqa: E402
 
 
 @pytest.mark.parametrize("arguments", [each.arguments for each in QUESTIONS.values()])
@@ -36,7 +34,7 @@ def test_a_small_grid_compares_every_system_and_trains_no_run_twice(tmp_path: Pa
     What was made by another recipe is not taken for this one.
     """
     command = [
-        *(sys.executable, "benchmarks/train_grid.py", "--work", str(tmp_path)),
+        *(sys.executable, "-m", "benchmarks.bench.train_grid", "--work", str(tmp_path)),
         *("--base", "tiny", "--seeds", "1", "--runs"),
         "joint,bi_encoder,cross_encoder_after_be,joint_on_emoji,sep_on_emoji",
         *("--questions", "scenes,every_pair,unseen_style,unseen_concepts"),

@@ -1,33 +1,21 @@
 """Dashboards, rules, autoscalers and documents speak of metrics that running processes have.
 
-In full, with alerts that fire: benchmarks/watch_run.py.
+In full, with alerts that fire: benchmarks/runs/watch.py.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import urllib.request
-from pathlib import Path
-from types import ModuleType
 
-import pytest
-
+from benchmarks.runs.watching import contract
 from tandem.client import Client
 from tandem.local.stack import LocalStack
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # What one process may be scraped for, at most, all of its histograms' buckets with it.
 MAX_SERIES_COUNT = 1_000
 # Prometheus's own of a target, and what rules record.
 MADE_BY_PROMETHEUS = re.compile(r"tandem:[\w:]+|ALERTS|up")
-
-
-@pytest.fixture
-def contract(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """What the watch run goes by."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("watch.contract")
 
 
 def scrapes(stack: LocalStack) -> dict[str, str]:
@@ -50,7 +38,7 @@ def scraped_names(stack: LocalStack) -> set[str]:
 
 
 def test_what_is_asked_for_is_scraped_and_what_is_scraped_is_told(
-    stack: LocalStack, client: Client, scenes_index: str, contract: ModuleType
+    stack: LocalStack, client: Client, scenes_index: str
 ) -> None:
     """Both ways; and a made-up name is caught."""
     client.search("two dogs", index_id=scenes_index)

@@ -46,7 +46,7 @@ def test_the_readme_has_the_two_commands() -> None:
 
 def test_no_command_is_of_another_kind() -> None:
     """A new kind of command needs a test of its own here."""
-    kinds = ("make ", "tandem ", "python benchmarks/", "source ")
+    kinds = ("make ", "tandem ", "python -m benchmarks.", "source ")
     assert [command for command in commands() if not command.startswith(kinds)] == []
 
 
@@ -59,7 +59,7 @@ def test_make_knows_the_target(command: str) -> None:
     assert dry_run.returncode == 0, dry_run.stderr.decode()
 
 
-@pytest.mark.parametrize("command", of_kind("python benchmarks/"))
+@pytest.mark.parametrize("command", of_kind("python -m benchmarks."))
 def test_a_benchmark_knows_its_options(command: str) -> None:
     """Runs it with --help after its own arguments, which must parse."""
     ran = subprocess.run(

@@ -1,6 +1,6 @@
 """What a filtered search finds of what is truly nearest, in the index that `auto` builds.
 
-benchmarks/bench_filtered_recall.py measures the same over 100,000 rows of 384 values.
+benchmarks/bench/filtered_recall.py measures the same over 100,000 rows of 384 values.
 """
 
 import numpy as np

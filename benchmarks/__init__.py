@@ -1,0 +1,1 @@
+"""Measures Tandem: see README.md."""

@@ -1,0 +1,1 @@
+"""Scripts that measure other systems, each in its own environment."""

@@ -1,0 +1,1 @@
+"""Long runs that pass or fail: swaps, rolls, soak, watch."""

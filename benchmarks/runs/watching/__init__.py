@@ -1,0 +1,1 @@
+"""Parts of the watch run: the stack, its troubles, what must be seen."""

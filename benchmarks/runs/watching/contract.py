@@ -1,0 +1,126 @@
+"""What dashboards, rules, autoscalers and documents say there is, held to a running Prometheus.
+
+What rightly is not there is in closed lists below, each with its reason; an entry that is not
+needed any more is reported like one that lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.runs.watching.prometheus_api import PrometheusApi, QueryRefused
+
+_ROOT = Path(__file__).parents[3]
+_DASHBOARDS = _ROOT / "deploy" / "grafana" / "dashboards"
+_RULES = _ROOT / "deploy" / "prometheus" / "rules"
+_KUBERNETES = _ROOT / "deploy" / "kubernetes"
+_DOCUMENTS = (_ROOT / "docs" / "metrics.md", _ROOT / "docs" / "monitoring.md")
+
+EMPTY_EXPRESSIONS: Mapping[str, str] = {}
+"""Why a panel's expression has no data in the run, by "dashboard: panel: legend"."""
+UNSEEN_METRICS: Mapping[str, str] = {}
+"""Why a documented metric is not in any scrape of the run, by its name."""
+
+# What Prometheus makes itself, and its exposition adds: the time that a counter began.
+_OWN = re.compile(r"(up|ALERTS|ALERTS_FOR_STATE|scrape_\w+|\w+_created)")
+_NAME = re.compile(r"\b(tandem[:_][\w:]+|process_\w+|nv_\w+)\b")
+_RECORD = re.compile(r"^ +- record: (\S+)$", re.M)
+_SERIES_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A query, and where it stands."""
+
+    where: str
+    text: str
+
+
+def dashboard_expressions() -> Iterator[Expression]:
+    """Yields every panel's, as "dashboard: panel: legend"."""
+    for path in sorted(_DASHBOARDS.glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                where = f"{path.stem}: {panel['title']}: {target['legendFormat']}"
+                yield Expression(where, target["expr"])
+
+
+def names_asked_for() -> dict[str, set[str]]:
+    """Returns the names of metrics that something goes by, by where they stand."""
+    asked: dict[str, set[str]] = {}
+    for expression in dashboard_expressions():
+        asked.setdefault(expression.where, set()).update(_names(expression.text))
+    for path in [*_RULES.glob("*.yml"), *_KUBERNETES.rglob("*.y*ml")]:
+        if names := _names(path.read_text()):
+            asked[str(path.relative_to(_ROOT))] = names
+    for path in _DOCUMENTS:
+        asked[str(path.relative_to(_ROOT))] = documented_metrics(path)
+    return asked
+
+
+def documented_metrics(path: Path) -> set[str]:
+    """Returns the first cells of a document's tables of metrics."""
+    return set(re.findall(r"^\| `((?:tandem|process|nv)_\w+)`", path.read_text(), re.M))
+
+
+def missing_names(asked: Mapping[str, Collection[str]], live: Collection[str]) -> list[str]:
+    """Returns "name (where)" for what is asked for and in no scrape, nor excused."""
+    known = set(live) | {_SERIES_SUFFIX.sub("", name) for name in live}
+    return sorted(
+        f"{name} ({where})"
+        for where, names in asked.items()
+        for name in names
+        if not {name, _SERIES_SUFFIX.sub("", name)} & known and name not in UNSEEN_METRICS
+    )
+
+
+def undocumented_names(live: Collection[str]) -> list[str]:
+    """Returns what is scraped, and in no document and no rule."""
+    recorded = {name for path in _RULES.glob("*.yml") for name in _RECORD.findall(path.read_text())}
+    documented = recorded.union(*(documented_metrics(path) for path in _DOCUMENTS))
+    return sorted(
+        name
+        for name in live
+        if not _OWN.fullmatch(name)
+        and name not in documented
+        and _SERIES_SUFFIX.sub("", name) not in documented
+    )
+
+
+def empty_expressions(
+    api: PrometheusApi,
+    expressions: Collection[Expression],
+    start_time: float,
+    end_time: float,
+    rate_seconds: float,
+) -> list[str]:
+    """Returns where an expression gave no number at any time, or is refused, and is not excused."""
+    empty = []
+    for each in expressions:
+        text = each.text.replace("$__rate_interval", f"{rate_seconds:.0f}s")
+        try:
+            series = api.range(text, start_time, end_time)
+        except QueryRefused as error:
+            empty.append(f"{each.where}: {error}")
+            continue
+        if not series and each.where not in EMPTY_EXPRESSIONS:
+            empty.append(each.where)
+    return empty
+
+
+def idle_excuses(live: Collection[str], empty: Collection[str]) -> list[str]:
+    """Returns entries of the closed lists that nothing needs."""
+    return sorted(
+        [name for name in UNSEEN_METRICS if name in live]
+        + [where for where in EMPTY_EXPRESSIONS if where not in empty]
+    )
+
+
+def _names(text: str) -> set[str]:
+    # What is within quotes is a label's value, but in a query of the adapter's, which is a name.
+    bare = re.sub(r'"[^"]*"', '""', re.sub(r'__name__=~"([^"]*)"', r"\1", text))
+    return {name for name in _NAME.findall(bare) if not name.endswith("_")}

@@ -1,0 +1,1 @@
+"""Loads, models and servers that several benchmarks share."""
