@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tandem.child_processes.module_process import MODULE_PATH
 
+PROTOBUF_CHOICE = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+"""What others set for an old release: protobuf 4 and later fails to import with some values."""
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROGRAM = str(Path(__file__).with_name("module_process.py"))
 _ROOT = str(Path(__file__).parents[2])
@@ -23,7 +26,7 @@ def child_environment() -> dict[str, str]:
     environment = {
         variable: value
         for variable, value in os.environ.items()
-        if not variable.startswith("PYTHON") and variable != MODULE_PATH
+        if not variable.startswith("PYTHON") and variable not in (MODULE_PATH, PROTOBUF_CHOICE)
     }
     for variable in ("no_proxy", "NO_PROXY"):
         environment[variable] = loopback_spared(environment.get(variable, ""))

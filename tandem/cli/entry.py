@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tandem.child_processes.child_environment import module_path
+from tandem.child_processes.child_environment import PROTOBUF_CHOICE, module_path
 
 _INTERRUPTED_STATUS = 130
 
@@ -17,6 +17,7 @@ def main() -> None:
         sys.exit(f"tandem: the folder it was started in is gone ({error.strerror}); go elsewhere")
     # What is installed goes before a folder of PYTHONPATH, and before the one we were started in.
     sys.path[:] = module_path()
+    os.environ.pop(PROTOBUF_CHOICE, None)
     try:
         from tandem.cli.app import main as run
 

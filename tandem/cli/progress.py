@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -142,7 +142,7 @@ class LongWork:
         if not self._is_telling:
             return
         what = "" if stage.total is None else f", {stage.total:,} {stage.unit}".rstrip()
-        self._terminal.print(f"{one_line(stage.name)}: begins{what}")
+        self._print(f"{one_line(stage.name)}: begins{what}")
 
     def _finish(self, now_seconds: float) -> None:
         if self._stage is None or self._bars is not None or not self._is_telling:
@@ -151,7 +151,11 @@ class LongWork:
         spent = duration(now_seconds - stage.start_seconds)
         done = f"{stage.done:,} {stage.unit}".rstrip() if stage.done or stage.unit else ""
         told = ", ".join(filter(None, [f"ends after {spent}", done, stage.note]))
-        self._terminal.print(f"{one_line(stage.name)}: {one_line(told)}")
+        self._print(f"{one_line(stage.name)}: {one_line(told)}")
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError):  # a full disk or a closed terminal ends no work
+            self._terminal.print(line)
 
     def _tick(self) -> None:
         while not self._ended.wait(self._line_seconds):
@@ -159,7 +163,7 @@ class LongWork:
                 if self._stage is not None:
                     self._is_telling = True
                     state = self._stage.state(self._clock())
-                    self._terminal.print(f"{one_line(self._stage.name)}: {one_line(state)}")
+                    self._print(f"{one_line(self._stage.name)}: {one_line(state)}")
 
 
 class _Said(ProgressColumn):

@@ -28,7 +28,7 @@ from tandem.client import (
 )
 from tandem.contract.filter_expression import FilterTextInvalid, parse_filter
 from tandem.contract.filters import Filter
-from tandem.contract.limits import MAX_SEARCH_COUNT
+from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2, search_service_pb2
 
@@ -257,7 +257,7 @@ def _parts(
     if text is not None:
         sources.append(text)
     if image is not None:
-        sources.append(image.read_bytes())
+        sources.append(_bounded_bytes(image, "a picture"))
     sources += map(StoredItem, item_ids)
     if encoding is not None:
         sources.append(_given(encoding))
@@ -278,9 +278,20 @@ def _query(parts: list[QueryPart]) -> Query:
             return parts
 
 
+def _bounded_bytes(path: Path, what: str) -> bytes:
+    """Returns a file's bytes; a device or pipe may have no end, and no request carries more."""
+    with path.open("rb") as file:
+        content = file.read(MAX_MESSAGE_BYTES + 1)
+    if len(content) > MAX_MESSAGE_BYTES:
+        raise typer.BadParameter(f"{path} has more than {MAX_MESSAGE_BYTES:,} bytes; is it {what}?")
+    return content
+
+
 def _given(path: Path) -> GivenEncoding:
     try:
-        message = json_format.Parse(path.read_bytes(), search_service_pb2.GivenEncoding())
+        message = json_format.Parse(
+            _bounded_bytes(path, "an encoding"), search_service_pb2.GivenEncoding()
+        )
     except json_format.ParseError as error:
         raise typer.BadParameter(f"{path} is no tandem.v1.GivenEncoding: {error}") from error
     except UnicodeDecodeError:
@@ -299,7 +310,7 @@ def _given(path: Path) -> GivenEncoding:
 def _texts(path: Path) -> list[str]:
     """Returns the file's lines that have something in them; a byte-order mark is none of it."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        lines = _bounded_bytes(path, "a list of queries").decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{path} is not UTF-8 ({error.reason}); save it as that") from None
     texts = [line.rstrip("\r") for line in lines if line.strip()]

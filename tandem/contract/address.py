@@ -13,6 +13,8 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _EXAMPLE_PORT = 7400
 _LAST_PORT = 65_535
 _SHORT_PORT_DIGIT_COUNT = 3
+# Of DNS; Python's look-up raises UnicodeError for a longer label, and for an empty one.
+_MOST_LABEL_LETTERS = 63
 
 
 class AddressInvalid(ValueError):
@@ -89,7 +91,10 @@ def _host_and_port(given: str) -> tuple[str, int]:
         raise AddressInvalid(f"{given} has no host; write {_written('127.0.0.1', port)}")
     if host.isdigit() and not port:
         raise AddressInvalid(f"{given} is a port alone; write {_written('127.0.0.1', host)}")
-    if not _HOST.fullmatch(host):
+    labels = host.removesuffix(".").split(".")
+    if not _HOST.fullmatch(host) or not all(
+        0 < len(each) <= _MOST_LABEL_LETTERS for each in labels
+    ):
         raise AddressInvalid(f"{given}: {host!r} is no name of a machine")
     return host, _port(given, port, host)
 

@@ -30,6 +30,7 @@ class FileFault(StrEnum):
     OTHER_SPLIT = "split by another word for its name"
     COMPRESSED = "compressed archive"
     DAMAGED = "damaged archive"
+    PARTS_MISSING = "files that should be there"
 
 
 class ReaderFault(StrEnum):

@@ -54,6 +54,7 @@ def test_a_service_runs_no_file_of_the_folder_it_is_started_in(
     monkeypatch.setenv("PYTHONOPTIMIZE", "2")
     monkeypatch.setenv("PYTHONIOENCODING", "nonsense")
     monkeypatch.setenv("LC_ALL", "xx_YY.ISO-8859-77")
+    monkeypatch.setenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "cpp")
     said = run(
         python_command(["-m", "orchestrator_svc", "--settings"]), shadowed, python_environment()
     )

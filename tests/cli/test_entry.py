@@ -37,6 +37,7 @@ def test_odd_variables_end_no_command(tmp_path: Path) -> None:
         PYTHONIOENCODING="ascii",
         PYTHONOPTIMIZE="2",
         PYTHONSTARTUP="/nowhere",
+        PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="cpp",
     )
 
     assert status in (1, 2)

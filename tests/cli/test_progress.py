@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import threading
@@ -114,3 +115,17 @@ def test_durations_are_told_in_two_units() -> None:
         "1 h 0 min",
         "2 h 5 min",
     ]
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk without room."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_lines_that_cannot_be_written_end_no_work() -> None:
+    """An ingest or a training outlives the disk that its log is on, or its terminal."""
+    with LongWork(terminal(FullDisk()), line_seconds=0.001) as work:
+        work.show("read", 0, 10)
+        work.show("learn", 10)

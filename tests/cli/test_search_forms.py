@@ -149,7 +149,13 @@ def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["a cup", "--weight", "1", "--weight", "2"], ["a cup", "--pages", "0"]]
+    "arguments",
+    [
+        [],
+        ["a cup", "--weight", "1", "--weight", "2"],
+        ["a cup", "--pages", "0"],
+        *([form, "/dev/zero"] for form in ("--queries", "--image", "--encoding")),
+    ],
 )
 def test_what_cannot_be_asked_is_refused_at_once(arguments: list[str]) -> None:
     """As a wrong use of the command."""

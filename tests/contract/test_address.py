@@ -62,6 +62,8 @@ def test_what_is_an_address_is_understood(text: str, target: str, is_loopback: b
         ("a:b:c", "is not host:port"),
         ("[/x]:1", "no path|no IPv6"),
         ("höst:7400", "no name of a machine"),
+        ("a" * 64 + ".example:7400", "no name of a machine"),
+        ("a..b:7400", "no name of a machine"),
     ],
 )
 def test_what_is_none_is_told_what_to_write(text: str, why: str) -> None:

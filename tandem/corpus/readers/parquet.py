@@ -36,7 +36,7 @@ from tandem.corpus.readers.caption_text import (
 )
 from tandem.corpus.readers.image_sources import check_size, image_file
 from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.shards import ShardFile, shards_by_split
+from tandem.corpus.readers.shards import ShardFile, report_missing_parts, shards_by_split
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.records import Caption, Record
 
@@ -147,6 +147,7 @@ def read_parquet(
                 before = totals.get(each, 0)
                 totals[each] = None if said or before is None else before + row_count
     chosen = split_named(split, splits, path, left_out)
+    report_missing_parts(splits[chosen], left_out)
     records = _records(splits[chosen], chosen, split, language, max_group_bytes, left_out)
     return RecordStream(records, path, left_out, totals[chosen])
 

@@ -11,6 +11,7 @@ part-00000-….tar                         split "all", as Spark does without on
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ from tandem.corpus.readers.plain_file import files_below, leads_out
 from tandem.corpus.readers.splits import WHOLE_SPLIT, is_well_known
 
 _NUMBERED = re.compile(r"(?:(?P<split>.+?)[-_.])?\d+(?:-of-\d+(?:-[0-9a-f]+)?)?")
+# train-00000-of-00002
+_PART = re.compile(r"(?P<name>.*?)-?(?P<number>\d+)-of-(?P<count>\d+)(?:-[0-9a-f]+)?")
 # part-00000-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy, part-r-00000.gz
 _OF_SPARK = re.compile(r"part-(?:[rm]-)?\d+(?:[-.].*)?")
 _PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<value>.*)")
@@ -78,6 +81,23 @@ def shards_by_split(
             + (f" ({there})" if there else "")
         )
     return dict(splits)
+
+
+def report_missing_parts(shards: Iterable[ShardFile], left_out: LeftOut) -> None:
+    """Reports the parts that the names of a split's files promise and that are not there.
+
+    "train-00000-of-00002" promises two. Where a single file was given, the others are not missed.
+    """
+    numbers: defaultdict[tuple[Path, str, int], set[int]] = defaultdict(set)
+    for shard in shards:
+        part = _PART.fullmatch(shard.path.stem) if shard.root else None
+        if part:
+            whole = (shard.path.parent, part["name"], int(part["count"]))
+            numbers[whole].add(int(part["number"]))
+    for (folder, name, count), found in numbers.items():
+        if len(found) < count:
+            told = f"{folder / name}: {len(found):,} of {count:,} parts are there"
+            left_out.pass_over(told, FileFault.PARTS_MISSING)
 
 
 def split_of(below: Path) -> str:

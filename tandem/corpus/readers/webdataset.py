@@ -37,7 +37,7 @@ from tandem.corpus.readers.caption_text import (
 from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, NoImage, check_size
 from tandem.corpus.readers.plain_file import files_below, open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.shards import ShardFile, shards_by_split, split_of
+from tandem.corpus.readers.shards import ShardFile, report_missing_parts, shards_by_split, split_of
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.readers.tar_members import TarMember, tar_members
 from tandem.corpus.readers.tar_samples import JSON, PICTURE, TEXT, Name, Sample, tar_samples
@@ -89,6 +89,7 @@ def read_webdataset(
     _check_uncompressed(path, split, left_out)
     shards = shards_by_split(path, _SUFFIX, left_out)
     chosen = shards[split_named(split, shards, path, left_out)]
+    report_missing_parts(chosen, left_out)
     records = (each for shard in chosen for each in _records(shard, split, language, left_out))
     return RecordStream(records, path, left_out)
 

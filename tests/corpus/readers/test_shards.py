@@ -6,7 +6,7 @@ import pytest
 
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.readers.shards import shards_by_split
+from tandem.corpus.readers.shards import report_missing_parts, shards_by_split
 
 
 def names(path: Path) -> dict[str, list[str]]:
@@ -151,3 +151,38 @@ def test_a_snapshot_in_hugging_faces_cache_is_read_through_its_links(tmp_path: P
     (shard,) = shards_by_split(snapshot, ".parquet")["train"]
 
     assert shard.name == "data/train-0"
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        (("00000-of-00002", "00001-of-00002"), None),
+        (("00001-of-00002-a09b74b3ef9c3b56", "00002-of-00002-b09b74b3ef9c3b56"), None),
+        (("00000-of-00004", "00002-of-00004"), "train: 2 of 4 parts are there"),
+        (("0-of-99999999999",), "train: 1 of 99,999,999,999 parts are there"),
+        (("000", "002"), None),
+    ],
+)
+def test_parts_that_names_promise_are_missed(
+    tmp_path: Path, there: tuple[str, ...], missing: str | None
+) -> None:
+    """A part of a split is never read as the whole without a word."""
+    for name in there:
+        (tmp_path / f"train-{name}.tar").touch()
+    left_out = LeftOut()
+
+    report_missing_parts(shards_by_split(tmp_path, ".tar")["train"], left_out)
+
+    expected = [] if missing is None else [f"{tmp_path}/{missing}"]
+    assert left_out.first_files.get(FileFault.PARTS_MISSING, []) == expected
+
+
+def test_one_part_that_was_given_misses_no_other(tmp_path: Path) -> None:
+    """It is what was meant."""
+    part = tmp_path / "train-00000-of-00002.tar"
+    part.touch()
+    left_out = LeftOut()
+
+    report_missing_parts(shards_by_split(part, ".tar")["train"], left_out)
+
+    assert not left_out.file_counts
