@@ -1,6 +1,6 @@
 """Measures what strangers' unfinished health checks make an orchestrator hold.
 
-    python benchmarks/hostile_probes.py [CONNECTIONS] [STREAMS] [SECONDS]
+    python -m benchmarks.runs.hostile_probes [CONNECTIONS] [STREAMS] [SECONDS]
 
 Each stream announces a message of 60 MiB and sends all of it but its last byte, as fast as flow
 control lets it; another takes the place of one that the service ends.
