@@ -190,8 +190,8 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     import torch  # here: the parent never needs it
 
     from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.training.corpus_training import as_trained
-    from tandem.training.starting_model import in_its_shape
+    from tandem.training.scene_source import SceneSource
+    from tandem.training.starting_model import as_trained, in_its_shape
     from tandem.training.train import train
 
     folder, training = run_folder(work, run, seed), RUNS[run]
@@ -218,7 +218,7 @@ def train_run(base: str, precision: Precision, work: Path, run: str, seed: int) 
     if is_tuning:
         recall = _tune(recipe, init, folder)
     else:
-        recall = str(train(recipe, folder, _unseen, init=init, resume=True))
+        recall = str(train(recipe, SceneSource(), folder, _unseen, init=init, resume=True).best)
     done.write_text(f"{run} {seed}: dev {recall}, {time.monotonic() - start_time:,.0f} s")
     return done.read_text()
 
@@ -248,8 +248,10 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
     from tandem.cli.corpora import open_corpus
     from tandem.model_io.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
-    from tandem.training.corpus_training import as_trained, train_on_corpus
     from tandem.training.data.fitting_captions import FittingCaptions
+    from tandem.training.record_source import RecordSource
+    from tandem.training.starting_model import as_trained
+    from tandem.training.train import train
 
     files = CheckpointFiles.read(init)
     captions = FittingCaptions(TextPreprocessor(files.tokenizer, files.config.max_text_tokens))
@@ -257,10 +259,9 @@ def _tune(recipe: Recipe, init: Path, folder: Path) -> str:
         captions.of(open_corpus(recipe.corpus, split, recipe.seed, None))
         for split in ("train", "val")
     )
-    tuned = train_on_corpus(
+    tuned = train(
         as_trained(recipe, init),
-        train_records,
-        dev_records,
+        RecordSource(train_records, dev_records),
         folder,
         _unseen,
         init=init,

@@ -77,6 +77,7 @@ def rows_of_a_step(part: str, recipe: Recipe) -> int:
 
 def train_part(part: str, interval_count: int, family_count: int) -> dict[str, float]:
     """Returns rows a second, the median of the intervals, and the peak; runs in its process."""
+    from tandem.training.scene_source import SceneSource
     from tandem.training.train import train
 
     recipe = recipe_of(part, interval_count, family_count)
@@ -88,7 +89,7 @@ def train_part(part: str, interval_count: int, family_count: int) -> dict[str, f
             times_at.setdefault(step, (time.perf_counter(), time.process_time()))
 
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
-        train(recipe, Path(folder), note_times, state_every_step_count=NEVER)
+        train(recipe, SceneSource(), Path(folder), note_times, state_every_step_count=NEVER)
     pairs = list(itertools.pairwise(times_at[step] for step in sorted(times_at)))
     assert len(pairs) == interval_count, "training reports other steps now"
     rows = rows_of_a_step(part, recipe) * INTERVAL_STEP_COUNT

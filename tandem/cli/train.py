@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,9 @@ from tandem.model_io.readable_records import (
 from tandem.modeling.config import ImageSource
 from tandem.training.data.fitting_captions import FittingCaptions
 from tandem.training.recipes import RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from tandem.training.source import TrainingSource
 
 
 def train(
@@ -92,11 +95,12 @@ def train(
     """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
     # Here: torch and matplotlib take seconds, which no other command need wait.
     from tandem.training.compute import device_named
-    from tandem.training.corpus_training import train_on_corpus
     from tandem.training.curve_plot import plot_run
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
+    from tandem.training.record_source import RecordSource
     from tandem.training.run import check_free, check_there, check_unfinished, check_writable
-    from tandem.training.train import train as train_on_scenes
+    from tandem.training.scene_source import SceneSource
+    from tandem.training.train import train as train_by
 
     target, place = folder / recipe, device_named(device, torchrun_local_rank())
     options = TrainOptions(
@@ -122,31 +126,15 @@ def train(
         check_unfinished(target)
     elif not overwrite:
         check_free(target)
-    if chosen.corpus == SCENES and recipe != FINETUNE:
-        with (
-            told_if_interrupted(lambda: _kept(target)),
-            torchrun_processes(place) as processes,
-            TrainingBar() as bar,
-        ):
-            if processes.is_first:
-                _tell_start(bar, chosen, target, str(place), resume)
-            recall = train_on_scenes(
-                chosen,
-                target,
-                bar.show,
-                init=init,
-                resume=resume,
-                device=place,
-                processes=processes,
-            )
-        if processes.is_first:
-            errors.print(*SkippedRecords().report())
-            out.print(f"{target}: dev {recall}")
-            out.print(f"losses and recalls over time: {plot_run(target)}")
-        return
     reading = _Reading(on_error or OnError.STOP, drop_long_captions)
-    reading.skipped.goes_on = on_error is OnError.SKIP
-    records = open_divided(chosen.corpus, ("train", "val"), seed, (count, None), reading.skipped)
+    source: TrainingSource
+    if chosen.corpus == SCENES and recipe != FINETUNE:
+        source = SceneSource()
+    else:
+        reading.skipped.goes_on = on_error is OnError.SKIP
+        splits = ("train", "val")
+        records = open_divided(chosen.corpus, splits, seed, (count, None), reading.skipped)
+        source = RecordSource(*records, regions=regions, read=reading.of, skipped=reading.skipped)
     with (
         told_if_interrupted(lambda: _kept(target)),
         torchrun_processes(place) as processes,
@@ -154,15 +142,12 @@ def train(
     ):
         if processes.is_first:
             _tell_start(bar, chosen, target, str(place), resume)
-        done = train_on_corpus(
+        done = train_by(
             chosen,
-            *records,
+            source,
             target,
             bar.show,
             init=init,
-            regions=regions,
-            read=reading.of,
-            skipped=reading.skipped,
             resume=resume,
             device=place,
             processes=processes,

@@ -62,7 +62,7 @@ class TrainOptions:
 
     def _finetune(self, seed: int) -> Recipe:
         # Here: it loads torch.
-        from tandem.training.corpus_training import as_trained
+        from tandem.training.starting_model import as_trained
 
         self._refuse_all_but(
             _OF_EVERY_CORPUS,

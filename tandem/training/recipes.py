@@ -23,7 +23,7 @@ class Recipe:
     vocabulary_size: int
     backbone_step_count: int
     """Steps in which the image backbone learns, before the rounds: by labelling drawings, or from a
-    corpus of one's own, together with the BE (image_backbone_tuning.py)."""
+    corpus of one's own, together with the BE (pair_lesson.py)."""
     backbone_batch_size: int
     """Pictures a step."""
     backbone_learning_rate: float

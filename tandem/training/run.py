@@ -97,7 +97,7 @@ def check_there(folder: Path) -> None:
         )
 
 
-def tell_nobody(*_: object) -> None:
+def no_progress(*_: object) -> None:
     """Is the progress of all processes but the first."""
 
 
@@ -145,7 +145,7 @@ class Run:
         self.recipe, self.folder = recipe, folder
         self.skipped_counts = dict(skipped_counts or {})
         self.compute, self.processes = Compute(device, recipe.precision), processes
-        self.progress: Progress = progress if processes.is_first else tell_nobody
+        self.progress: Progress = progress if processes.is_first else no_progress
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None
         if not resume and processes.is_first:
@@ -159,7 +159,7 @@ class Run:
         return time.monotonic() - self._start_time
 
     @property
-    def goes_on(self) -> bool:
+    def was_resumed(self) -> bool:
         """Whether a state was found, of whatever stage."""
         return self._found is not None
 

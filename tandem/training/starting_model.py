@@ -55,6 +55,22 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
     )
 
 
+def as_trained(recipe: Recipe, init: Path) -> Recipe:
+    """Returns the recipe as it continues from a checkpoint, in the uses that this was trained for.
+
+    A BE alone continues as a BE, and a CE as a CE; separate encoders learn in turn, each from its
+    own steps. Raises ValueError for a folder that is no checkpoint.
+    """
+    # Both, where the checkpoint does not say: it was made by other means, or combined of two.
+    trained = load_checkpoint(init).training.get("recipe", {})
+    return replace(
+        recipe,
+        begins_trained=True,
+        be_steps_per_round=recipe.be_steps_per_round if trained.get("be_steps_per_round", 1) else 0,
+        ce_steps_per_round=recipe.ce_steps_per_round if trained.get("ce_steps_per_round", 1) else 0,
+    )
+
+
 def starting_model(
     recipe: Recipe, init: Path, learn_vocabulary: Callable[[], Tokenizer]
 ) -> tuple[JointModel, Tokenizer]:

@@ -1,47 +1,43 @@
-"""Trains a joint model on scenes, from a recipe to a checkpoint folder.
+"""Trains a joint model: from a recipe and a source of captioned pictures to a checkpoint folder.
 
-Read it top to bottom: learn the captions' vocabulary, learn what the drawings are
-(image_backbone_stage.py), compute every training scene's image tokens once, then let BE and CE
-take turns on one set of weights (rounds.py).
+Read it top to bottom: start from random weights, a published encoder or a checkpoint; read the
+source; teach the image backbone (backbone_stage.py) and freeze it; compute every picture's image
+tokens once; then let BE and CE take turns on one set of weights (rounds.py).
 """
 
-from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
-from tandem.corpus.scenes.captions import captions_of
-from tandem.corpus.scenes.drawing import scene_pixels
-from tandem.corpus.scenes.nouns import LANGUAGES
-from tandem.corpus.scenes.records import Split, scene_families
-from tandem.corpus.scenes.scene import Scene
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.image_backbone import ImageBackbone
-from tandem.modeling.joint_model import JointModel
+from tandem.training.backbone_stage import BACKBONE_STAGE, train_image_backbone
 from tandem.training.data.batches import tokenize
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.data.image_tokens import image_tokens
 from tandem.training.data.pair_pool import PairPool
-from tandem.training.data.pooled_images import HeldImages
-from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.dev_recall import DevRecall, DevSet
-from tandem.training.image_backbone_stage import train_image_backbone
+from tandem.training.first_recall import FirstRecall, first_recall
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipes import Recipe
 from tandem.training.rounds import train_rounds
-from tandem.training.run import Progress, Run, check_init_stays
+from tandem.training.run import Progress, Run, check_init_stays, no_progress
+from tandem.training.source import TrainingSource
 from tandem.training.starting_model import in_its_shape, starting_model
 
 _CPU = torch.device("cpu")
-_TOKENIZER_FAMILY_COUNT = 2_000
-# Far from any that pools and demos count up from, so that the dev scenes are nobody else's.
-_DEV_FAMILY_START = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecalls:
+    """Dev recalls of the model that the run began with, and of the best that it kept."""
+
+    before: FirstRecall
+    best: DevRecall
 
 
 def train(
     recipe: Recipe,
+    source: TrainingSource,
     folder: Path,
     progress: Progress,
     *,
@@ -50,82 +46,74 @@ def train(
     state_every_step_count: int = 50,
     device: torch.device = _CPU,
     processes: Processes = ALONE,
-) -> DevRecall:
-    """Trains by the recipe, keeps the best checkpoint by dev score, returns its recalls.
+) -> RunRecalls:
+    """Trains by the recipe on the source, and keeps the best checkpoint by dev score.
 
-    A recipe that begins trained, or with a trained image backbone, does with `init`, the shipped
-    checkpoint unless given. `folder` gets the checkpoint, the loss curve (loss_curve.py) and, until
-    the run is over, its state every `state_every_step_count` steps of a stage. With `resume` a run
-    goes on from there, to the same weights as if it had never stopped; where there is no state, it
-    begins anew, also in the place of a run that is over (check_unfinished). The same recipe on the
-    same machine's CPU gives the same weights. Of several processes only the first writes and tells.
-    Raises ValueError for a recipe that trains nothing or reads regions, which scenes have none of,
-    and where `folder` holds the checkpoint that it begins with, RunStateInvalid for another
-    recipe's state, LossCurveIncomplete where the curve does not reach the state, CaptionTooLong
-    where the tokenizer splits a caption too finely, and what `starting_model` raises.
+    A recipe that begins trained, or with a trained image backbone, begins with `init`, by default
+    the bundled checkpoint. `folder` receives the checkpoint, the loss curve (loss_curve.py) and,
+    until the run ends, its state every `state_every_step_count` steps of a stage. With `resume` a
+    stopped run continues from its state and ends with the weights of an uninterrupted run; without
+    a state it starts over, even where a finished run lies (check_unfinished). The same recipe on
+    the same machine's CPU gives the same weights. Of several processes, only the first writes files
+    and reports progress.
+
+    Raises ValueError for a recipe that trains nothing, for an image source that `source` does not
+    have, and where `folder` holds the checkpoint that the run begins with; RunStateInvalid for the
+    state of another recipe; LossCurveIncomplete where the curve ends before the state;
+    CaptionTooLong where the tokenizer splits a caption too finely; and what `source.read` and
+    `starting_model` raise.
     """
-    if recipe.image_source == "regions":
-        raise ValueError(
-            "image_source is regions, a detector's, and scenes have none; train on --corpus with "
-            "--regions, or take another image source"
-        )
+    # Where the run begins: shape, weights and tokenizer.
     init = init or default_checkpoint()
     if recipe.begins_trained or recipe.begins_with_backbone:
         check_init_stays(init, folder)
-    recipe = in_its_shape(recipe, init)
+    recipe = source.shaped(in_its_shape(recipe, init))
+    torch.manual_seed(recipe.seed)
+    model, tokenizer = starting_model(
+        recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
+    )
+    tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
+
+    # What it reads, and the state of an earlier try.
+    data = source.read(
+        recipe, model.config, tokenizer, progress if processes.is_first else no_progress
+    )
     run = Run(
-        recipe,
+        data.recipe,
         folder,
         progress,
         state_every=state_every_step_count,
         resume=resume,
         device=device,
         processes=processes,
-    )
-    torch.manual_seed(recipe.seed)
-    train_families = list(islice(scene_families("train", recipe.seed), recipe.pool_family_count))
-    model, tokenizer = starting_model(
-        recipe, init, lambda: _learn_vocabulary(train_families, recipe)
+        skipped_counts=data.skipped_counts,
     )
     model.to(device)
-    if recipe.begins_trained or recipe.begins_with_backbone:
-        model.image_backbone.eval().requires_grad_(False)
-    elif isinstance(model.image_backbone, ImageBackbone):
-        train_image_backbone(model.image_backbone, model.config.image_size, run)
-    scenes = [scene for family in train_families for scene in family]
-    images = HeldImages(
-        image_tokens(model.image_backbone, scenes, scene_pixels, run, "image tokens")
-    )
-    pool = PairPool(ScenePairs(train_families), images, tokenizer, model.config.max_text_tokens)
-    dev = _dev_set(model, tokenizer, run)
+    model.image_backbone.eval().requires_grad_(False)
+    lesson = data.lesson(model, tokenizer, run) if recipe.backbone_step_count else None
+
+    dev_texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
+
+    def measured(stage: str) -> tuple[DevSet, FirstRecall]:
+        images = data.dev.tokens(model.image_backbone, run, f"{stage} tokens")
+        dev = DevSet(dev_texts, *images.of(range(len(data.dev_captions))))
+        return dev, first_recall(model, dev, tokenizer, run, stage)
+
+    # The image backbone learns first; its dev tokens change with it.
+    dev, before = measured("dev")
+    rounds_begin_with = before
+    if lesson:
+        if not run.was_resumed:
+            run.progress(BACKBONE_STAGE, 0, recipe.backbone_step_count, f"dev {before}")
+        train_image_backbone(model, lesson, run)
+        dev, rounds_begin_with = measured("dev with the trained backbone")
+
+    # From here on the backbone is frozen, and BE and CE learn in rounds.
+    images = data.train.tokens(model.image_backbone, run, "image tokens")
+    pool = PairPool(data.pairs, images, tokenizer, model.config.max_text_tokens)
+    if not run.found("encoder"):
+        # A resumed run begins further on, and its model may not have the weights of its state yet.
+        run.progress("encoder", 0, recipe.round_count, f"dev {rounds_begin_with}")
     best = train_rounds(model, pool, dev, tokenizer, run)
     run.end(f"{run.seconds():,.0f} s")
-    return best
-
-
-def _learn_vocabulary(families: Sequence[tuple[Scene, ...]], recipe: Recipe) -> Tokenizer:
-    texts = (
-        text
-        for family in families[:_TOKENIZER_FAMILY_COUNT]
-        for scene in family
-        for language in LANGUAGES
-        for text in captions_of(scene, language)
-    )
-    return train_tokenizer(texts, recipe.vocabulary_size)
-
-
-def _dev_set(model: JointModel, tokenizer: Tokenizer, run: Run) -> DevSet:
-    split: Split = "val"
-    recipe = run.recipe
-    families = list(
-        islice(scene_families(split, recipe.seed, _DEV_FAMILY_START), recipe.dev_family_count)
-    )
-    scenes = [scene for family in families for scene in family]
-    texts = [
-        captions_of(scene, LANGUAGES[number % len(LANGUAGES)])[0]
-        for number, scene in enumerate(scenes)
-    ]
-    images = HeldImages(image_tokens(model.image_backbone, scenes, scene_pixels, run, "dev tokens"))
-    return DevSet(
-        tokenize(tokenizer, texts, model.config.max_text_tokens), *images.of(range(len(scenes)))
-    )
+    return RunRecalls(before, best)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tandem.modeling.joint_model import JointModel
-from tandem.training.corpus_training import FirstRecall
 from tandem.training.data.batches import TextBatch
 from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
+from tandem.training.first_recall import FirstRecall
 from tandem.training.recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
 

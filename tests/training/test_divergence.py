@@ -17,6 +17,7 @@ from tandem.training.objectives import Objectives
 from tandem.training.optimisation import NotFinite, step
 from tandem.training.recipes import Recipe, tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile
+from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 
@@ -29,7 +30,7 @@ Spoil = Callable[[Tensor, Objectives], Tensor]
 
 def run(folder: Path, recipe: Recipe = RECIPE, *, resume: bool = False) -> None:
     """Trains, with a state every other step."""
-    train(recipe, folder, lambda *_: None, state_every_step_count=2, resume=resume)
+    train(recipe, SceneSource(), folder, lambda *_: None, state_every_step_count=2, resume=resume)
 
 
 def of_infinite_gradient(loss: Tensor, objectives: Objectives) -> Tensor:

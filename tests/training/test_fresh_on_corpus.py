@@ -18,12 +18,13 @@ from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.region_tokens import write_regions
-from tandem.training.corpus_training import CorpusRecalls, train_on_corpus
 from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.data.records_digest import records_sha256
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe, on_corpus, tiny
+from tandem.training.record_source import RecordSource
 from tandem.training.run_state import RunStateInvalid
+from tandem.training.train import RunRecalls, train
 from tests.support.modeling.published_folders import published_bert
 from tests.support.training.emoji_tuning import Stopped, records
 
@@ -70,10 +71,13 @@ def made_regions(some: list[Record], seed: int = 0) -> dict[str, NDArray[np.floa
     }
 
 
-def train_fresh(recipe: Recipe, folder: Path, **options: object) -> CorpusRecalls:
-    """Trains on the first emoji, unwatched unless told."""
+def train_fresh(
+    recipe: Recipe, folder: Path, regions: Path | None = None, **options: object
+) -> RunRecalls:
+    """Trains on the first emoji, without progress unless it is given."""
     options.setdefault("progress", lambda *_: None)
-    return train_on_corpus(recipe, TRAIN, DEV, folder, **options)  # type: ignore[arg-type]
+    source = RecordSource(TRAIN, DEV, regions=regions)
+    return train(recipe, source, folder, **options)  # type: ignore[arg-type]
 
 
 def losses(folder: Path, use: str) -> list[float]:
@@ -203,18 +207,18 @@ def test_a_run_does_not_go_on_over_other_regions(tmp_path: Path) -> None:
         if (stage, step) == ("encoder", 3):
             raise Stopped
 
-    def train(**options: object) -> CorpusRecalls:
+    def begin(**options: object) -> RunRecalls:
         return train_fresh(
             recipe, tmp_path / "out", regions=path, state_every_step_count=1, **options
         )
 
     with pytest.raises(Stopped):
-        train(progress=stop)
+        begin(progress=stop)
     nothing = np.zeros((0, REGION_WIDTH), np.float16)
     write_file(path, made_regions(TRAIN + DEV) | {TRAIN[0].record_id: nothing})
     with pytest.raises(RunStateInvalid, match="regions_sha256 differ"):
-        train(resume=True)
-    assert train().best.be_r1 is not None
+        begin(resume=True)
+    assert begin().best.be_r1 is not None
 
 
 def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
@@ -226,8 +230,8 @@ def test_a_run_does_not_go_on_over_other_pictures(tmp_path: Path) -> None:
         if (stage, step) == ("encoder", 3):
             raise Stopped
 
-    def go_on(train: list[Record], dev: list[Record]) -> None:
-        train_on_corpus(recipe, train, dev, folder, lambda *_: None, resume=True)
+    def go_on(records: list[Record], dev: list[Record]) -> None:
+        train(recipe, RecordSource(records, dev), folder, lambda *_: None, resume=True)
 
     with pytest.raises(Stopped):
         train_fresh(recipe, folder, progress=stop, state_every_step_count=1)

@@ -12,6 +12,7 @@ import torch
 from tandem.local.free_ports import free_ports
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
+from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.training.run_of_several import RECIPE
 
@@ -66,7 +67,7 @@ def difference(one: Curve, other: Curve) -> float:
 def _alone(tmp_path_factory: pytest.TempPathFactory) -> Curve:
     """The losses of one process, whose batches are twice as large as a part of two."""
     folder = tmp_path_factory.mktemp("alone")
-    train(RECIPE, folder, lambda *_: None)
+    train(RECIPE, SceneSource(), folder, lambda *_: None)
     return losses(folder)
 
 
@@ -121,4 +122,4 @@ def test_one_process_alone_does_as_if_there_were_none() -> None:
 def test_a_recipe_that_the_processes_cannot_divide_is_refused(tmp_path: Path) -> None:
     """Before anything is trained."""
     with pytest.raises(ValueError, match="batch of 16 rows, which 3 processes cannot divide"):
-        train(RECIPE, tmp_path, lambda *_: None, processes=Processes(0, 3))
+        train(RECIPE, SceneSource(), tmp_path, lambda *_: None, processes=Processes(0, 3))

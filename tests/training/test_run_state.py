@@ -22,6 +22,7 @@ from tandem.training import run as run_module
 from tandem.training.recipes import Recipe, tiny
 from tandem.training.run import check_unfinished
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
+from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.faults.run_counts import run_count
 
@@ -69,13 +70,15 @@ RUN = """
 import sys, torch
 from pathlib import Path
 from tandem.training.run_state import RunStateFile
+from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.training.test_run_state import LAST_STATE, RECIPE
 torch.set_num_threads(1)
 # The run's end removes the state, whose weights are exact where the checkpoint's are rounded.
 RunStateFile.delete = lambda self: self._path.rename(self._path.with_name(LAST_STATE))
 print("begins", flush=True)
-train(RECIPE, Path(sys.argv[1]), lambda *_: None, resume=True, state_every_step_count=1)
+folder = Path(sys.argv[1])
+train(RECIPE, SceneSource(), folder, lambda *_: None, resume=True, state_every_step_count=1)
 """
 
 
@@ -103,7 +106,7 @@ def stop_after(round_count: int, folder: Path, recipe: Recipe = ENCODER_ONLY) ->
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(recipe, folder, progress, state_every_step_count=5)
+        train(recipe, SceneSource(), folder, progress, state_every_step_count=5)
 
 
 def weights(folder: Path) -> str:
@@ -184,7 +187,7 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
-    train(ENCODER_ONLY, folder, lambda *_: None)
+    train(ENCODER_ONLY, SceneSource(), folder, lambda *_: None)
     return weights(folder)
 
 
@@ -213,7 +216,7 @@ def test_whatever_a_resumed_run_forgets_changes_its_weights(
     with monkeypatch.context() as patch:
         if forgotten:
             patch.setattr(*forgotten, lambda *_: None)
-        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+        train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
 
     assert (weights(tmp_path) == whole) is (forgotten is None)
 
@@ -222,7 +225,7 @@ def test_whatever_a_resumed_run_forgets_changes_its_weights(
 def whole_mined(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights of an uninterrupted run with mining."""
     folder = tmp_path_factory.mktemp("whole-mined")
-    train(MINING, folder, lambda *_: None)
+    train(MINING, SceneSource(), folder, lambda *_: None)
     return weights(folder)
 
 
@@ -240,7 +243,7 @@ def test_a_resumed_run_goes_on_with_the_negatives_it_had(
         mined["texts"], mined["images"] = mined["texts"].flip(0), mined["images"].flip(0)
         torch.save(content, path)
 
-    train(MINING, tmp_path, lambda *_: None, resume=True)
+    train(MINING, SceneSource(), tmp_path, lambda *_: None, resume=True)
 
     assert (weights(tmp_path) == whole_mined) is not forgets
 
@@ -251,7 +254,7 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path, whole: str) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a state")
     assert len(curve(tmp_path)) == 10
 
-    train(ENCODER_ONLY, tmp_path, lambda *_: None)
+    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None)
 
     assert weights(tmp_path) == whole
     assert len(curve(tmp_path)) == ENCODER_ONLY.round_count
@@ -299,10 +302,10 @@ def test_a_run_that_ended_is_over_and_one_that_stopped_is_not(tmp_path: Path) ->
             raise Stopped
 
     with pytest.raises(Stopped):
-        train(ENCODER_ONLY, tmp_path, stop)
+        train(ENCODER_ONLY, SceneSource(), tmp_path, stop)
     assert load_checkpoint(tmp_path).training["round"] == 8
     check_unfinished(tmp_path)
-    train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
 
     with pytest.raises(RunStateInvalid, match="is over"):
         check_unfinished(tmp_path)
@@ -313,7 +316,9 @@ def test_another_recipes_state_is_refused(tmp_path: Path) -> None:
     stop_after(10, tmp_path)
 
     with pytest.raises(RunStateInvalid, match="another recipe: margin differ"):
-        train(replace(ENCODER_ONLY, margin=0.3), tmp_path, lambda *_: None, resume=True)
+        train(
+            replace(ENCODER_ONLY, margin=0.3), SceneSource(), tmp_path, lambda *_: None, resume=True
+        )
 
     assert (tmp_path / FILE_NAME).exists()
 
@@ -329,14 +334,14 @@ def test_a_state_from_before_a_field_was_there_goes_on(tmp_path: Path) -> None:
     for hostile in (["margin"], 3, None):
         torch.save(content | {"recipe": hostile}, file)
         with pytest.raises(RunStateInvalid, match="of another version; delete it"):
-            train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+            train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
     torch.save(content | {"recipe": of_today | {"warp": 0}}, file)
     with pytest.raises(RunStateInvalid, match="another recipe: warp differ"):
-        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+        train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
     torch.save(content | {"recipe": since}, file)
     with pytest.raises(RunStateInvalid, match="another recipe: regions_sha256 differ"):
         RunStateFile(tmp_path, replace(ENCODER_ONLY, regions_sha256="1f")).load()
-    train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
 
     assert load_checkpoint(tmp_path).training["recipe"] == of_today
 
@@ -347,4 +352,4 @@ def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(damage)
 
     with pytest.raises(RunStateInvalid, match=r"run_state\.pt is damaged.*delete it"):
-        train(ENCODER_ONLY, tmp_path, lambda *_: None, resume=True)
+        train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)

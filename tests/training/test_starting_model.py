@@ -14,6 +14,7 @@ from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.training.recipes import RECIPES, Recipe, half, tiny
 from tandem.training.run_state import RunStateInvalid
+from tandem.training.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape, starting_model
 from tandem.training.train import train
 from tests.support.modeling.published_folders import bert_tokenizer, published_bert, published_xlm_r
@@ -32,7 +33,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
     """Its shape, its tokenizer, weights that have moved, and what it began from written beside."""
     published_xlm_r(tmp_path / "published")
 
-    train(from_published(tmp_path / "published"), tmp_path / "ours", lambda *_: None)
+    train(from_published(tmp_path / "published"), SceneSource(), tmp_path / "ours", lambda *_: None)
 
     published = PublishedCheckpoint.open(str(tmp_path / "published"))
     checkpoint = load_checkpoint(tmp_path / "ours")
@@ -55,7 +56,7 @@ def test_a_run_from_a_published_encoder_gives_a_checkpoint_of_ours(tmp_path: Pat
 @pytest.mark.parametrize("is_published", [False, True])
 def test_a_trained_backbone_is_taken_as_it_is(tmp_path: Path, is_published: bool) -> None:
     """Of another width than the encoder; no stage of its own, and no weight of it moves."""
-    train(replace(tiny(1), width=16), tmp_path / "init", lambda *_: None)
+    train(replace(tiny(1), width=16), SceneSource(), tmp_path / "init", lambda *_: None)
     published_bert(tmp_path / "published")
     recipe = replace(
         from_published(tmp_path / "published", "grid") if is_published else tiny(1),
@@ -64,7 +65,13 @@ def test_a_trained_backbone_is_taken_as_it_is(tmp_path: Path, is_published: bool
     )
     stages: list[str] = []
 
-    train(recipe, tmp_path / "ours", lambda stage, *_: stages.append(stage), init=tmp_path / "init")
+    train(
+        recipe,
+        SceneSource(),
+        tmp_path / "ours",
+        lambda stage, *_: stages.append(stage),
+        init=tmp_path / "init",
+    )
 
     init, ours = load_checkpoint(tmp_path / "init"), load_checkpoint(tmp_path / "ours")
     assert "backbone" not in stages
@@ -91,9 +98,14 @@ def test_a_grid_is_taught_its_drawings_first(tmp_path: Path) -> None:
     for source in ("grid", "patches"):
         seen = stages.setdefault(source, [])
         recipe = from_published(tmp_path / "published", source)
-        train(recipe, tmp_path / source, lambda stage, *_, seen=seen: seen.append(stage))
+        train(
+            recipe,
+            SceneSource(),
+            tmp_path / source,
+            lambda stage, *_, seen=seen: seen.append(stage),
+        )
 
-    assert stages["grid"][0] == "backbone"
+    assert stages["grid"].index("backbone") < stages["grid"].index("image tokens")
     assert "backbone" not in stages["patches"]
     assert load_checkpoint(tmp_path / "grid").model.config.token_width == 32
 
@@ -142,11 +154,11 @@ def test_a_run_does_not_go_on_from_other_weights(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, tmp_path / "ours", stop, state_every_step_count=1)
+        train(recipe, SceneSource(), tmp_path / "ours", stop, state_every_step_count=1)
     published_bert(tmp_path / "published", layer_count=2, type_count=1)
 
     with pytest.raises(RunStateInvalid, match="another recipe: pretrained_weights_sha256 differ"):
-        train(recipe, tmp_path / "ours", stop, resume=True)
+        train(recipe, SceneSource(), tmp_path / "ours", stop, resume=True)
 
 
 @pytest.mark.parametrize("name", ["minilm", "half_minilm"])

@@ -8,9 +8,11 @@ from pathlib import Path
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
-from tandem.training.corpus_training import CorpusRecalls, as_trained, train_on_corpus
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.recipes import Recipe, finetune
+from tandem.training.record_source import RecordSource
+from tandem.training.starting_model import as_trained
+from tandem.training.train import RunRecalls, train
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 # In fp32, for a CPU without bf16 takes five times as long to emulate it.
@@ -32,13 +34,12 @@ def train_further(
     dev_records: Iterable[Record],
     folder: Path,
     **options: object,
-) -> CorpusRecalls:
+) -> RunRecalls:
     """Trains a checkpoint further, unwatched unless told."""
     options.setdefault("progress", lambda *_: None)
-    return train_on_corpus(
+    return train(
         as_trained(recipe, init),
-        train_records,
-        dev_records,
+        RecordSource(train_records, dev_records),
         folder,
         init=init,
         **options,  # type: ignore[arg-type]

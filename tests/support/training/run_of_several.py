@@ -12,6 +12,7 @@ import torch
 
 from tandem.training.processes import Processes, torchrun_processes
 from tandem.training.recipes import tiny
+from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 
 # Softmax in rounds 1 and 2, the batch-hard triplet after them; float32, so that only the order of
@@ -50,6 +51,7 @@ def main() -> None:
     with torchrun_processes(torch.device("cpu")) as processes:
         train(
             RECIPE,
+            SceneSource(),
             folder / f"rank-{processes.rank}",
             lambda *step: print(*step, flush=True),
             processes=processes,

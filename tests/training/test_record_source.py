@@ -15,9 +15,9 @@ from tandem.modeling.config import ImageSource, JointConfig
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
-from tandem.training.corpus_training import CorpusRecalls
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.recipes import Recipe
+from tandem.training.train import RunRecalls
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer
@@ -38,14 +38,14 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Tune = Callable[..., CorpusRecalls]
+Tune = Callable[..., RunRecalls]
 
 
 @pytest.fixture(name="tune")
 def _tune(init: Path) -> Tune:
     """Trains further on the first emoji."""
 
-    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> CorpusRecalls:
+    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> RunRecalls:
         train_records = options.pop("train_records", records("train", 100))
         return train_further(recipe, init, train_records, records("val", 60), folder, **options)  # type: ignore[arg-type]
 

@@ -16,9 +16,10 @@ from tandem.modeling.config import ImageSource
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.training.backbone_stage import train_image_backbone
 from tandem.training.data.record_pairs import RecordPairs
-from tandem.training.image_backbone_tuning import tune_image_backbone
 from tandem.training.loss_curve import FILE_NAME
+from tandem.training.pair_lesson import PairLesson
 from tandem.training.processes import ALONE
 from tandem.training.recipes import Recipe
 from tandem.training.run import Run
@@ -116,7 +117,14 @@ def test_it_leaves_a_model_that_only_answers(tmp_path: Path, init: Path) -> None
     texts = TextPreprocessor(begun.tokenizer, begun.model.config.max_text_tokens)
     pixels_of = ModelCheck(begun.model.config.image_size, texts).pixels
 
-    tune_image_backbone(begun.model, RecordPairs(shown), shown, pixels_of, begun.tokenizer, run)
+    lesson = PairLesson(
+        begun.model,
+        RecordPairs(shown),
+        lambda number: pixels_of(shown[number]),
+        begun.tokenizer,
+        run,
+    )
+    train_image_backbone(begun.model, lesson, run)
 
     assert not any(part.training for part in begun.model.modules())
     assert not any(weight.requires_grad for weight in begun.model.image_backbone.parameters())

@@ -1,0 +1,172 @@
+"""Reads the records that a run trains on: emoji, or a corpus on disk.
+
+Image tokens come from pixels or from a detector's file of regions.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import file_digest
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from tandem.corpus.records import Record
+from tandem.model_io.readable_records import ModelCheck, SkippedRecords, TextCheck
+from tandem.model_io.text import TextPreprocessor
+from tandem.modeling.config import JointConfig
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.region_tokens import RegionCheck, RegionFile
+from tandem.training.backbone_stage import BackboneLesson
+from tandem.training.data.pair_pool import check_family_count
+from tandem.training.data.pooled_images import RegionImages
+from tandem.training.data.record_pairs import RecordPairs
+from tandem.training.data.records_digest import records_sha256
+from tandem.training.pair_lesson import PairLesson
+from tandem.training.picture_tokens import PixelPictures
+from tandem.training.recipes import Recipe
+from tandem.training.run import Progress, Run
+from tandem.training.source import TrainingData
+
+ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
+"""Yields those of a corpus' records that a model can read, by its check."""
+
+
+def _all_records(records: Iterable[Record], _: TextCheck) -> Iterable[Record]:
+    return records
+
+
+class RecordSource:
+    """Gives records of any corpus, whose siblings may share captions."""
+
+    def __init__(
+        self,
+        train_records: Iterable[Record],
+        dev_records: Iterable[Record],
+        *,
+        regions: Path | None = None,
+        read: ReadRecords = _all_records,
+        skipped: SkippedRecords | None = None,
+    ) -> None:
+        """`regions`: the file to read instead of pixels. `skipped`: where `read` counts."""
+        self._train_records, self._dev_records = train_records, dev_records
+        self._candidates: list[Record] | None = None
+        self._regions, self._read, self._skipped = regions, read, skipped
+
+    def shaped(self, recipe: Recipe) -> Recipe:
+        """Returns the recipe with the digest of the file of regions, where there is one.
+
+        Raises ValueError for regions where pixels are read, and the reverse.
+        """
+        if recipe.image_source == "regions" and self._regions is None:
+            raise ValueError(
+                "image_source is regions, a detector's, which pictures do not give; give their "
+                "file with --regions, or take another image source"
+            )
+        if self._regions is None:
+            return recipe
+        if recipe.image_source != "regions":
+            raise ValueError(
+                f"{self._regions} would be ignored: image tokens are of {recipe.image_source}; "
+                "leave --regions out, or take the image source regions"
+            )
+        with self._regions.open("rb") as file:
+            return replace(recipe, regions_sha256=file_digest(file, "sha256").hexdigest())
+
+    def texts(self, recipe: Recipe) -> Iterable[str]:
+        """Yields every caption of the training split that is whole Unicode.
+
+        Reading a record reports half a character, by the record's name, once there is a tokenizer.
+        """
+        texts = (caption.text for record in self._train() for caption in record.captions)
+        return (
+            text for text in texts if not any("\ud800" <= letter <= "\udfff" for letter in text)
+        )
+
+    def read(
+        self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
+    ) -> TrainingData:
+        """Returns the records that the model can read.
+
+        Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
+        has one right image. Raises RecordUnreadable, naming the record, RegionsInvalid for another
+        file than one of regions, and ValueError for no records or fewer families than a batch
+        takes.
+        """
+        region_file = RegionFile(self._regions) if self._regions else None
+        texts = TextPreprocessor(tokenizer, config.max_text_tokens)
+        pixel_check = ModelCheck(config.image_size, texts)
+        check: TextCheck = RegionCheck(region_file, texts) if region_file else pixel_check
+
+        def readable(candidates: Sequence[Record], stage: str) -> list[Record]:
+            read = self._read(candidates, check)
+            return list(_reported(read, stage, len(candidates), progress))
+
+        candidates, dev_candidates = self._train(), list(self._dev_records)
+        records = readable(candidates, "train pictures read")
+        dev_records, dev_captions = _dev_pairs(
+            readable(dev_candidates, "dev pictures read"), recipe
+        )
+        pairs = RecordPairs(records)
+        tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
+        check_family_count(pairs, max(recipe.batch_family_count, tuned_batch_size))
+        pictures = PixelPictures(records, pixel_check.pixels)
+
+        def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
+            return PairLesson(model, pairs, pictures.pixels, tokenizer, run)
+
+        return TrainingData(
+            recipe=replace(
+                recipe,
+                pool_family_count=len(pairs.families),
+                corpus_sha256=records_sha256(records, dev_records, reads_pictures=not region_file),
+            ),
+            pairs=pairs,
+            train=_RegionPictures(region_file, records) if region_file else pictures,
+            dev=_RegionPictures(region_file, dev_records)
+            if region_file
+            else PixelPictures(dev_records, pixel_check.pixels),
+            dev_captions=dev_captions,
+            lesson=lesson,
+            skipped_counts=self._skipped.all_counts if self._skipped else {},
+        )
+
+    def _train(self) -> list[Record]:
+        if self._candidates is None:
+            self._candidates = list(self._train_records)
+        return self._candidates
+
+
+class _RegionPictures:
+    """Pictures whose tokens are a detector's regions, so that no pixel is read."""
+
+    def __init__(self, regions: RegionFile, records: Sequence[Record]) -> None:
+        self._images = RegionImages(regions, records)
+
+    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> RegionImages:
+        return self._images
+
+
+def _reported(
+    records: Iterable[Record], stage: str, count: int, progress: Progress
+) -> Iterator[Record]:
+    """Yields the records and reports how many were read."""
+    progress(stage, 0, count, "")
+    number = 0
+    for number, record in enumerate(records, start=1):
+        if number % 100 == 0:
+            progress(stage, number, count, "")
+        yield record
+    progress(stage, number, count, "")
+
+
+def _dev_pairs(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[str]]:
+    """Returns one record of each family, and one of its captions."""
+    if not records:
+        raise ValueError("there are no dev records; without them no checkpoint can be picked")
+    pairs, rng = RecordPairs(records), random.Random(f"dev/{recipe.seed}")
+    numbers = [members[0] for members in pairs.families[: recipe.dev_family_count]]
+    return [records[number] for number in numbers], [
+        pairs.caption(number, rng) for number in numbers
+    ]
