@@ -5,7 +5,7 @@ import sys
 
 import grpc
 
-from orchestrator_svc.model_servicer import ModelServicer
+from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
 from orchestrator_svc.search.search import Searcher
@@ -81,7 +81,9 @@ async def main(settings: OrchestratorSettings) -> None:
         max_timeout_seconds=settings.max_timeout_seconds,
         ingest_pending_batch_count=settings.ingest_pending_batch_count,
     )
-    model_servicer = ModelServicer(encoder, searcher.depth_rules, settings.default_timeout_seconds)
+    model_servicer = SearchModelServicer(
+        encoder, searcher.depth_rules, settings.default_timeout_seconds
+    )
     dependencies = Dependencies(
         encoder_channel,
         index_channels,

@@ -13,7 +13,7 @@ that the other shards' items would only hide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class SearchCoverage:
     """Which shards answered a search, and how many items they have."""
 
     shard_count: int
@@ -46,13 +46,13 @@ class Coverage:
         return self.answered_shard_count / self.shard_count
 
 
-def joined_coverage(coverages: Sequence[Coverage]) -> Coverage:
+def joined_coverage(coverages: Sequence[SearchCoverage]) -> SearchCoverage:
     """Returns what searches of the same shards for different modalities saw together."""
     if len(coverages) == 1:
         return coverages[0]
     counts = [coverage.item_count for coverage in coverages]
     known = [count for count in counts if count is not None]
-    return Coverage(
+    return SearchCoverage(
         coverages[0].shard_count,
         sum(coverage.covered_item_count for coverage in coverages),
         sum(known) if len(known) == len(counts) else None,
@@ -73,7 +73,7 @@ class CoverageDemand:
         """Returns whether it can no more be met, whatever other shards answer."""
         return any(shard in self.required_shards for shard in failed_shards)
 
-    def is_met_by(self, coverage: Coverage) -> bool:
+    def is_met_by(self, coverage: SearchCoverage) -> bool:
         """Returns whether the answer may be given. One that no shard gave never is."""
         return (
             coverage.answered_shard_count > 0
@@ -101,10 +101,10 @@ class LastItemCounts:
         answered: Mapping[int, int],
         missing: Mapping[int, TandemError],
         retrievals: Sequence[ShardRetrieval] = (),
-    ) -> Coverage:
+    ) -> SearchCoverage:
         """Returns the coverage of shards that `answered` with so many items each."""
         covered = sum(answered.values())
         last = [self._counts.get((index_id, modality, shard)) for shard in missing]
         known = [count for count in last if count is not None]
         total = covered + sum(known) if len(known) == len(last) else None
-        return Coverage(shard_count, covered, total, missing, retrievals)
+        return SearchCoverage(shard_count, covered, total, missing, retrievals)

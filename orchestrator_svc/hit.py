@@ -26,7 +26,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchScore:
+class Match:
     """What the cross-encoder makes of one candidate."""
 
     logit: float

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from orchestrator_svc.coverage import MISSING_ERRORS, Coverage
+from orchestrator_svc.coverage import MISSING_ERRORS, SearchCoverage
 from tandem.chassis.metrics import LATENCY_BUCKETS_SECONDS, REGISTRY, stage_histogram
 from tandem.chassis.tracing import exemplar, tracing
 from tandem.contract.content import Modality
@@ -74,7 +74,7 @@ for _outcome in ("answered", "refused"):
         PARTIAL_SEARCHES.labels(_outcome, _error.reason)
 
 
-def note_coverage(coverage: Coverage, *, is_answered: bool) -> None:
+def note_coverage(coverage: SearchCoverage, *, is_answered: bool) -> None:
     """Counts one search's coverage, and whether it was enough to answer."""
     SEARCH_COVERAGE.observe(coverage.share)
     for reason in {error.reason for error in coverage.missing.values()}:

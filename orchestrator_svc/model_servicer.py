@@ -12,7 +12,7 @@ from tandem.errors import TandemError
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc
 
 
-class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
+class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
     """Answers for the encoder, and for the cross-encoder where that says what it is."""
 
     def __init__(

@@ -30,14 +30,14 @@ def _check(name: str, value: float | None, low: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredItem:
+class StoredItemSource:
     """An item of the searched index, as a query."""
 
     item_id: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenEncoding:
+class EncodingSource:
     """What the caller had encoded before: a float32 `embedding` [d] of unit length."""
 
     embedding: NDArray[np.float32]
@@ -48,10 +48,10 @@ class GivenEncoding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryPart:
+class WeightedPart:
     """One of the things a query is made of, and its share; a negative one turns away from it."""
 
-    source: Content | StoredItem | GivenEncoding
+    source: Content | StoredItemSource | EncodingSource
     weight: float = 1.0
 
 
@@ -87,28 +87,28 @@ class RankingRule:
 class SearchQuery:
     """What to look for, where, and how deep."""
 
-    parts: Sequence[QueryPart]
+    parts: Sequence[WeightedPart]
     index_id: str
     target_modality: Modality
     depth: Depth
-    is_reranked: bool = True
-    is_content_included: bool = False
-    where: CheckedFilter | None = None
+    rerank_disabled: bool = False
+    content_included: bool = False
+    filter: CheckedFilter | None = None
     """What the items' attributes must be; None finds all."""
     consistency_tokens: Sequence[str] = ()
     """Of writes that the search must see."""
-    is_full_coverage_required: bool = False
-    are_all_modalities_included: bool = False
+    full_coverage_required: bool = False
+    all_modalities_included: bool = False
     ranking: RankingRule = RankingRule()
-    is_explained: bool = False
+    explained: bool = False
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR
-    is_rerank_required: bool = False
-    is_depth_adaptive: bool = False
+    rerank_required: bool = False
+    adaptive_depth: bool = False
 
     @property
     def modalities(self) -> Sequence[Modality]:
         """What is found; the target first."""
-        if self.are_all_modalities_included:
+        if self.all_modalities_included:
             return (self.target_modality, self.target_modality.other)
         return (self.target_modality,)
 

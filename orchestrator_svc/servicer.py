@@ -119,7 +119,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         with timed_stage("rank", laps):
             page = page_from_proto(request)
         contents: Mapping[str, FetchedItem] = {}
-        if page.is_content_included:
+        if page.content_included:
             contents = await self._searcher.fetch(page.index_id, page.ranked, deadline, laps)
         return page_to_proto(page, contents, laps.seconds)
 

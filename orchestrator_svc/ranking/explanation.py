@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreTerm:
+class RankTerm:
     """A summand: `value` times `weight`."""
 
     name: str
@@ -22,13 +22,13 @@ class StageRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class RankExplanation:
     """The terms sum to the item's score; the last of the ranks is its place in the answer."""
 
-    terms: Sequence[ScoreTerm]
+    terms: Sequence[RankTerm]
     ranks: Sequence[StageRank]
 
 
-def scaled(terms: Sequence[ScoreTerm], factor: float) -> list[ScoreTerm]:
+def scaled(terms: Sequence[RankTerm], factor: float) -> list[RankTerm]:
     """Returns terms whose sum is `factor` times that of these."""
-    return [ScoreTerm(term.name, term.value, term.weight * factor) for term in terms]
+    return [RankTerm(term.name, term.value, term.weight * factor) for term in terms]

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule
-from orchestrator_svc.ranking.explanation import ScoreTerm
+from orchestrator_svc.ranking.explanation import RankTerm
 from tandem.contract.fusion_method import FusionMethod
 
 
@@ -33,7 +33,7 @@ class Fusion:
     the similarity alone, and are not comparable with the others'."""
 
     def __init__(
-        self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+        self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, Match]
     ) -> None:
         """`matches` are by item id; with those among `hits` they make the pool."""
         self._method = rule.fusion
@@ -61,27 +61,27 @@ class Fusion:
             return match.probability
         return self.score(hit)
 
-    def score_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
+    def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
         """Returns what the score is the sum of."""
         match = self._matches.get(hit.item_id)
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
-            return [ScoreTerm("match_logit", match.logit, 1.0)]
+            return [RankTerm("match_logit", match.logit, 1.0)]
         return self.relevance_terms(hit)
 
-    def relevance_terms(self, hit: Hit) -> Sequence[ScoreTerm]:
+    def relevance_terms(self, hit: Hit) -> Sequence[RankTerm]:
         """Returns what the relevance is the sum of."""
         match = self._matches.get(hit.item_id)
         if match is None:
-            return [ScoreTerm("similarity", hit.similarity, 1.0)]
+            return [RankTerm("similarity", hit.similarity, 1.0)]
         if self._method is FusionMethod.CROSS_ENCODER:
-            return [ScoreTerm("match_probability", match.probability, 1.0)]
+            return [RankTerm("match_probability", match.probability, 1.0)]
         start = "normalised_" if self._method is FusionMethod.NORMALISED_ADD else ""
         return [
-            ScoreTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
-            ScoreTerm(f"{start}match_probability", self._probability(match), self._weight),
+            RankTerm(f"{start}similarity", self._similarity(hit), 1 - self._weight),
+            RankTerm(f"{start}match_probability", self._probability(match), self._weight),
         ]
 
-    def _sum(self, hit: Hit, match: MatchScore) -> float:
+    def _sum(self, hit: Hit, match: Match) -> float:
         return (1 - self._weight) * self._similarity(hit) + self._weight * self._probability(match)
 
     def _similarity(self, hit: Hit) -> float:
@@ -89,7 +89,7 @@ class Fusion:
             return self._similarity_spread(hit.similarity)
         return hit.similarity
 
-    def _probability(self, match: MatchScore) -> float:
+    def _probability(self, match: Match) -> float:
         if self._method is FusionMethod.NORMALISED_ADD:
             return self._probability_spread(match.probability)
         return match.probability

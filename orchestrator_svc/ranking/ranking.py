@@ -8,10 +8,10 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule, SearchQuery
 from orchestrator_svc.ranking.diversity import distinct_places, marginal_order, similarities
-from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank, scaled
+from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank, scaled
 from orchestrator_svc.ranking.fusion import Fusion
 
 # Comparing so many with each other takes a millisecond.
@@ -23,17 +23,17 @@ class RankedHit:
     """A hit with its place in both orders, from 1; `match` is None where the CE did not score."""
 
     hit: Hit
-    match: MatchScore | None
+    match: Match | None
     retrieve_rank: int
     """Among the hits of its modality."""
     final_rank: int
     score: float
     """What it was ordered by, among those that were reranked alike."""
-    explanation: Explanation | None = None
+    explanation: RankExplanation | None = None
 
 
 def rank_answer(
-    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
 ) -> list[RankedHit]:
     """Returns the whole order, of which an answer gives the first `return_n`.
 
@@ -57,7 +57,7 @@ def rank_answer(
 
 
 async def rank_answer_aside(
-    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
 ) -> list[RankedHit]:
     """Does as rank_answer; in a thread where that takes longer than other calls should wait."""
     if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
@@ -75,23 +75,23 @@ class _Entry:
     """A hit on its way."""
 
     hit: Hit
-    match: MatchScore | None
+    match: Match | None
     retrieve_rank: int
     score: float
-    terms: Sequence[ScoreTerm] = ()
+    terms: Sequence[RankTerm] = ()
     ranks: list[StageRank] = field(default_factory=list)
-    is_explained: bool = False
+    explained: bool = False
 
     def ranked(self, final_rank: int) -> RankedHit:
         """Returns the hit at its end."""
-        explanation = Explanation(self.terms, self.ranks) if self.is_explained else None
+        explanation = RankExplanation(self.terms, self.ranks) if self.explained else None
         return RankedHit(
             self.hit, self.match, self.retrieve_rank, final_rank, self.score, explanation
         )
 
 
 def _rank_kind(
-    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, MatchScore]
+    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
 ) -> list[_Entry]:
     """Returns one modality's hits in their final order."""
     rule = query.ranking
@@ -100,9 +100,9 @@ def _rank_kind(
         _Entry(hit, matches.get(hit.item_id), rank, fusion.score(hit))
         for rank, hit in enumerate(hits, start=1)
     ]
-    if query.is_explained:
+    if query.explained:
         for entry in entries:
-            entry.is_explained = True
+            entry.explained = True
             entry.terms = fusion.score_terms(entry.hit)
     _note(entries, "retrieve")
     # Sorting is stable: equals, and those without a match, stay in retrieval order.
@@ -140,10 +140,10 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
     for place, redundancy in order:
         entry = entries[place]
         entry.score = weight * fusion.relevance(entry.hit) - (1 - weight) * redundancy
-        if entry.is_explained:
+        if entry.explained:
             entry.terms = [
                 *scaled(fusion.relevance_terms(entry.hit), weight),
-                ScoreTerm("redundancy", redundancy, weight - 1),
+                RankTerm("redundancy", redundancy, weight - 1),
             ]
         diversified.append(entry)
     return diversified
@@ -151,7 +151,7 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
 
 def _note(entries: Sequence[_Entry], stage: str) -> None:
     for rank, entry in enumerate(entries, start=1):
-        if entry.is_explained:
+        if entry.explained:
             entry.ranks.append(StageRank(stage, rank))
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.metrics import RERANK_STOPS, note_rerank
 from orchestrator_svc.query import SearchQuery
 from orchestrator_svc.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
@@ -81,7 +81,7 @@ class RerankOutcome:
     stop: RerankStop
     reranked_depth: int = 0
     """Candidates, from the first in retrieval order, that were put to it."""
-    matches: Mapping[str, MatchScore] = field(default_factory=dict)
+    matches: Mapping[str, Match] = field(default_factory=dict)
     """By item id."""
     missing_count: int = 0
     """Of the candidates put to it, those that were no longer there."""
@@ -109,7 +109,7 @@ class RerankOutcome:
             )
 
 
-class Reranker:
+class RerankStage:
     """Has each shard's rerank_svc score the candidates that lie on it."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Reranker:
             ScoreQuery(query.index_id, fingerprint, model_version), tokens, candidates, owners
         )
         rule = None
-        if query.is_depth_adaptive:
+        if query.adaptive_depth:
             rule = await self._depth_rules.rule(fingerprint, model_version, deadline)
         while run.stop is None:
             await self._go_on(run, rule, deadline)
@@ -256,7 +256,7 @@ class _Run:
     owners: Sequence[int]
     """The shard of each."""
     depth: int = 0
-    matches: dict[str, MatchScore] = field(default_factory=dict)
+    matches: dict[str, Match] = field(default_factory=dict)
     """Of the candidates down to the depth; after a failure, of some behind it too."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     stop: RerankStop | None = None

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Sequence
 
-from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.coverage import SearchCoverage
 from orchestrator_svc.metrics import DEGRADED_ANSWERS
 from orchestrator_svc.rerank.rerank import RerankOutcome
 from orchestrator_svc.search.query_encoder import EncodedQuery
@@ -21,7 +21,7 @@ class Degradation(enum.Enum):
 
 
 def degradations_of(
-    encoded: EncodedQuery, coverage: Coverage, rerank: RerankOutcome
+    encoded: EncodedQuery, coverage: SearchCoverage, rerank: RerankOutcome
 ) -> Sequence[Degradation]:
     """Returns all that the answer has to say of itself, in the contract's order."""
     found = []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
-from orchestrator_svc.query import GivenEncoding, SearchQuery, StoredItem, check_part_count
+from orchestrator_svc.query import EncodingSource, SearchQuery, StoredItemSource, check_part_count
 from orchestrator_svc.services.interfaces import (
     ContentEncoder,
     EncodedContents,
@@ -134,7 +134,7 @@ class QueryEncoder:
         item_ids = {
             check_item_id(part.source.item_id): None
             for part in query.parts
-            if isinstance(part.source, StoredItem)
+            if isinstance(part.source, StoredItemSource)
         }
         found: dict[str, tuple[Encoding, str]] = {}
 
@@ -191,9 +191,9 @@ def _read_parts(
     parts = []
     for part in query.parts:
         match part.source:
-            case GivenEncoding(embedding, modality, tokens, fingerprint):
+            case EncodingSource(embedding, modality, tokens, fingerprint):
                 parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
-            case StoredItem(item_id):
+            case StoredItemSource(item_id):
                 parts.append(_of_encoding(*stored[item_id], part.weight))
             case _:
                 outcome = next(outcomes)

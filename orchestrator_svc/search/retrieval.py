@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator_svc.coverage import (
     MISSING_ERRORS,
-    Coverage,
     CoverageDemand,
     LastItemCounts,
+    SearchCoverage,
 )
 from orchestrator_svc.hit import Hit, merge_hits
 from orchestrator_svc.metrics import note_coverage
@@ -29,7 +29,7 @@ class Retrieval:
     embeddings: Embeddings
     minimum_sequences: Mapping[int, int]
     """By shard number, what its change log must have reached; these shards may not be missing."""
-    is_full_coverage_required: bool
+    full_coverage_required: bool
 
 
 class Retriever:
@@ -54,7 +54,7 @@ class Retriever:
 
     async def retrieve(
         self, retrieval: Retrieval, deadline: Deadline
-    ) -> tuple[list[Hit], Coverage]:
+    ) -> tuple[list[Hit], SearchCoverage]:
         """Returns the nearest items, best first, and how much of the index they are out of.
 
         Raises ShardsMissing where that is less than demanded, DeadlineExceeded where no shard
@@ -64,7 +64,7 @@ class Retriever:
         demand = CoverageDemand(
             self._minimum_coverage,
             range(len(self._shards))
-            if retrieval.is_full_coverage_required
+            if retrieval.full_coverage_required
             else retrieval.minimum_sequences.keys(),
         )
         answers = await self._ask(retrieval, demand, deadline)
@@ -116,7 +116,7 @@ class Retriever:
             await asyncio.gather(*number_of_task, return_exceptions=True)
         return answers
 
-    def _coverage(self, retrieval: Retrieval, answers: "_Answers") -> Coverage:
+    def _coverage(self, retrieval: Retrieval, answers: "_Answers") -> SearchCoverage:
         """Returns what `answers` cover; a shard that is not in them is late."""
         late = DeadlineExceeded(what="a shard's share of the time")
         missing = {
@@ -151,7 +151,7 @@ class _Answers:
         else:
             self.failures[number] = answer
 
-    def are_enough(self, coverage: Coverage, demand: CoverageDemand) -> bool:
+    def are_enough(self, coverage: SearchCoverage, demand: CoverageDemand) -> bool:
         """Returns whether the search can be answered with what has come, if no more comes."""
         # An index that the others do not know may live on the shards that are missing.
         is_anything_known = not coverage.missing or not self.is_index_unknown()
@@ -187,7 +187,7 @@ async def _ask_one(
         return error
 
 
-def _refusal(coverage: Coverage) -> TandemError:
+def _refusal(coverage: SearchCoverage) -> TandemError:
     """Returns why the coverage is not enough, for the caller."""
     is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
     if not coverage.answered_shard_count and is_all_late:

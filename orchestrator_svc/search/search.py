@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from orchestrator_svc.content_room import ContentRoom, Taking
-from orchestrator_svc.coverage import Coverage, LastItemCounts, joined_coverage
+from orchestrator_svc.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from orchestrator_svc.fan_out import fan_out
 from orchestrator_svc.hit import Hit
 from orchestrator_svc.metrics import StageLaps, note_degradations, note_search, timed_stage
@@ -15,7 +15,7 @@ from orchestrator_svc.ranking.ranking import RankedHit, rank_answer_aside, retri
 from orchestrator_svc.rerank.adaptive_depth import DepthRules
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from orchestrator_svc.rerank.pair_quota import PairQuota
-from orchestrator_svc.rerank.rerank import Reranker, RerankOutcome, RerankStop, joined_outcome
+from orchestrator_svc.rerank.rerank import RerankOutcome, RerankStage, RerankStop, joined_outcome
 from orchestrator_svc.search.degradation import Degradation, degradations_of
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.search.retrieval import Retrieval, Retriever
@@ -46,7 +46,7 @@ class SearchAnswer:
     contents: Mapping[str, FetchedItem]
     """With attributes, by item id; empty unless the query asked for contents."""
     encoded: EncodedQuery
-    coverage: Coverage
+    coverage: SearchCoverage
     rerank: RerankOutcome
     query: SearchQuery
     remaining: Sequence[RankedHit] = ()
@@ -81,7 +81,7 @@ class _Search:
     encoded: EncodedQuery
     hits: Sequence[Hit]
     """Of each modality in retrieval order, the target's first."""
-    coverage: Coverage
+    coverage: SearchCoverage
     contents: dict[str, FetchedItem] = field(default_factory=dict)
 
 
@@ -105,7 +105,9 @@ class Searcher:
             time_share=services.shares.retrieval,
             counts=services.counts,
         )
-        self._reranker = Reranker(services.scorers, services.shard_map, services.pace, depth_rules)
+        self._reranker = RerankStage(
+            services.scorers, services.shard_map, services.pace, depth_rules
+        )
 
     @classmethod
     def over(
@@ -169,7 +171,7 @@ class Searcher:
         """Encodes and retrieves."""
         laps = StageLaps()
         check_index_id(query.index_id)
-        if query.is_rerank_required and not query.is_reranked:
+        if query.rerank_required and query.rerank_disabled:
             raise RankingInvalid(
                 why="rerank_required needs the rerank that rerank_disabled leaves out"
             )
@@ -196,7 +198,7 @@ class Searcher:
         encoded: EncodedQuery,
         minimum_sequences: Mapping[int, int],
         deadline: Deadline,
-    ) -> tuple[list[Hit], Coverage]:
+    ) -> tuple[list[Hit], SearchCoverage]:
         """Returns the hits of each modality in retrieval order, the target's first."""
         retrieved = await fan_out(
             *(
@@ -208,12 +210,12 @@ class Searcher:
                             modality=modality,
                             query_modality=encoded.modality,
                             retrieve_k=query.depth.retrieve_k,
-                            filter=query.where,
-                            are_embeddings_included=query.ranking.are_embeddings_needed,
+                            filter=query.filter,
+                            embeddings_included=query.ranking.are_embeddings_needed,
                         ),
                         encoded.embeddings,
                         minimum_sequences,
-                        query.is_full_coverage_required,
+                        query.full_coverage_required,
                     ),
                     deadline,
                 )
@@ -229,7 +231,7 @@ class Searcher:
         Raises where the query demands more than it came to.
         """
         query, encoded = search.query, search.encoded
-        if not query.is_reranked:
+        if query.rerank_disabled:
             return RerankOutcome(RerankStop.DISABLED)
         outcomes = []
         for modality in query.modalities:
@@ -254,7 +256,7 @@ class Searcher:
                 quota.note_read(outcome.cost.pair_count)
                 outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
-        if query.is_rerank_required:
+        if query.rerank_required:
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 
@@ -273,7 +275,7 @@ class Searcher:
         return_n = search.query.depth.return_n
         ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
-        if search.query.is_content_included:
+        if search.query.content_included:
             with timed_stage("fetch", search.laps):
                 contents = await self._fetch_new(search, ranked)
         seconds = search.laps.seconds

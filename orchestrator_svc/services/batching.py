@@ -101,7 +101,7 @@ class BatchingShardSearcher(ShardSearcher):
         # An embedding that does not fit the index fails alone.
         dimension = len(embeddings[0])
         size = len(embeddings)
-        if query.are_embeddings_included:
+        if query.embeddings_included:
             size *= answer_share(dimension, query.retrieve_k)
         return await self._batcher.ask((query, dimension), embeddings, size, deadline)
 

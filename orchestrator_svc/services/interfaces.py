@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator_svc.content_room import Taking
-from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.hit import Hit, Match
 from tandem.chassis.deadline import Deadline
 from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.attributes import Attributes
@@ -65,7 +65,7 @@ class ShardQuery:
     """What the items' attributes must be; None finds all."""
     minimum_sequence: int = 0
     """The shard answers once it has applied every change up to this one."""
-    are_embeddings_included: bool = False
+    embeddings_included: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Candidates:
 class ShardScores:
     """Holds what one shard's cross-encoder made of candidates, and its cost."""
 
-    matches: Mapping[str, MatchScore]
+    matches: Mapping[str, Match]
     """By item id, without the items that no longer exist."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0

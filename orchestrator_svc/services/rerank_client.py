@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import grpc
 
-from orchestrator_svc.hit import MatchScore
+from orchestrator_svc.hit import Match
 from orchestrator_svc.services.breaker import BREAKER_RULE, BreakerRule
 from orchestrator_svc.services.call_policy import Dependency
 from orchestrator_svc.services.interfaces import Candidates, ScoreQuery, ShardScores
@@ -71,7 +71,7 @@ class RerankClient:
 
     async def score_each(
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
-    ) -> tuple[list[Mapping[str, MatchScore] | TandemError], InferenceCost, int]:
+    ) -> tuple[list[Mapping[str, Match] | TandemError], InferenceCost, int]:
         """Returns each request's scores or error, their total cost, and the model's version."""
 
         def check(response: rerank_service_pb2.ScoreBatchResponse) -> None:
@@ -99,7 +99,7 @@ class RerankClient:
             deadline,
             check,
         )
-        outcomes: list[Mapping[str, MatchScore] | TandemError] = [
+        outcomes: list[Mapping[str, Match] | TandemError] = [
             item_error_from_proto(result.error)
             if result.HasField("error")
             else _matches(candidates, result.scores)
@@ -129,9 +129,9 @@ class RerankClient:
 
 def _matches(
     candidates: Candidates, scores: Iterable[rerank_service_pb2.CandidateScore]
-) -> Mapping[str, MatchScore]:
+) -> Mapping[str, Match]:
     return {
-        item_id: MatchScore(score.match_logit, score.match_probability)
+        item_id: Match(score.match_logit, score.match_probability)
         for item_id, score in zip(candidates.item_ids, scores, strict=True)
         if score.HasField("match_logit")
     }

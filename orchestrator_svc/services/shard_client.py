@@ -107,7 +107,7 @@ class ShardClient:
                 else None,
                 minimum_sequence=query.minimum_sequence,
                 shard_map_version=self._shard_map_version,
-                embeddings_included=query.are_embeddings_included,
+                embeddings_included=query.embeddings_included,
             ),
             deadline,
         )
@@ -274,7 +274,7 @@ class ShardClient:
 
 
 def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
-    if not query.are_embeddings_included:
+    if not query.embeddings_included:
         return Hit(hit.item_id, hit.similarity, query.modality)
     if not hit.HasField("embedding"):
         raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")

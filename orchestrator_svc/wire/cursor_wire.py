@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.hit import Hit, Match
+from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank
 from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from orchestrator_svc.wire.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
@@ -29,7 +29,7 @@ class Page:
     """A page of an answer that was given before: taken from the cursor alone."""
 
     ranked: Sequence[RankedHit]
-    is_content_included: bool
+    content_included: bool
     held: search_cursor_pb2.SearchCursor
     """What holds for the whole answer; its columns are those of the pages after."""
     next_cursor: bytes
@@ -95,7 +95,7 @@ def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
     return Page(ranked, request.content_included, held, next_cursor)
 
 
-def explanation_to_proto(explanation: Explanation) -> search_service_pb2.Explanation:
+def explanation_to_proto(explanation: RankExplanation) -> search_service_pb2.Explanation:
     """Returns the message that tells how an item came to its place."""
     return search_service_pb2.Explanation(
         terms=[
@@ -172,7 +172,7 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     logit = held.match_logits[place]
     match = None
     if not math.isnan(logit):
-        match = MatchScore(_finite(logit), _finite(held.match_probabilities[place]))
+        match = Match(_finite(logit), _finite(held.match_probabilities[place]))
     return RankedHit(
         Hit(check_item_id(held.item_ids[place]), _finite(held.similarities[place]), modality),
         match,
@@ -183,9 +183,9 @@ def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     )
 
 
-def _explanation(message: search_service_pb2.Explanation) -> Explanation:
-    return Explanation(
-        [ScoreTerm(term.name, term.value, term.weight) for term in message.terms],
+def _explanation(message: search_service_pb2.Explanation) -> RankExplanation:
+    return RankExplanation(
+        [RankTerm(term.name, term.value, term.weight) for term in message.terms],
         [StageRank(each.stage, each.rank) for each in message.ranks],
     )
 

@@ -4,14 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator_svc.coverage import Coverage
+from orchestrator_svc.coverage import SearchCoverage
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.query import (
-    GivenEncoding,
-    QueryPart,
+    EncodingSource,
     RankingRule,
     SearchQuery,
-    StoredItem,
+    StoredItemSource,
+    WeightedPart,
     check_part_count,
 )
 from orchestrator_svc.ranking.ranking import RankedHit
@@ -64,17 +64,17 @@ def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQu
             request.rerank_k if request.HasField("rerank_k") else None,
             request.return_n if request.HasField("return_n") else None,
         ),
-        is_reranked=not request.rerank_disabled,
-        is_content_included=request.content_included,
-        where=_filter(request),
+        rerank_disabled=request.rerank_disabled,
+        content_included=request.content_included,
+        filter=_filter(request),
         consistency_tokens=request.consistency_tokens,
-        is_full_coverage_required=request.full_coverage_required,
-        are_all_modalities_included=request.all_modalities_included,
+        full_coverage_required=request.full_coverage_required,
+        all_modalities_included=request.all_modalities_included,
         ranking=_ranking(request),
-        is_explained=request.explained,
+        explained=request.explained,
         truncation_policy=truncation_policy_from_proto(request.truncation_policy),
-        is_rerank_required=request.rerank_required,
-        is_depth_adaptive=request.adaptive_depth,
+        rerank_required=request.rerank_required,
+        adaptive_depth=request.adaptive_depth,
     )
 
 
@@ -148,11 +148,11 @@ def page_to_proto(
     )
 
 
-def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[QueryPart]:
+def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[WeightedPart]:
     if request.HasField("query"):
         if request.query_parts:
             raise QueryInvalid(why="query and query_parts are both set; set one of them")
-        return (QueryPart(content_from_proto(request.query)),)
+        return (WeightedPart(content_from_proto(request.query)),)
     if not request.query_parts:
         raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
     # Before they are looked at: each may be a picture, and there may be very many.
@@ -160,20 +160,20 @@ def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[QueryPart
     return tuple(map(_part, request.query_parts))
 
 
-def _part(message: search_service_pb2.QueryPart) -> QueryPart:
+def _part(message: search_service_pb2.QueryPart) -> WeightedPart:
     weight = message.weight if message.HasField("weight") else 1.0
     match message.WhichOneof("source"):
         case "content":
-            return QueryPart(content_from_proto(message.content), weight)
+            return WeightedPart(content_from_proto(message.content), weight)
         case "item_id":
-            return QueryPart(StoredItem(message.item_id), weight)
+            return WeightedPart(StoredItemSource(message.item_id), weight)
         case "encoding":
-            return QueryPart(_given(message.encoding), weight)
+            return WeightedPart(_given(message.encoding), weight)
         case _:
             raise QueryInvalid(why="a part has neither content nor item_id nor encoding")
 
 
-def _given(message: search_service_pb2.GivenEncoding) -> GivenEncoding:
+def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
     tokens = tokens_from_proto(message.tokens) if message.HasField("tokens") else None
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
@@ -182,17 +182,17 @@ def _given(message: search_service_pb2.GivenEncoding) -> GivenEncoding:
         raise TokensInvalid(why=f"they are of {tokens.modality.value}, not of {modality.value}")
     if not message.model_fingerprint:
         raise QueryInvalid(why="a given encoding does not say its model_fingerprint")
-    return GivenEncoding(
+    return EncodingSource(
         embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
     )
 
 
-def _usual_target(parts: Sequence[QueryPart]) -> Modality:
+def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
     """Returns what a query of these finds where it does not say: the other modality."""
     modalities = {
         part.source.modality
         for part in parts
-        if isinstance(part.source, TextContent | ImageContent | GivenEncoding)
+        if isinstance(part.source, TextContent | ImageContent | EncodingSource)
     }
     if len(modalities) != 1:
         raise QueryInvalid(why="target_modality must be set for these query_parts")
@@ -230,7 +230,7 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     return replace(rule, cross_encoder_weight=fusion.cross_encoder_weight)
 
 
-def _coverage(coverage: Coverage) -> search_service_pb2.Coverage:
+def _coverage(coverage: SearchCoverage) -> search_service_pb2.Coverage:
     return search_service_pb2.Coverage(
         answered_shard_count=coverage.answered_shard_count,
         shard_count=coverage.shard_count,

@@ -25,7 +25,7 @@ _SHOWN_ID_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class RemovalOutcome:
     """How many of the ids were there, and how far the shards' change logs are, by number."""
 
     removed_count: int
@@ -44,7 +44,7 @@ class Remover:
 
     async def remove(
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
-    ) -> Removal:
+    ) -> RemovalOutcome:
         """Returns when every shard that owns one of the ids has deleted it, durably.
 
         Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before any
@@ -74,9 +74,11 @@ class Remover:
         removed_count = sum(deleted.count for deleted in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
-        return Removal(removed_count, {number: each.sequence for number, each in done.items()})
+        return RemovalOutcome(
+            removed_count, {number: each.sequence for number, each in done.items()}
+        )
 
-    async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
+    async def remove_index(self, index_id: str, deadline: Deadline) -> RemovalOutcome:
         """Removes an index from all shards, of a large one a part: call again until complete.
 
         Raises IndexIdInvalid, IndexNotFound where no shard has it, and otherwise the error of the
@@ -99,7 +101,7 @@ class Remover:
             )
         if not done:
             raise IndexNotFound(index_id=index_id)
-        return Removal(
+        return RemovalOutcome(
             removed_count,
             {number: each.sequence for number, each in done.items()},
             all(each.is_complete for each in done.values()),

@@ -14,5 +14,5 @@ def shard_request_id(request_id: str, shard: int, shard_map: ShardMap) -> str:
     """
     if not request_id:
         return ""
-    where = f"{shard_map.version}/{shard_map.shard_count}/{shard}"
-    return blake2b(f"{where}/{request_id}".encode(), digest_size=16).hexdigest()
+    origin = f"{shard_map.version}/{shard_map.shard_count}/{shard}"
+    return blake2b(f"{origin}/{request_id}".encode(), digest_size=16).hexdigest()

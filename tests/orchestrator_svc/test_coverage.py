@@ -1,8 +1,8 @@
-"""Coverage by hand: what share was seen, and when that is enough."""
+"""SearchCoverage by hand: what share was seen, and when that is enough."""
 
 import pytest
 
-from orchestrator_svc.coverage import Coverage, CoverageDemand, LastItemCounts
+from orchestrator_svc.coverage import CoverageDemand, LastItemCounts, SearchCoverage
 from tandem.contract.content import Modality
 from tandem.errors import ServiceUnavailable, TandemError
 
@@ -17,16 +17,18 @@ def missing(*shards: int) -> dict[int, TandemError]:
 @pytest.mark.parametrize(
     ("coverage", "share"),
     [
-        (Coverage(4, 100, 100, {}), 1.0),
-        (Coverage(4, 0, 0, {}), 1.0),
-        (Coverage(4, 90, 100, missing(1)), 0.9),
-        (Coverage(4, 90, None, missing(1)), 0.75),
-        (Coverage(4, 0, 0, missing(1, 2)), 0.5),
-        (Coverage(4, 0, 10, missing(1)), 0.0),
-        (Coverage(2, 0, None, missing(0, 1)), 0.0),
+        (SearchCoverage(4, 100, 100, {}), 1.0),
+        (SearchCoverage(4, 0, 0, {}), 1.0),
+        (SearchCoverage(4, 90, 100, missing(1)), 0.9),
+        (SearchCoverage(4, 90, None, missing(1)), 0.75),
+        (SearchCoverage(4, 0, 0, missing(1, 2)), 0.5),
+        (SearchCoverage(4, 0, 10, missing(1)), 0.0),
+        (SearchCoverage(2, 0, None, missing(0, 1)), 0.0),
     ],
 )
-def test_the_share_is_of_items_where_they_were_counted(coverage: Coverage, share: float) -> None:
+def test_the_share_is_of_items_where_they_were_counted(
+    coverage: SearchCoverage, share: float
+) -> None:
     """Else of shards: where one never answered, and where there is nothing to count."""
     assert coverage.share == pytest.approx(share)
 
@@ -51,7 +53,7 @@ def test_a_demand_is_met_or_not(
     minimum: float, required: list[int], shards: list[int], is_met: bool
 ) -> None:
     """Four shards of ten items each; an answer that no shard gave is never enough."""
-    coverage = Coverage(4, 10 * (4 - len(shards)), 40, missing(*shards))
+    coverage = SearchCoverage(4, 10 * (4 - len(shards)), 40, missing(*shards))
 
     assert CoverageDemand(minimum, required).is_met_by(coverage) is is_met
 

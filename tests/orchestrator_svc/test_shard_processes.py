@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery, StoredItem
+from orchestrator_svc.query import RankingRule, SearchQuery, StoredItemSource, WeightedPart
 from orchestrator_svc.search.search import SearchAnswer, Searcher
 from orchestrator_svc.services.encoder_client import EncoderClient
 from orchestrator_svc.services.shard_client import ShardClient
@@ -56,14 +56,14 @@ class Shards:
     ) -> SearchAnswer:
         """Finds texts, all of them if there are no more than a hundred."""
         query = SearchQuery(
-            parts=(QueryPart(TextContent(text)),),
+            parts=(WeightedPart(TextContent(text)),),
             index_id="scenes",
             target_modality=Modality.TEXT,
             depth=Depth(100, 1, 100),
-            is_reranked=False,
-            is_content_included=False,
+            rerank_disabled=True,
+            content_included=False,
             consistency_tokens=tokens,
-            is_full_coverage_required=is_full,
+            full_coverage_required=is_full,
         )
         return await self.searcher.search(query, Deadline.after(seconds))
 
@@ -224,7 +224,10 @@ async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: P
     async with shards(tmp_path) as running:
         await running.ingest(items)
         query = SearchQuery(
-            parts=(QueryPart(StoredItem("item-10")), QueryPart(StoredItem("item-20"))),
+            parts=(
+                WeightedPart(StoredItemSource("item-10")),
+                WeightedPart(StoredItemSource("item-20")),
+            ),
             index_id="scenes",
             target_modality=Modality.TEXT,
             depth=Depth(ITEM_COUNT, 1, 5),
@@ -236,6 +239,6 @@ async def test_stored_items_are_queries_and_compared_with_each_other(tmp_path: P
         # Between the two; then each the nearest that is 5 degrees off all before.
         assert ids(answer)[0] == "item-15"
         assert sorted(ids(answer)) == ["item-05", "item-10", "item-15", "item-20", "item-25"]
-        gone = replace(query, parts=(QueryPart(StoredItem("item-99")),))
+        gone = replace(query, parts=(WeightedPart(StoredItemSource("item-99")),))
         with pytest.raises(errors.ItemNotFound):
             await running.searcher.search(gone, Deadline.after(10))

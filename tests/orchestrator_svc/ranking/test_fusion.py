@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator_svc.hit import Hit, MatchScore
+from orchestrator_svc.hit import Hit, Match
 from orchestrator_svc.query import RankingRule
 from orchestrator_svc.ranking.fusion import Fusion
 from tandem.contract.fusion_method import FusionMethod
@@ -23,13 +23,13 @@ logits = st.floats(-30, 30, width=32)
 weights = st.floats(0, 1)
 
 
-def match(logit: float) -> MatchScore:
+def match(logit: float) -> Match:
     """Returns the score of a logit, its probability as the wire carries it."""
-    return MatchScore(logit, float(np.float32(1 / (1 + math.exp(-logit)))))
+    return Match(logit, float(np.float32(1 / (1 + math.exp(-logit)))))
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> tuple[list[Hit], dict[str, MatchScore]]:
+def pools(draw: st.DrawFn) -> tuple[list[Hit], dict[str, Match]]:
     """Yields hits, of which the first few, at least one, are scored."""
     hits = [Hit(str(n), draw(similarities)) for n in range(draw(st.integers(1, 12)))]
     scored = hits[: draw(st.integers(1, len(hits)))]
@@ -44,7 +44,7 @@ def pools(draw: st.DrawFn) -> tuple[list[Hit], dict[str, MatchScore]]:
 def test_scores_are_those_that_evaluations_give(
     method: FusionMethod,
     reference: Reference,
-    pool: tuple[list[Hit], dict[str, MatchScore]],
+    pool: tuple[list[Hit], dict[str, Match]],
     weight: float,
 ) -> None:
     """Over the candidates that were scored, to 1e-6; the evaluation weighs the similarity."""
@@ -63,7 +63,7 @@ def test_scores_are_those_that_evaluations_give(
 
 @given(pools(), st.sampled_from(FusionMethod), weights)
 def test_a_score_is_the_sum_of_its_terms(
-    pool: tuple[list[Hit], dict[str, MatchScore]], method: FusionMethod, weight: float
+    pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod, weight: float
 ) -> None:
     """So is the relevance, which lies on the scale of similarities."""
     hits, matches = pool
@@ -79,7 +79,7 @@ def test_a_score_is_the_sum_of_its_terms(
 
 @given(pools(), st.sampled_from(FusionMethod))
 def test_what_was_not_scored_has_its_similarity(
-    pool: tuple[list[Hit], dict[str, MatchScore]], method: FusionMethod
+    pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod
 ) -> None:
     """It is no part of the pool that is spread."""
     hits, matches = pool
@@ -94,7 +94,7 @@ def test_what_was_not_scored_has_its_similarity(
 def test_a_pool_of_equals_gets_the_middle() -> None:
     """As in the evaluation: there is nothing to spread."""
     hits = [Hit("a", 0.3), Hit("b", 0.3)]
-    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(2.0, 0.9)}
+    matches = {"a": Match(0.0, 0.5), "b": Match(2.0, 0.9)}
     rule = RankingRule(fusion=FusionMethod.NORMALISED_ADD, cross_encoder_weight=0.25)
 
     fusion = Fusion(rule, hits, matches)
@@ -104,7 +104,7 @@ def test_a_pool_of_equals_gets_the_middle() -> None:
 
 def test_the_cross_encoder_alone_scores_by_its_logit() -> None:
     """But is weighed against similarities by its probability."""
-    fusion = Fusion(RankingRule(), [Hit("a", 0.3)], {"a": MatchScore(2.0, 0.88)})
+    fusion = Fusion(RankingRule(), [Hit("a", 0.3)], {"a": Match(2.0, 0.88)})
 
     assert fusion.score(Hit("a", 0.3)) == 2.0
     assert fusion.relevance(Hit("a", 0.3)) == 0.88

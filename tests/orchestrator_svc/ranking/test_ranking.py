@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.query import QueryPart, RankingRule, SearchQuery
+from orchestrator_svc.hit import Hit, Match
+from orchestrator_svc.query import RankingRule, SearchQuery, WeightedPart
 from orchestrator_svc.ranking.ranking import RankedHit, rank_answer, retrieved_order
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.fusion_method import FusionMethod
@@ -22,14 +22,14 @@ values = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
 
 
 QUERY = SearchQuery(
-    parts=(QueryPart(TextContent("1")),),
+    parts=(WeightedPart(TextContent("1")),),
     index_id="scenes",
     target_modality=Modality.IMAGE,
     depth=Depth.of(None, None, None),
 )
 
 
-def rank_hits(hits: list[Hit], matches: dict[str, MatchScore]) -> list[RankedHit]:
+def rank_hits(hits: list[Hit], matches: dict[str, Match]) -> list[RankedHit]:
     """Returns the order of a search that asks for nothing else."""
     return rank_answer(QUERY, hits, matches)
 
@@ -47,15 +47,15 @@ def retrieved(draw: st.DrawFn) -> list[Hit]:
 
 
 @st.composite
-def scored(draw: st.DrawFn) -> tuple[list[Hit], dict[str, MatchScore]]:
+def scored(draw: st.DrawFn) -> tuple[list[Hit], dict[str, Match]]:
     """Yields hits, of which some are scored."""
     hits = draw(retrieved())
-    matches = {hit.item_id: MatchScore(draw(values), 0.5) for hit in hits if draw(st.booleans())}
+    matches = {hit.item_id: Match(draw(values), 0.5) for hit in hits if draw(st.booleans())}
     return hits, matches
 
 
 @given(scored())
-def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, MatchScore]]) -> None:
+def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, Match]]) -> None:
     """Nothing is lost or doubled; both ranks count from 1 without gaps."""
     hits, matches = case
 
@@ -67,7 +67,7 @@ def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, MatchScore]])
 
 
 @given(scored())
-def test_scored_hits_stand_first_by_logit(case: tuple[list[Hit], dict[str, MatchScore]]) -> None:
+def test_scored_hits_stand_first_by_logit(case: tuple[list[Hit], dict[str, Match]]) -> None:
     """Then the others; ties, and the others, as they were retrieved."""
     ranked = rank_hits(*case)
 
@@ -90,10 +90,10 @@ def test_a_worked_example() -> None:
     """Retrieved a b c d; b and d scored 2 and 3, a scored -9, c not: d b a c."""
     hits = [Hit("a", 0.9), Hit("b", 0.8), Hit("c", 0.7), Hit("d", 0.6)]
     matches = {
-        "a": MatchScore(-9.0, 0.0),
-        "b": MatchScore(2.0, 0.9),
-        "d": MatchScore(3.0, 0.95),
-        "gone": MatchScore(99.0, 1.0),
+        "a": Match(-9.0, 0.0),
+        "b": Match(2.0, 0.9),
+        "d": Match(3.0, 0.95),
+        "gone": Match(99.0, 1.0),
     }
 
     ranked = rank_hits(hits, matches)
@@ -126,13 +126,13 @@ rules = st.builds(
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, MatchScore]]:
+def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, Match]]:
     """Yields a search with everything that can be asked for, hits of two kinds, and scores."""
     query = replace(
         QUERY,
         ranking=draw(rules),
-        is_explained=True,
-        are_all_modalities_included=draw(st.booleans()),
+        explained=True,
+        all_modalities_included=draw(st.booleans()),
     )
     hits: list[Hit] = []
     for modality in query.modalities:
@@ -145,7 +145,7 @@ def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, MatchSco
             for n, similarity in enumerate(similarities)
         ]
     matches = {
-        hit.item_id: MatchScore(logit, 1 / (1 + math.exp(-logit)))
+        hit.item_id: Match(logit, 1 / (1 + math.exp(-logit)))
         for hit in hits
         if draw(st.booleans())
         for logit in [draw(st.floats(-9, 9, width=32))]
@@ -155,7 +155,7 @@ def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, MatchSco
 
 @given(answers())
 def test_an_explanation_adds_up(
-    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+    answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
     """Terms to the score, whatever was asked for; the last rank is the place in the answer."""
     query, hits, matches = answer
@@ -170,7 +170,7 @@ def test_an_explanation_adds_up(
         ranks = {each.stage: each.rank for each in entry.explanation.ranks}
         stages = ["retrieve", "rerank"]
         stages += ["diversity"] * query.ranking.are_embeddings_needed
-        stages += ["interleave"] * query.are_all_modalities_included
+        stages += ["interleave"] * query.all_modalities_included
         assert list(ranks) == stages
         assert ranks["retrieve"] == entry.retrieve_rank
         assert ranks[stages[-1]] == entry.final_rank
@@ -178,7 +178,7 @@ def test_an_explanation_adds_up(
 
 @given(answers())
 def test_each_kind_keeps_its_own_order(
-    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+    answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
     """Two kinds together are each as alone; they take turns, the target first."""
     query, hits, matches = answer
@@ -186,7 +186,7 @@ def test_each_kind_keeps_its_own_order(
 
     alone = {
         modality: rank_answer(
-            replace(query, target_modality=modality, are_all_modalities_included=False),
+            replace(query, target_modality=modality, all_modalities_included=False),
             [hit for hit in hits if hit.modality is modality],
             matches,
         )
@@ -195,14 +195,14 @@ def test_each_kind_keeps_its_own_order(
     kinds = [entry.hit.modality for entry in ranked]
     for modality, own in alone.items():
         assert [entry.hit.item_id for entry in ranked if entry.hit.modality is modality] == ids(own)
-    if query.are_all_modalities_included:
+    if query.all_modalities_included:
         turns = 2 * min(len(own) for own in alone.values())
         assert kinds[:turns] == [Modality.IMAGE, Modality.TEXT] * (turns // 2)
 
 
 @given(answers())
 def test_scored_items_stand_before_the_others_by_score(
-    answer: tuple[SearchQuery, list[Hit], dict[str, MatchScore]],
+    answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
     """Of each kind; and what is left out is improbable, unscored or a double."""
     query, hits, matches = answer
@@ -228,7 +228,7 @@ def test_scored_items_stand_before_the_others_by_score(
 def test_fusion_brings_back_what_the_bi_encoder_holds_high() -> None:
     """By logit b stands first; with most of the weight on the similarity, a does."""
     hits = [Hit("a", 0.9), Hit("b", 0.1)]
-    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(1.0, 0.73)}
+    matches = {"a": Match(0.0, 0.5), "b": Match(1.0, 0.73)}
     added = replace(QUERY, ranking=RankingRule(fusion=FusionMethod.ADD, cross_encoder_weight=0.25))
 
     assert ids(rank_answer(QUERY, hits, matches)) == ["b", "a"]
@@ -238,7 +238,7 @@ def test_fusion_brings_back_what_the_bi_encoder_holds_high() -> None:
 def test_the_improbable_and_the_unscored_are_left_out() -> None:
     """Of four, b is improbable and d was not scored."""
     hits = [Hit(each, 0.5) for each in "abcd"]
-    matches = {"a": MatchScore(1.0, 0.7), "b": MatchScore(-1.0, 0.3), "c": MatchScore(0.0, 0.5)}
+    matches = {"a": Match(1.0, 0.7), "b": Match(-1.0, 0.3), "c": Match(0.0, 0.5)}
     query = replace(QUERY, ranking=RankingRule(min_probability=0.5))
 
     assert ids(rank_answer(query, hits, matches)) == ["a", "c"]
@@ -247,7 +247,7 @@ def test_the_improbable_and_the_unscored_are_left_out() -> None:
 def test_doubles_fall_together_to_the_best() -> None:
     """Best by score, not by retrieval: b is a's double and scored higher."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.8, 1), pointed("c", 0.7, 80)]
-    matches = {"a": MatchScore(0.0, 0.5), "b": MatchScore(1.0, 0.7), "c": MatchScore(-1.0, 0.3)}
+    matches = {"a": Match(0.0, 0.5), "b": Match(1.0, 0.7), "c": Match(-1.0, 0.3)}
     query = replace(QUERY, ranking=RankingRule(duplicate_similarity=0.99))
 
     assert ids(rank_answer(query, hits, matches)) == ["b", "c"]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.query import SearchQuery, WeightedPart
 from orchestrator_svc.rerank.pace import ChunkRule
 from orchestrator_svc.rerank.rerank import RerankStop
 from orchestrator_svc.search.search import SearchAnswer
@@ -71,17 +71,17 @@ async def search(
     *,
     rerank_k: int = ITEM_COUNT,
     seconds: float = 10.0,
-    is_rerank_required: bool = False,
-    is_depth_adaptive: bool = False,
+    rerank_required: bool = False,
+    adaptive_depth: bool = False,
 ) -> SearchAnswer:
     """Searches for what is near 0 degrees."""
     query = SearchQuery(
-        parts=(QueryPart(TextContent("0")),),
+        parts=(WeightedPart(TextContent("0")),),
         index_id="scenes",
         target_modality=Modality.IMAGE,
         depth=Depth(ITEM_COUNT, rerank_k, ITEM_COUNT),
-        is_rerank_required=is_rerank_required,
-        is_depth_adaptive=is_depth_adaptive,
+        rerank_required=rerank_required,
+        adaptive_depth=adaptive_depth,
     )
     return await behind.searcher.search(query, Deadline.after(seconds))
 
@@ -268,18 +268,18 @@ async def test_candidates_that_are_gone_are_counted(filled: Stack) -> None:
 
 async def test_a_rerank_that_is_required_is_refused_by_its_cause(filled: Stack) -> None:
     """For want of time as a deadline, else as unavailable; complete it is answered."""
-    assert (await search(filled, is_rerank_required=True)).rerank.reranked_depth == ITEM_COUNT
+    assert (await search(filled, rerank_required=True)).rerank.reranked_depth == ITEM_COUNT
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = raising(errors.Overloaded(what="full"))
     with pytest.raises(errors.RerankUnavailable, match="OVERLOADED") as caught:
-        await search(filled, is_rerank_required=True)
+        await search(filled, rerank_required=True)
     assert caught.value.metadata == {"stop": "OVERLOADED", "reranked_depth": "0"}
 
     for shard in filled.shards:
         shard.before.clear()
         shard.pair_seconds = 1.0
     with pytest.raises(errors.DeadlineExceeded, match="rerank"):
-        await search(filled, is_rerank_required=True, seconds=1.5)
+        await search(filled, rerank_required=True, seconds=1.5)
 
 
 @pytest.mark.parametrize(("best", "depth"), [(3.0, ITEM_COUNT), (9.0, 4)])
@@ -291,7 +291,7 @@ async def test_adaptive_depth_stops_by_the_models_rule(
     for shard in filled.shards:
         shard.logits["image-01"] = best
 
-    answer = await search(filled, is_depth_adaptive=True)
+    answer = await search(filled, adaptive_depth=True)
 
     assert answer.rerank.reranked_depth == depth
     assert answer.rerank.stop is (RerankStop.ADAPTIVE if depth == 4 else RerankStop.COMPLETE)
@@ -306,7 +306,7 @@ async def test_adaptive_depth_looks_again_after_each_further_count(filled: Stack
     for shard in filled.shards:
         shard.logits["image-05"] = 9.0
 
-    answer = await search(filled, is_depth_adaptive=True, is_rerank_required=True)
+    answer = await search(filled, adaptive_depth=True, rerank_required=True)
 
     assert answer.rerank.reranked_depth == 6
     assert ids(answer)[0] == "image-05"
@@ -317,7 +317,7 @@ async def test_the_rule_is_asked_for_once(filled: Stack) -> None:
     describe(filled, RULE)
 
     for _ in range(3):
-        await search(filled, is_depth_adaptive=True)
+        await search(filled, adaptive_depth=True)
 
     assert sum(len(shard.requests("DescribeModel")) for shard in filled.shards) == 1
 
@@ -332,7 +332,7 @@ async def test_without_a_rule_a_search_is_reranked_in_full(
     for shard in filled.shards:
         shard.logits["image-01"] = 9.0
 
-    answer = await search(filled, is_depth_adaptive=True)
+    answer = await search(filled, adaptive_depth=True)
 
     assert answer.rerank.reranked_depth == ITEM_COUNT
     assert answer.rerank.stop is RerankStop.COMPLETE
@@ -390,18 +390,18 @@ async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int)
     for shard in filled.shards:
         shard.logits["image-05"] = 9.0
 
-    answer = await search(filled, is_depth_adaptive=True)
+    answer = await search(filled, adaptive_depth=True)
 
     assert answer.rerank.reranked_depth == depth
 
 
 async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> None:
-    """What is under way is cancelled too."""
+    """The chunk in flight is cancelled too."""
     for shard in filled.shards:
-        shard.pair_seconds = 0.02
+        shard.pair_seconds = 1.0
     searching = asyncio.create_task(search(filled))
     async with asyncio.timeout(30):
-        while not asked(filled):  # noqa: ASYNC110 (the fakes have no events to wait for)
+        while len(asked(filled)) < 10:  # noqa: ASYNC110 (the fakes have no events to wait for)
             await asyncio.sleep(0.005)
     count = len(asked(filled))
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from orchestrator_svc.depth import Depth
 from orchestrator_svc.query import (
-    GivenEncoding,
-    QueryPart,
+    EncodingSource,
     RankingRule,
     SearchQuery,
-    StoredItem,
+    StoredItemSource,
+    WeightedPart,
 )
 from orchestrator_svc.search.query_encoder import EncodedQuery, QueryEncoder
 from orchestrator_svc.writes.ingest import IncomingItem
@@ -72,13 +72,13 @@ def given(
     modality: Modality = Modality.TEXT,
     tokens: TextTokens | ImageTokens | None = None,
     fingerprint: str = FINGERPRINT,
-) -> GivenEncoding:
+) -> EncodingSource:
     """Returns an encoding that the caller has."""
-    return GivenEncoding(at(degrees), modality, tokens, fingerprint)
+    return EncodingSource(at(degrees), modality, tokens, fingerprint)
 
 
 def query(
-    parts: Sequence[QueryPart],
+    parts: Sequence[WeightedPart],
     *,
     target: Modality = Modality.IMAGE,
     policy: TruncationPolicy = TruncationPolicy.ERROR,
@@ -93,11 +93,11 @@ def query(
         depth=Depth(5, 3, 5),
         truncation_policy=policy,
         ranking=ranking or RankingRule(),
-        are_all_modalities_included=is_all,
+        all_modalities_included=is_all,
     )
 
 
-async def encode(behind: Stack, *parts: QueryPart, **asked: object) -> EncodedQuery:
+async def encode(behind: Stack, *parts: WeightedPart, **asked: object) -> EncodedQuery:
     """Returns what becomes of a query of these parts."""
     encoder = QueryEncoder(behind.encoder_client, behind.shard_clients, behind.shard_map)
     return await encoder.encode(query(parts, **asked), Deadline.after(10))  # type: ignore[arg-type]
@@ -115,10 +115,10 @@ async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> Non
 
     encoded = await encode(
         behind,
-        QueryPart(TextContent("10")),
-        QueryPart(StoredItem("image-40")),
-        QueryPart(ImageContent(b"20")),
-        QueryPart(given(30)),
+        WeightedPart(TextContent("10")),
+        WeightedPart(StoredItemSource("image-40")),
+        WeightedPart(ImageContent(b"20")),
+        WeightedPart(given(30)),
         policy=TruncationPolicy.TRUNCATE,
     )
 
@@ -139,24 +139,26 @@ async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
         errors.ModelUnavailable(model="joint", why="gone")
     )
 
-    stored = await encode(behind, QueryPart(StoredItem("text-70")))
-    own = await encode(behind, QueryPart(given(33)))
+    stored = await encode(behind, WeightedPart(StoredItemSource("text-70")))
+    own = await encode(behind, WeightedPart(given(33)))
 
     assert degrees_of(stored.embeddings[0]) == pytest.approx(70, abs=1e-3)
     assert degrees_of(own.embeddings[0]) == pytest.approx(33, abs=1e-3)
     assert stored.fingerprint == own.fingerprint == FINGERPRINT
     with pytest.raises(errors.ModelUnavailable):
-        await encode(behind, QueryPart(TextContent("1")))
+        await encode(behind, WeightedPart(TextContent("1")))
 
 
 async def test_weights_pull(behind: Stack) -> None:
     """Equal ones to the middle, a negative one away; a lone part stays to the last bit."""
     both = await encode(
-        behind, QueryPart(TextContent("0"), 1.0), QueryPart(TextContent("90"), math.tan(0.2))
+        behind, WeightedPart(TextContent("0"), 1.0), WeightedPart(TextContent("90"), math.tan(0.2))
     )
-    away = await encode(behind, QueryPart(given(45), 1.0), QueryPart(given(0), -math.sqrt(0.5)))
-    lone = await encode(behind, QueryPart(given(12), 7.0))
-    turned = await encode(behind, QueryPart(given(12), -7.0))
+    away = await encode(
+        behind, WeightedPart(given(45), 1.0), WeightedPart(given(0), -math.sqrt(0.5))
+    )
+    lone = await encode(behind, WeightedPart(given(12), 7.0))
+    turned = await encode(behind, WeightedPart(given(12), -7.0))
 
     assert degrees_of(both.embeddings[0]) == pytest.approx(math.degrees(0.2), abs=1e-3)
     assert degrees_of(away.embeddings[0]) == pytest.approx(90, abs=1e-3)
@@ -169,13 +171,15 @@ async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) ->
     own = TextTokens(np.array([2, 9, 9, 3], dtype=np.int32))
     encoded = await encode(
         behind,
-        QueryPart(TextContent("10"), 0.5),
-        QueryPart(given(20, tokens=own), 0.7),
-        QueryPart(ImageContent(b"30"), 2.0),
-        QueryPart(given(30), 0.9),
+        WeightedPart(TextContent("10"), 0.5),
+        WeightedPart(given(20, tokens=own), 0.7),
+        WeightedPart(ImageContent(b"30"), 2.0),
+        WeightedPart(given(30), 0.9),
     )
-    turned = await encode(behind, QueryPart(given(20, tokens=own), -0.1), QueryPart(given(40)))
-    alike = await encode(behind, QueryPart(ImageContent(b"30")))
+    turned = await encode(
+        behind, WeightedPart(given(20, tokens=own), -0.1), WeightedPart(given(40))
+    )
+    alike = await encode(behind, WeightedPart(ImageContent(b"30")))
 
     assert encoded.tokens_for(Modality.IMAGE, []) is own
     assert isinstance(encoded.tokens_for(Modality.TEXT, []), ImageTokens)
@@ -188,16 +192,16 @@ async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) ->
     "parts",
     [
         (),
-        (QueryPart(given(0)),) * 17,
-        (QueryPart(given(0)), QueryPart(given(180))),
-        (QueryPart(given(0), 0.5), QueryPart(given(0), -0.5)),
-        (QueryPart(given(0), 0.0),),
-        (QueryPart(given(0), math.nan),),
-        (QueryPart(given(0), math.inf), QueryPart(given(90))),
+        (WeightedPart(given(0)),) * 17,
+        (WeightedPart(given(0)), WeightedPart(given(180))),
+        (WeightedPart(given(0), 0.5), WeightedPart(given(0), -0.5)),
+        (WeightedPart(given(0), 0.0),),
+        (WeightedPart(given(0), math.nan),),
+        (WeightedPart(given(0), math.inf), WeightedPart(given(90))),
     ],
 )
 async def test_parts_that_make_no_point_are_refused(
-    behind: Stack, parts: tuple[QueryPart, ...]
+    behind: Stack, parts: tuple[WeightedPart, ...]
 ) -> None:
     """None, too many, cancelling each other, or weighed by what is no number."""
     with pytest.raises(errors.QueryInvalid):
@@ -206,8 +210,8 @@ async def test_parts_that_make_no_point_are_refused(
 
 async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
     """Their embeddings have nothing in common, whichever comes first."""
-    foreign = QueryPart(given(10, fingerprint="model-b"))
-    for own in (QueryPart(TextContent("1")), QueryPart(StoredItem("text-10"))):
+    foreign = WeightedPart(given(10, fingerprint="model-b"))
+    for own in (WeightedPart(TextContent("1")), WeightedPart(StoredItemSource("text-10"))):
         with pytest.raises(errors.ModelMismatch):
             await encode(behind, own, foreign)
         with pytest.raises(errors.ModelMismatch):
@@ -216,17 +220,21 @@ async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
 
 async def test_parts_of_two_dimensions_are_refused(behind: Stack) -> None:
     """They cannot be added."""
-    three = GivenEncoding(np.array([1, 0, 0], dtype=np.float32), Modality.TEXT, None, FINGERPRINT)
+    three = EncodingSource(np.array([1, 0, 0], dtype=np.float32), Modality.TEXT, None, FINGERPRINT)
 
     with pytest.raises(errors.EmbeddingInvalid):
-        await encode(behind, QueryPart(given(0)), QueryPart(three))
+        await encode(behind, WeightedPart(given(0)), WeightedPart(three))
 
 
 @pytest.mark.parametrize("item_id", ["nobody", "image-11"])
 async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -> None:
     """Beside one that is."""
     with pytest.raises(errors.ItemNotFound, match=item_id):
-        await encode(behind, QueryPart(StoredItem("image-10")), QueryPart(StoredItem(item_id)))
+        await encode(
+            behind,
+            WeightedPart(StoredItemSource("image-10")),
+            WeightedPart(StoredItemSource(item_id)),
+        )
 
 
 async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
@@ -236,7 +244,7 @@ async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
         await ingest(behind.ingester, [IncomingItem(here, TextContent("0"))])
 
         with pytest.raises(errors.ItemNotFound, match=there):
-            await encode(behind, QueryPart(StoredItem(there)))
+            await encode(behind, WeightedPart(StoredItemSource(there)))
 
 
 async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> None:
@@ -244,24 +252,26 @@ async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> N
     behind.encoder.refused["9"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
 
     with pytest.raises(errors.TextTooLong):
-        await encode(behind, QueryPart(TextContent("1")), QueryPart(TextContent("9")))
+        await encode(behind, WeightedPart(TextContent("1")), WeightedPart(TextContent("9")))
 
 
 async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
     """Several parts make one point; items and pictures have no windows and do not mind."""
-    lone = await encode(behind, QueryPart(TextContent("0|90")), policy=TruncationPolicy.BEST_WINDOW)
+    lone = await encode(
+        behind, WeightedPart(TextContent("0|90")), policy=TruncationPolicy.BEST_WINDOW
+    )
     images = await encode(
         behind,
-        QueryPart(StoredItem("image-10")),
-        QueryPart(ImageContent(b"20")),
+        WeightedPart(StoredItemSource("image-10")),
+        WeightedPart(ImageContent(b"20")),
         policy=TruncationPolicy.BEST_WINDOW,
     )
 
     assert [degrees_of(each) for each in lone.embeddings] == pytest.approx([0, 90], abs=1e-3)
     assert len(images.embeddings) == 1
     for parts in (
-        [QueryPart(TextContent("0|90")), QueryPart(StoredItem("image-10"))],
-        [QueryPart(TextContent("0|90"), -1.0)],
+        [WeightedPart(TextContent("0|90")), WeightedPart(StoredItemSource("image-10"))],
+        [WeightedPart(TextContent("0|90"), -1.0)],
     ):
         with pytest.raises(errors.TruncationPolicyInvalid):
             await encode(behind, *parts, policy=TruncationPolicy.BEST_WINDOW)
@@ -271,7 +281,7 @@ async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> Non
     """64 are taken."""
     for count in (64, 65):
         text = "|".join(str(n) for n in range(count))
-        made = encode(behind, QueryPart(TextContent(text)), policy=TruncationPolicy.BEST_WINDOW)
+        made = encode(behind, WeightedPart(TextContent(text)), policy=TruncationPolicy.BEST_WINDOW)
         if count == 64:
             assert len((await made).embeddings) == 64
         else:
@@ -282,7 +292,7 @@ async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> Non
 async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> None:
     """The cross-encoder says nothing of them; with the other kind included, it does of that."""
     ranking = RankingRule(min_probability=0.5)
-    part = QueryPart(TextContent("1"))
+    part = WeightedPart(TextContent("1"))
 
     assert await encode(behind, part, ranking=ranking)
     assert await encode(behind, part, target=Modality.TEXT, ranking=ranking, is_all=True)
@@ -292,7 +302,7 @@ async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> 
 
 async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind: Stack) -> None:
     """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is the one read."""
-    asked = query([QueryPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
+    asked = query([WeightedPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
 
     answer = await behind.searcher.search(asked, Deadline.after(10))
 
@@ -319,7 +329,7 @@ async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> N
     """A text and an image together: images are scored beside the text, texts beside the image."""
     for shard in behind.shards:
         shard.logits = {f"{kind}-{n}": -float(n) for kind in ("image", "text") for n in range(90)}
-    asked = query([QueryPart(TextContent("19")), QueryPart(ImageContent(b"23"))], is_all=True)
+    asked = query([WeightedPart(TextContent("19")), WeightedPart(ImageContent(b"23"))], is_all=True)
 
     answer = await behind.searcher.search(asked, Deadline.after(10))
 
@@ -348,9 +358,9 @@ async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
 
     for shard in behind.shards:
         shard.before = {"SearchEmbeddings": as_before, "GetItems": contents_alone}
-    diverse = query([QueryPart(given(10))], ranking=RankingRule(relevance_weight=0.5))
+    diverse = query([WeightedPart(given(10))], ranking=RankingRule(relevance_weight=0.5))
 
     with pytest.raises(errors.InternalFault, match="update it"):
         await behind.searcher.search(diverse, Deadline.after(10))
     with pytest.raises(errors.InternalFault, match="update it"):
-        await encode(behind, QueryPart(StoredItem("image-10")))
+        await encode(behind, WeightedPart(StoredItemSource("image-10")))

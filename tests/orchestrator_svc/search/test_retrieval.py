@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.query import SearchQuery, WeightedPart
 from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.writes.consistency_token import make_token
 from orchestrator_svc.writes.ingest import IncomingItem
@@ -48,20 +48,20 @@ async def search(
     index_id: str = "scenes",
     is_full: bool = False,
     tokens: Sequence[str] = (),
-    is_reranked: bool = True,
-    is_content_included: bool = False,
+    rerank_disabled: bool = False,
+    content_included: bool = False,
     seconds: float = 10.0,
 ) -> SearchAnswer:
     """Searches for what is near 0 degrees."""
     query = SearchQuery(
-        parts=(QueryPart(TextContent("0")),),
+        parts=(WeightedPart(TextContent("0")),),
         index_id=index_id,
         target_modality=Modality.IMAGE,
         depth=Depth(retrieve_k=20, rerank_k=10, return_n=10),
-        is_reranked=is_reranked,
-        is_content_included=is_content_included,
+        rerank_disabled=rerank_disabled,
+        content_included=content_included,
         consistency_tokens=tokens,
-        is_full_coverage_required=is_full,
+        full_coverage_required=is_full,
     )
     return await behind.searcher.search(query, Deadline.after(seconds))
 
@@ -113,7 +113,7 @@ async def test_one_shard_down_leaves_three_and_says_so(filled: Stack, number: in
     await filled.stop_shard(number)
     before = partial_count("answered", "SERVICE_UNAVAILABLE")
 
-    answer = await search(filled, is_content_included=True)
+    answer = await search(filled, content_included=True)
 
     assert ids(answer) == nearest_without(filled, number)
     assert set(answer.contents) == set(ids(answer))
@@ -175,17 +175,17 @@ async def test_the_minimum_is_of_items_not_of_shards() -> None:
         async with stack(shard_count=2, minimum_coverage=0.6) as behind:
             item = IncomingItem(behind.id_on(0), ImageContent(b"0"))
             await ingest(behind.ingester, [item])
-            await search(behind, is_reranked=False)
+            await search(behind, rerank_disabled=True)
             await behind.stop_shard(down)
 
             if is_answered:
-                answer = await search(behind, is_reranked=False)
+                answer = await search(behind, rerank_disabled=True)
                 assert ids(answer) == [item.item_id]
                 assert answer.coverage.share == 1.0
                 assert answer.coverage.answered_shard_count == 1
             else:
                 with pytest.raises(errors.ShardsMissing):
-                    await search(behind, is_reranked=False)
+                    await search(behind, rerank_disabled=True)
 
 
 async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
@@ -216,7 +216,7 @@ async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: S
     filled.shards[3].before["SearchEmbeddings"] = stalling()
     start_time = time.monotonic()
 
-    answer = await search(filled, seconds=4.0, is_content_included=True)
+    answer = await search(filled, seconds=4.0, content_included=True)
 
     assert 1.7 < time.monotonic() - start_time < 3.9
     assert ids(answer) == nearest_without(filled, 3)
@@ -239,7 +239,7 @@ async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) 
     """Past its share: an answer that takes long is better than a refusal that takes as long."""
     filled.shards[3].before["SearchEmbeddings"] = stalling(1.7)
 
-    answer = await search(filled, seconds=3.0, is_full=True, is_reranked=False)
+    answer = await search(filled, seconds=3.0, is_full=True, rerank_disabled=True)
 
     assert ids(answer) == nearest_without(filled)
 
@@ -330,7 +330,7 @@ async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
         await ingest(behind.ingester, [item])
         behind.shards[1].before["SearchEmbeddings"] = stalling(1.2)
 
-        answer = await search(behind, seconds=2.0, is_reranked=False)
+        answer = await search(behind, seconds=2.0, rerank_disabled=True)
 
         assert ids(answer) == [item.item_id]
 
@@ -343,7 +343,7 @@ async def test_contents_are_whole_or_an_error(filled: Stack) -> None:
     )
 
     with pytest.raises(errors.ServiceUnavailable, match="just died"):
-        await search(filled, is_content_included=True)
+        await search(filled, content_included=True)
 
 
 async def test_a_token_is_sent_to_the_shards_that_it_names(filled: Stack) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orchestrator_svc.depth import Depth
-from orchestrator_svc.query import QueryPart, SearchQuery
+from orchestrator_svc.query import SearchQuery, WeightedPart
 from orchestrator_svc.search.search import SearchAnswer
 from orchestrator_svc.services.interfaces import FetchedItem
 from orchestrator_svc.writes.ingest import IncomingItem
@@ -43,18 +43,18 @@ async def search(
     index_id: str = "scenes",
     target: Modality = Modality.IMAGE,
     depth: tuple[int, int, int] = (6, 4, 5),
-    is_reranked: bool = True,
-    is_content_included: bool = False,
+    rerank_disabled: bool = False,
+    content_included: bool = False,
     seconds: float = 10.0,
 ) -> SearchAnswer:
     """Searches for what is near 1 degree."""
     query = SearchQuery(
-        parts=(QueryPart(content or TextContent("1")),),
+        parts=(WeightedPart(content or TextContent("1")),),
         index_id=index_id,
         target_modality=target,
         depth=Depth(*depth),
-        is_reranked=is_reranked,
-        is_content_included=is_content_included,
+        rerank_disabled=rerank_disabled,
+        content_included=content_included,
     )
     return await behind.searcher.search(query, Deadline.after(seconds))
 
@@ -72,7 +72,7 @@ def know(behind: Stack, logits: dict[str, float]) -> None:
 
 async def test_both_shards_answer_as_one(filled: Stack) -> None:
     """The nearest over all, whichever shard they live on; each shard owns some of them."""
-    answer = await search(filled, is_reranked=False, depth=(6, 1, 6))
+    answer = await search(filled, rerank_disabled=True, depth=(6, 1, 6))
 
     assert ids(answer) == [f"image-{angle}" for angle in (0, 5, 10, 15, 20, 25)]
     assert len({filled.shard_map.owner("scenes", each) for each in ids(answer)}) == 2
@@ -147,7 +147,7 @@ async def test_shards_are_told_what_the_query_was_made_of(
 
 async def test_contents_come_where_asked_for(filled: Stack) -> None:
     """Those of the items returned and of no others, as they were ingested."""
-    answer = await search(filled, is_reranked=False, is_content_included=True, depth=(6, 1, 3))
+    answer = await search(filled, rerank_disabled=True, content_included=True, depth=(6, 1, 3))
 
     assert answer.contents == {
         f"image-{angle}": FetchedItem(ImageContent(str(angle).encode()), {}) for angle in (0, 5, 10)
@@ -166,7 +166,7 @@ async def test_more_contents_than_a_shard_gives_at_once_are_asked_for_in_parts()
             behind,
             target=Modality.TEXT,
             depth=(1000, 1, 1000),
-            is_content_included=True,
+            content_included=True,
         )
 
         assert len(answer.contents) == len(answer.ranked) == 320
@@ -176,7 +176,7 @@ async def test_more_contents_than_a_shard_gives_at_once_are_asked_for_in_parts()
 
 async def test_stages_are_timed(filled: Stack) -> None:
     """Each that ran, and the whole, which is no shorter than they are."""
-    answer = await search(filled, is_content_included=True)
+    answer = await search(filled, content_included=True)
 
     seconds = dict(answer.stage_seconds)
     total = seconds.pop("total")
@@ -200,7 +200,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
         await ingest(behind.ingester, [IncomingItem(item_id, ImageContent(b"3"))])
         know(behind, {item_id: 0.5})
 
-        answer = await search(behind, is_content_included=True)
+        answer = await search(behind, content_included=True)
 
         assert behind.shards[0].items == {}
         assert ids(answer) == [item_id]
@@ -234,7 +234,7 @@ async def test_what_one_shard_says_is_what_the_search_says(
     filled.shards[1].before[method] = raising(error)
 
     with pytest.raises(type(error)) as caught:
-        await search(filled, is_content_included=True)
+        await search(filled, content_included=True)
 
     assert caught.value.message == error.message
 

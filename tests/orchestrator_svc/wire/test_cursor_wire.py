@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator_svc.hit import Hit, MatchScore
-from orchestrator_svc.ranking.explanation import Explanation, ScoreTerm, StageRank
+from orchestrator_svc.hit import Hit, Match
+from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank
 from orchestrator_svc.ranking.ranking import RankedHit
 from orchestrator_svc.wire.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from orchestrator_svc.wire.cursor_shape import check_cursor_shape
@@ -33,8 +33,8 @@ answer = pb.SearchItemsResponse(
     degradations=["DEGRADATION_RERANK_PARTIAL", "DEGRADATION_SHARDS_MISSING"],
 )
 explanations = st.builds(
-    Explanation,
-    st.lists(st.builds(ScoreTerm, st.text(max_size=20), floats, floats), max_size=3),
+    RankExplanation,
+    st.lists(st.builds(RankTerm, st.text(max_size=20), floats, floats), max_size=3),
     st.lists(st.builds(StageRank, st.text(max_size=9), st.integers(1, 2000)), max_size=4),
 )
 
@@ -43,7 +43,7 @@ explanations = st.builds(
 def rests(draw: st.DrawFn) -> list[RankedHit]:
     """Yields what follows an answer's items."""
     start = draw(st.integers(2, 900))
-    is_explained = draw(st.booleans())
+    explained = draw(st.booleans())
     ids = draw(
         st.lists(
             st.text(
@@ -57,11 +57,11 @@ def rests(draw: st.DrawFn) -> list[RankedHit]:
     return [
         RankedHit(
             Hit(item_id, draw(floats), draw(st.sampled_from(Modality))),
-            draw(st.none() | st.builds(MatchScore, st.floats(-30, 30, width=32), floats)),
+            draw(st.none() | st.builds(Match, st.floats(-30, 30, width=32), floats)),
             draw(st.integers(1, 1000)),
             rank,
             draw(floats),
-            draw(explanations) if is_explained else None,
+            draw(explanations) if explained else None,
         )
         for rank, item_id in enumerate(ids, start=start)
     ]
@@ -321,13 +321,13 @@ def test_the_largest_rest_fits() -> None:
     rest = [
         RankedHit(
             Hit("".join(chr(random.randrange(33, 127)) for _ in range(256)), 0.5, Modality.TEXT),
-            MatchScore(random.uniform(-9, 9), random.random()),
+            Match(random.uniform(-9, 9), random.random()),
             rank - 1,
             rank,
             random.random(),
-            Explanation(
+            RankExplanation(
                 [
-                    ScoreTerm("normalised_match_probability", random.random(), random.random())
+                    RankTerm("normalised_match_probability", random.random(), random.random())
                     for _ in range(3)
                 ],
                 [StageRank(stage, rank) for stage in ("retrieve", "rerank", "diversity")],

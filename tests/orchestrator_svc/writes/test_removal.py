@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator_svc.writes.ingest import IncomingItem
-from orchestrator_svc.writes.removal import Removal
+from orchestrator_svc.writes.removal import RemovalOutcome
 from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import TextContent
@@ -20,7 +20,7 @@ async def fill(behind: Stack) -> dict[int, str]:
     return owned
 
 
-async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> Removal:
+async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> RemovalOutcome:
     """Removes from "scenes"."""
     return await behind.remover.remove("scenes", item_ids, request_id, Deadline.after(10))
 
@@ -30,7 +30,7 @@ async def test_a_removal_tells_how_many_and_how_far() -> None:
     async with stack() as behind:
         owned = await fill(behind)
 
-        assert await remove(behind, [*owned.values(), "never"]) == Removal(2, {0: 2, 1: 2})
+        assert await remove(behind, [*owned.values(), "never"]) == RemovalOutcome(2, {0: 2, 1: 2})
 
 
 async def test_a_shard_that_is_down_fails_the_removal_and_leaves_nothing_unsaid() -> None:

@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.model_servicer import ModelServicer
+from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.rerank.pace import CHUNK_RULE, ChunkRule
 from orchestrator_svc.search.batch_search import BatchSearcher
 from orchestrator_svc.search.search import Searcher
@@ -422,7 +422,9 @@ def _door(
         max_timeout_seconds=60.0,
         ingest_pending_batch_count=pending_batch_count,
     )
-    models = ModelServicer(behind.encoder_client, behind.searcher.depth_rules, timeout_seconds)
+    models = SearchModelServicer(
+        behind.encoder_client, behind.searcher.depth_rules, timeout_seconds
+    )
 
     def add(server: grpc.aio.Server) -> None:
         add_SearchServiceServicer_to_server(servicer, server)
