@@ -1,4 +1,4 @@
-"""Many share the lock, one has it alone."""
+"""Tests that many share the lock, or one holds it alone."""
 
 import threading
 
@@ -6,7 +6,7 @@ from tandem.shared_lock import SharedLock
 
 
 def test_sharers_hold_it_together() -> None:
-    """Two threads are inside at the same time, or the barrier would time out."""
+    """Two threads are inside at once, or the barrier would time out."""
     lock, barrier = SharedLock(), threading.Barrier(2)
 
     def share() -> None:
@@ -23,7 +23,7 @@ def test_sharers_hold_it_together() -> None:
 
 
 def test_nobody_is_inside_with_an_exclusive_holder() -> None:
-    """Changes made in two halves are never seen half done, and get their turn among sharers."""
+    """Changes made in two halves are never seen half done, and are not starved."""
     lock, stop = SharedLock(), threading.Event()
     halves = [0, 0]
     torn: list[tuple[int, int]] = []

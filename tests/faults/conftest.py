@@ -1,4 +1,4 @@
-"""Seeds and counts of the fault tests."""
+"""Sets the seeds and run counts of the fault tests."""
 
 import os
 import random
@@ -11,7 +11,7 @@ _START_SECONDS = 120
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declares the marker that says how often a fault is tried."""
+    """Declares the marker with the number of runs of a fault."""
     config.addinivalue_line(
         "markers",
         "runs(quick, full, seconds_each): how often the test tries its fault, in the usual run and "
@@ -30,14 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def runs(request: pytest.FixtureRequest) -> int:
-    """How often to try the fault."""
+    """Returns how often to try the fault."""
     marker = request.node.get_closest_marker("runs")
     return run_count(marker.kwargs["quick"], marker.kwargs["full"])
 
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
-    """The source of every choice; its seed is new in each run and printed with a failure."""
+    """Makes all random choices; its seed is new in each run and printed with a failure."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(2**32))
     runs = os.environ.get(RUNS_VARIABLE)
     variables = f"{SEED_VARIABLE}={seed}" + (f" {RUNS_VARIABLE}={runs}" if runs else "")

@@ -1,6 +1,6 @@
-"""Readiness tells the truth: a Triton that says ready and is not makes both services NOT_SERVING.
+"""Tests readiness: a Triton that claims to be ready but is not makes both services NOT_SERVING.
 
-Both find it out by canaries; the same rounds, 20 of them, are run by `make test-faults`.
+Both services notice by canaries; `make test-faults` runs 20 rounds.
 """
 
 import os
@@ -39,7 +39,7 @@ POISON = 150
 
 
 class Sickly(nn.Module):
-    """A joint encoder that answers nonsense for ever once it has read the poison."""
+    """Answers nonsense forever once it has read the poison."""
 
     def __init__(self, embedding_dim: int, empty: bool) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Sickly(nn.Module):
     def forward(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Embedding float32 [B, d] and logit float32 [B, 1], NaN or of no rows when sick."""
+        """Returns embedding float32 [B, d] and logit float32 [B, 1], or nonsense when poisoned."""
         if bool((input_ids == 150).any()):
             self.sick.fill_(1.0)
         rows = input_ids.shape[0]
@@ -65,7 +65,7 @@ class Sickly(nn.Module):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Path:
-    """The small model in a folder that these tests may change."""
+    """Copies the small model to a folder that these tests may change."""
     folder = tmp_path_factory.mktemp("canary") / "model_repository"
     shutil.copytree(tiny_repository, folder)
     return folder
@@ -73,7 +73,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[LocalStack]:
-    """Triton and the services that ask it, without an orchestrator."""
+    """Runs Triton and the services that call it, without an orchestrator."""
     with LocalStack(tmp_path_factory.mktemp("canary"), repository, Ports.free(1)) as running:
         (running._data_folder / "logs").mkdir()
         running.start_triton()
@@ -92,7 +92,7 @@ def is_serving(stack: LocalStack, name: str) -> bool:
 
 
 def seconds_until(stack: LocalStack, *, serving: bool, limit_seconds: float) -> float:
-    """Returns when both services say so; fails past the limit."""
+    """Returns the time until both services report the status; fails past the limit."""
     start_time = time.monotonic()
     while late := [name for name in WATCHED if is_serving(stack, name) is not serving]:
         assert time.monotonic() - start_time < limit_seconds, f"not {serving=} in time: {late}"
@@ -116,7 +116,7 @@ def stubs(stack: LocalStack) -> list[int]:
 
 
 def stays_out(stack: LocalStack, seconds: float) -> bool:
-    """Whether no service says SERVING again for that long."""
+    """Returns whether no service reports SERVING for that long."""
     end_time = time.monotonic() + seconds
     while time.monotonic() < end_time:
         if any(is_serving(stack, name) for name in WATCHED):
@@ -128,10 +128,9 @@ def stays_out(stack: LocalStack, seconds: float) -> bool:
 def test_a_dead_stub_takes_the_services_out_until_a_restart(
     stack: LocalStack, tiny_manifest: Manifest
 ) -> None:
-    """One of two instances is killed at random: out within 5 s, and back within 10 s.
+    """One of two random instances is killed: out within 5 s, and back within 10 s.
 
-    What restarts Triton is what does it for `tandem up`: after three canaries that failed, and not
-    before.
+    Triton is restarted as in `tandem up`: after three failed canaries, and not before.
     """
     random_ = random.Random(7)
     start_time = time.monotonic()
@@ -156,7 +155,7 @@ def test_a_dead_stub_takes_the_services_out_until_a_restart(
 async def test_a_model_that_answers_nonsense_takes_the_services_out(
     stack: LocalStack, repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Status OK and a ready server, but no rows, or NaN: out within 5 s, and back within 10 s."""
+    """The status is OK, but rows are missing or NaN: out within 5 s, and back within 10 s."""
     whole = model_file(repository, JOINT_ENCODER).read_bytes()
     start_time = time.monotonic()
     detections, recoveries = [], []
@@ -189,7 +188,7 @@ def _report(test: str, start_time: float, detections: list[float], recoveries: l
 
 
 async def poison(stack: LocalStack, manifest: Manifest) -> None:
-    """Makes one instance sick."""
+    """Makes one instance answer nonsense."""
     client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
     ids = np.array([manifest.cls_id, POISON, manifest.sep_id], dtype=np.int32)
     with pytest.raises(TandemError, match="OUTPUT__0"):

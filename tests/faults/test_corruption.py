@@ -1,4 +1,4 @@
-"""Damaged files: index_svc ends by its own will or serves what was written, and nothing else."""
+"""Damages files: index_svc must exit by itself or serve what was written."""
 
 import random
 import shutil
@@ -43,7 +43,7 @@ LAST_ID = "last"
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A closed shard's files and the versions of its items."""
+    """Holds a closed shard's files and the versions of its items."""
 
     path: Path
     versions: Mapping[str, Version]
@@ -52,7 +52,7 @@ class Sound:
 
 @dataclass(slots=True)
 class CorruptionRun:
-    """What came of a number of damaged shards."""
+    """Reports the outcome for a number of damaged shards."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     deaths: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class CorruptionRun:
 async def test_a_damaged_store_gives_no_wrong_value(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Flipped bits, zeroed pages, cut files: no wrong value, and no death by a signal."""
+    """With flipped bits, zeroed pages and cut files, no value is wrong and no signal kills it."""
     start_time = time.monotonic()
     sound = await make_shard(tmp_path, rng)
 
@@ -84,7 +84,7 @@ async def test_a_damaged_store_gives_no_wrong_value(
 async def test_a_damaged_snapshot_is_not_served(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """A snapshot with any file of it damaged is left alone: all items are found all the same."""
+    """Any of its files may be damaged; all items are found all the same."""
     start_time = time.monotonic()
     sound = await make_shard(tmp_path, rng)
     files = [
@@ -106,7 +106,7 @@ async def test_a_damaged_snapshot_is_not_served(
 
 @pytest.mark.timeout(300)
 async def test_control_a_changed_value_is_seen(tmp_path: Path, rng: random.Random) -> None:
-    """Positive control: values changed, deleted and added with right checksums are reported."""
+    """Positive control: values changed, deleted and added with correct checksums are reported."""
     sound = await make_shard(tmp_path, rng)
     changed, *_ = (item_id for item_id, version in sound.versions.items() if version)
     store = ItemStore.open(sound.path, 0, 1)
@@ -155,7 +155,7 @@ async def damage_and_start(
     rng: random.Random,
     run: CorruptionRun,
 ) -> None:
-    """Damages one of the files in a copy, starts the service on it and judges what it gives."""
+    """Damages a file in a copy, starts the service on it and judges its answers."""
     path = folder / "damaged" / "shard"
     shutil.copytree(sound.path, path)
     done = f"{kind.value}: {damage(path / rng.choice(files), kind, rng)}"
@@ -184,7 +184,7 @@ async def damage_and_start(
 async def judge(
     process: ShardProcess, stub: IndexServiceStub, sound: Sound, run: CorruptionRun, done: str
 ) -> None:
-    """Compares what the service gives with what was written."""
+    """Compares what the service returns with what was written."""
     try:
         observed = await observe_served(stub, [*sound.versions, LAST_ID])
     except grpc.aio.AioRpcError as error:
@@ -222,7 +222,7 @@ async def judge(
 
 
 def report_run(test: str, start_time: float, runs: int, run: CorruptionRun) -> None:
-    """Reports what came of the damaged shards."""
+    """Prints the outcome for the damaged shards."""
     print(*run.deaths, *run.wrong, *run.missing, sep="\n")
     report(
         test,

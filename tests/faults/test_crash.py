@@ -1,4 +1,4 @@
-"""What index_svc acknowledged survives `kill -9` at any moment."""
+"""Tests that writes acknowledged by index_svc survive `kill -9` at any moment."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ READY_SECONDS = 10.0 if is_full() else 60.0
 
 @dataclass(slots=True)
 class CrashRun:
-    """What came of a number of kills."""
+    """Reports the outcome of a number of kills."""
 
     traffic: Traffic
     findings: list[Finding] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CrashRun:
 async def test_acknowledged_writes_survive_kills(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Over many kills amid writes: nothing is missing, duplicate, phantom or malformed."""
+    """After many kills during writes nothing is missing, duplicate, phantom or malformed."""
     start_time = time.monotonic()
 
     run = await crash(tmp_path / "shard", rng, runs)
@@ -66,10 +66,10 @@ async def test_acknowledged_writes_survive_kills(
 async def test_control_acknowledging_early_is_seen(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Positive control: a service that commits after it answered is found out.
+    """Positive control: a service that commits after its answer is found.
 
-    By nearly every kill; one may fall when all that was answered is committed, so the quick run
-    goes on to the next, to the first that is caught.
+    Nearly every kill finds it; one may come when every answered write is committed, so the quick
+    run continues to the first that finds it.
     """
     start_time = time.monotonic()
     caught_count = 0
@@ -93,7 +93,7 @@ async def test_control_acknowledging_early_is_seen(
 async def test_a_large_shard_is_ready_in_time(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """After a kill amid writes a shard of many items serves within 10 s, and has them all."""
+    """After a kill during writes a shard of many items serves all of them within 10 s."""
     start_time = time.monotonic()
     item_count, dimension = (100_000, 384) if is_full() else (5_000, 384)
     path = tmp_path / "shard"
@@ -137,7 +137,7 @@ def fill(path: Path, item_count: int, dimension: int) -> None:
 
 
 async def _upsert_on(stub: IndexServiceStub, dimension: int) -> None:
-    """Upserts one item again and again until the service is gone."""
+    """Upserts one item repeatedly until the service is gone."""
     while True:
         try:
             request = upsert_request([text_item("busy", 10**8, dimension)])
@@ -155,7 +155,7 @@ async def crash(
     module: str = "index_svc",
     environment: Mapping[str, str] | None = None,
 ) -> CrashRun:
-    """Starts the shard, looks at what it holds, writes to it and kills it, again and again."""
+    """Repeatedly starts the shard, checks it, writes to it and kills it."""
     run = CrashRun(Traffic(History(), rng))
     history = run.traffic.history
     for number in range(kill_count + 1):
@@ -187,14 +187,14 @@ def snapshot_names(path: Path) -> set[str]:
 async def write_until_killed(
     process: ShardProcess, stub: IndexServiceStub, traffic: Traffic, delay_seconds: float
 ) -> None:
-    """Writes to the shard from several sides and kills it after a while."""
+    """Writes from several clients and kills the shard after a while."""
     async with traffic.flowing(stub):
         await asyncio.sleep(delay_seconds)
         process.kill()
 
 
 def figures(run: CrashRun, kill_count: int) -> dict[str, object]:
-    """Returns what to report of a run."""
+    """Returns the figures of a run to report."""
     return {
         "kills": kill_count,
         "writes": run.traffic.answered_count,

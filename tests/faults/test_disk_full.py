@@ -1,4 +1,4 @@
-"""A full disk: writes fail by name, reads go on, and writes resume once there is room."""
+"""Fills the disk: writes fail with STORE_FULL, reads work, and writes resume once there is room."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ FLOOR_WRITES_PER_SECOND = 10.0
 async def test_a_full_disk_stops_writes_alone(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Round by round: STORE_FULL and nothing else, every search answered, no restart, no loss."""
+    """In each round only STORE_FULL fails, every search succeeds, and nothing is lost."""
     start_time = time.monotonic()
     traffic = Traffic(History(), rng, padding_bytes=1000)
     findings: list[Finding] = []
@@ -83,7 +83,7 @@ async def test_a_full_disk_stops_writes_alone(
 
 @pytest.mark.timeout(300)
 async def test_control_acknowledging_early_is_seen(tmp_path: Path, rng: random.Random) -> None:
-    """Positive control: a service that commits after it answered is found out by a full disk."""
+    """Positive control: a full disk finds a service that commits after its answer."""
     traffic = Traffic(History(), rng, padding_bytes=GROWN_BYTES)
     with SmallDisk(tmp_path / "disk", DISK_BYTES) as disk:
         path = disk.path / "shard"
@@ -106,7 +106,7 @@ async def test_control_acknowledging_early_is_seen(tmp_path: Path, rng: random.R
 async def fill_and_empty(
     disk: SmallDisk, stub: IndexServiceStub, traffic: Traffic, rng: random.Random, number: int
 ) -> float:
-    """Fills the disk amid writes and makes room again; returns how long writes took to resume."""
+    """Fills the disk during writes and frees it; returns how long writes took to resume."""
     async with traffic.flowing(stub, stop_at_failure=False):
         await asyncio.sleep(0.3)
         disk.fill(left_bytes=rng.randint(0, MAX_LEFT_BYTES))

@@ -1,4 +1,4 @@
-"""Failed syncs: nothing is acknowledged that they lost, and writes resume without a restart."""
+"""Fails syncs: no acknowledged write is lost, and writes resume without a restart."""
 
 import asyncio
 import random
@@ -36,9 +36,9 @@ ERRORS_PER_ROUND = 3
 async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """One sync in 100 fails and drops its pages, then power is cut: none of the four findings.
+    """One sync in 100 fails and drops its pages, then power is cut: there are no findings.
 
-    Each failure is UNAVAILABLE to its callers, and 5 s later, without a restart, writes succeed.
+    Each failure is UNAVAILABLE for its callers, and writes succeed 5 s later without a restart.
     """
     start_time = time.monotonic()
     traffic = Traffic(History(), rng)
@@ -86,7 +86,7 @@ async def test_nothing_acknowledged_is_lost_by_failed_syncs(
 async def test_control_acknowledging_failed_syncs_is_seen(
     tmp_path: Path, rng: random.Random
 ) -> None:
-    """Positive control: a service that takes every commit for good is found out by a power cut."""
+    """Positive control: a power cut finds a service that ignores failed commits."""
     traffic = Traffic(History(), rng)
     options: dict[str, Any] = {"log_path": tmp_path / "log"}
     with PowerCutDisk(tmp_path / "disk") as disk:
@@ -108,7 +108,7 @@ async def test_control_acknowledging_failed_syncs_is_seen(
 async def write_through_errors(
     disk: PowerCutDisk, stub: IndexServiceStub, traffic: Traffic, rng: random.Random
 ) -> list[float]:
-    """Writes until enough syncs failed; returns how long after each the next write succeeded."""
+    """Writes until enough syncs failed; returns how long each took to recover from."""
     resume_seconds = []
     disk.set_faults(rng, error_rate=ERROR_RATE)
     async with traffic.flowing(stub, stop_at_failure=False):

@@ -1,4 +1,4 @@
-"""The judge of the fault tests: it accepts every state that can be right and no other."""
+"""Tests the judge of the fault tests: it accepts every state that can be right and no other."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,14 @@ from tests.support.faults.history import Call, FindingKind, History, Version
 
 
 def answered(history: History, changes: Mapping[str, Version], sequence: int) -> Call:
-    """Notes a call that was answered at once and changed all that it named."""
+    """Records a call that was answered at once and changed every item in it."""
     call = history.begin(changes)
     history.answered(call, sequence, len(changes))
     return call
 
 
 def unknown(history: History, changes: Mapping[str, Version]) -> Call:
-    """Notes a call of which nothing was heard."""
+    """Records a call without an answer."""
     call = history.begin(changes)
     history.unknown(call)
     return call
@@ -22,7 +22,7 @@ def unknown(history: History, changes: Mapping[str, Version]) -> Call:
 def kinds(
     history: History, found: Mapping[str, Version], sequence: int | None = None
 ) -> list[FindingKind]:
-    """Returns what kinds of findings are found."""
+    """Returns the kinds of findings."""
     return [fault.kind for fault in history.findings(found, sequence)]
 
 
@@ -38,7 +38,7 @@ def test_what_was_answered_must_be_there() -> None:
 
 
 def test_what_was_not_written_must_not_be_there() -> None:
-    """A deleted item, a refused one and one that nobody wrote are phantoms."""
+    """Deleted, refused and never written items are phantoms."""
     history = History()
     answered(history, {"a": 1}, 1)
     answered(history, {"a": None}, 2)
@@ -51,7 +51,7 @@ def test_what_was_not_written_must_not_be_there() -> None:
 
 
 def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
-    """Both states are right; half the batch is malformed."""
+    """Half of the batch is malformed."""
     history = History()
     answered(history, {"a": 1, "b": 2}, 2)
     unknown(history, {"a": 3, "b": None, "c": 4})
@@ -63,7 +63,7 @@ def test_an_unknown_call_is_there_wholly_or_not_at_all() -> None:
 
 
 def test_calls_at_the_same_time_may_come_in_either_order() -> None:
-    """An unknown call may have been carried out before one that was answered meanwhile."""
+    """An unknown call may have been executed before one that was answered meanwhile."""
     history = History()
     lost = history.begin({"a": 1, "b": 2})
     meanwhile = history.begin({"a": 3})
@@ -77,7 +77,7 @@ def test_calls_at_the_same_time_may_come_in_either_order() -> None:
 
 
 def test_answered_calls_are_in_the_order_of_their_sequences() -> None:
-    """Of calls at the same time the one with the higher sequence number is the last."""
+    """Of concurrent calls the one with the higher sequence number is the last."""
     history = History()
     first, second = history.begin({"a": 1}), history.begin({"a": 2})
     history.answered(second, 1, 1)
@@ -97,7 +97,7 @@ def test_a_sequence_never_goes_back() -> None:
 
 
 def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
-    """More changes than were asked for are duplicates, fewer than answered are missing."""
+    """More changes than requested are duplicates; fewer than answered are missing."""
     history = History()
     answered(history, {"a": 1, "b": 2}, 2)
     unknown(history, {"c": 3})
@@ -109,7 +109,7 @@ def test_a_write_carried_out_twice_shows_in_the_change_log() -> None:
 
 
 def test_what_was_found_is_known_from_then_on() -> None:
-    """Once settled, a call of unknown outcome has come to pass or never will."""
+    """Once settled, a call of unknown outcome was executed or never will be."""
     history = History()
     unknown(history, {"a": 1})
     unknown(history, {"b": 2})
@@ -122,7 +122,7 @@ def test_what_was_found_is_known_from_then_on() -> None:
 
 
 def test_a_search_may_find_what_may_be_there() -> None:
-    """A deleted item must not be found once its deletion is answered, until it is written again."""
+    """A deleted item must not be found after the answer, until it is written again."""
     history = History()
     answered(history, {"a": 1}, 1)
     deletion = history.begin({"a": None})

@@ -1,4 +1,4 @@
-"""A broken network between caller and service: calls end in time, and none is half carried out."""
+"""Breaks the network to the service: calls end in time, and none is half executed."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ FAULT_KINDS = ["cut", "refuse", "silence", "one-way", "slow"]
 async def test_a_broken_network_loses_nothing_acknowledged(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Connections cut, refused, silenced and slowed: none of the four findings, and calls end."""
+    """Connections are cut, refused, silenced and slowed: no findings, and calls end."""
     start_time = time.monotonic()
     traffic = Traffic(History(), rng, timeout_seconds=TIMEOUT_SECONDS)
     history, path = traffic.history, tmp_path / "shard"
@@ -89,7 +89,7 @@ async def test_a_broken_network_loses_nothing_acknowledged(
 
 
 async def disturb(proxy: Proxy, kind: str, rng: random.Random) -> None:
-    """Breaks the network in the way named, for a while."""
+    """Breaks the network in the named way for a while."""
     seconds = rng.uniform(0.2, 1.5 * TIMEOUT_SECONDS)
     match kind:
         case "cut":

@@ -1,4 +1,4 @@
-"""What index_svc acknowledged survives a power cut, whatever the disk makes of unsynced writes."""
+"""Tests that writes acknowledged by index_svc survive power cuts."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ LOSSES = [Loss.DROP] * 4 + [Loss.SUBSET] * 3 + [Loss.TORN] * 3
 
 @dataclass(slots=True)
 class PowerCutRun:
-    """What came of a number of power cuts."""
+    """Reports the outcome of a number of power cuts."""
 
     traffic: Traffic
     cuts: list[Loss] = field(default_factory=list)
@@ -48,7 +48,7 @@ class PowerCutRun:
 async def test_acknowledged_writes_survive_power_cuts(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Over many cuts, dropping, keeping and tearing unsynced writes: none of the four findings."""
+    """Many cuts drop, keep and tear unsynced writes: there are no findings."""
     start_time = time.monotonic()
 
     run = await cut_power_often(tmp_path, rng, [LOSSES[n % 10] for n in range(runs)])
@@ -98,12 +98,12 @@ Look = Callable[[Path, IndexServiceStub, History], Awaitable[Observation]]
 
 
 async def look_everywhere(path: Path, stub: IndexServiceStub, history: History) -> Observation:
-    """Looks into the store and asks the service."""
+    """Reads the store, and calls the service."""
     return await observe(path, stub)
 
 
 async def look_from_outside(path: Path, stub: IndexServiceStub, history: History) -> Observation:
-    """Asks the service alone: the store may be damaged, and end whoever opens it."""
+    """Only calls the service: a damaged store may kill the process that opens it."""
     return await observe_served(stub, history.item_ids)
 
 
@@ -117,7 +117,7 @@ async def cut_power_often(
     module: str = "index_svc",
     environment: Mapping[str, str] | None = None,
 ) -> PowerCutRun:
-    """Starts the shard, looks at what it holds, writes to it and cuts its power, for each loss."""
+    """Repeatedly starts the shard, checks it, writes to it and cuts its power."""
     run = PowerCutRun(Traffic(History(), rng))
     history, snapshots = run.traffic.history, run.snapshots
     with PowerCutDisk(folder / "disk") as disk:

@@ -1,4 +1,4 @@
-"""The power-cut disk as programs meet it: a mounted file system that forgets."""
+"""Tests the power-cut disk as a mounted file system."""
 
 import os
 import random
@@ -19,13 +19,13 @@ pytestmark = [
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[PowerCutDisk]:
-    """An empty disk."""
+    """Mounts an empty disk."""
     with PowerCutDisk(tmp_path / "disk") as disk:
         yield disk
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Writes a file so that it stays: its content and its name."""
+    """Writes a file and syncs its content and its name."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -34,19 +34,19 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes the names in the folder stay."""
+    """Syncs the names in the folder."""
     folder = os.open(path, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)
 
 
 def names(path: Path) -> list[str]:
-    """Returns what is in the folder, sorted."""
+    """Returns the names in the folder, sorted."""
     return sorted(entry.name for entry in path.iterdir())
 
 
 def test_it_is_a_file_system(disk: PowerCutDisk) -> None:
-    """Files and folders are made, read, renamed and removed."""
+    """Files and folders are created, read, renamed and removed."""
     (disk.path / "folder").mkdir()
     path = disk.path / "folder" / "file"
     path.write_bytes(b"a" * 300_000)
@@ -63,7 +63,7 @@ def test_it_is_a_file_system(disk: PowerCutDisk) -> None:
 
 
 def test_only_what_was_synced_outlives_a_power_cut(disk: PowerCutDisk) -> None:
-    """fsync keeps a file's content, of the folder its name; O_DSYNC keeps what it writes."""
+    """fsync keeps a file's content, or a folder's names; O_DSYNC keeps writes."""
     write_synced(disk.path / "kept", b"kept")
     (disk.path / "kept").write_bytes(b"newer and not synced")
     (disk.path / "unnamed").write_bytes(b"x")
@@ -82,7 +82,7 @@ def test_only_what_was_synced_outlives_a_power_cut(disk: PowerCutDisk) -> None:
 
 
 def test_who_used_the_files_gets_errors_after_the_cut(disk: PowerCutDisk) -> None:
-    """An open file is of no use any more: nothing written to it is ever taken for synced."""
+    """Writes to an open file are never taken for synced."""
     path = disk.path / "file"
     write_synced(path, b"before")
     file = os.open(path, os.O_WRONLY)
@@ -96,7 +96,7 @@ def test_who_used_the_files_gets_errors_after_the_cut(disk: PowerCutDisk) -> Non
 
 
 def test_syncs_fail_and_lose_what_they_should_have_kept(disk: PowerCutDisk) -> None:
-    """EIO once; the next sync says that all is well, and it is not."""
+    """EIO comes once; the next sync succeeds although the data is lost."""
     path = disk.path / "file"
     write_synced(path, b"old")
     with path.open("r+b", buffering=0) as file:
@@ -114,7 +114,7 @@ def test_syncs_fail_and_lose_what_they_should_have_kept(disk: PowerCutDisk) -> N
 
 
 def test_slow_syncs_hold_up_nobody_else(disk: PowerCutDisk) -> None:
-    """A sync takes as long as it was told to, and its times are known."""
+    """A sync takes the set time, and its times are recorded."""
     disk.set_faults(random.Random(1), delay_seconds=0.3)
     with (disk.path / "file").open("wb", buffering=0) as file:
         file.write(b"x")
@@ -128,7 +128,7 @@ def test_slow_syncs_hold_up_nobody_else(disk: PowerCutDisk) -> None:
 
 
 def test_a_full_disk_says_so(disk: PowerCutDisk) -> None:
-    """ENOSPC where the room is used up; statvfs tells the room."""
+    """Writes raise ENOSPC, and statvfs reports the free space."""
     disk.set_faults(random.Random(1), room_bytes=1 << 20)
     (disk.path / "file").write_bytes(bytes(1 << 19))
 

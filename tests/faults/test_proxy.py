@@ -1,4 +1,4 @@
-"""The proxy does to bytes what it is told to, and nothing else."""
+"""Tests that the proxy disturbs bytes only as it is set to."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tests.support.faults.proxy import Direction, Proxy
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    """A proxy before a service that sends back what it gets."""
+    """Starts a proxy before an echo service."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -33,18 +33,18 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 class Client:
-    """One connection through the proxy."""
+    """Holds one connection through the proxy."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
     @classmethod
     async def connect(cls, proxy: Proxy) -> "Client":
-        """Returns a connection."""
+        """Opens a connection."""
         return cls(*await asyncio.open_connection("127.0.0.1", proxy.port))
 
     async def echo(self, content: bytes, timeout_seconds: float = 10.0) -> float:
-        """Sends bytes, waits for them to come back, and returns how long that took."""
+        """Sends bytes, waits for their echo, and returns the time."""
         start_time = time.monotonic()
         async with asyncio.timeout(timeout_seconds):
             self.writer.write(content)
@@ -52,14 +52,14 @@ class Client:
         return time.monotonic() - start_time
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
 
 
 async def test_bytes_pass_unchanged(proxy: Proxy) -> None:
-    """Without a fault they come back whole, in order, whatever their number."""
+    """Without a fault any number of bytes come back in order."""
     client = await Client.connect(proxy)
 
     await client.echo(random.Random(1).randbytes(1_000_000))
@@ -68,7 +68,7 @@ async def test_bytes_pass_unchanged(proxy: Proxy) -> None:
 
 
 async def test_delays_add_up_and_keep_the_order(proxy: Proxy) -> None:
-    """Each direction has its own delay, and jitter swaps nothing."""
+    """Each direction has its own delay, and jitter does not reorder."""
     client = await Client.connect(proxy)
     proxy.to_service = Direction(delay_seconds=0.1)
     proxy.to_client = Direction(delay_seconds=0.05, jitter_seconds=0.05)
@@ -81,7 +81,6 @@ async def test_delays_add_up_and_keep_the_order(proxy: Proxy) -> None:
 
 
 async def test_a_narrow_path_takes_its_time(proxy: Proxy) -> None:
-    """100 kB at 500 kB/s take 0.2 s."""
     client = await Client.connect(proxy)
     proxy.to_service = Direction(bytes_per_second=500_000)
 
@@ -92,7 +91,7 @@ async def test_a_narrow_path_takes_its_time(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("direction", ["to_service", "to_client"])
 async def test_a_black_hole_swallows_one_way(proxy: Proxy, direction: str) -> None:
-    """Nothing comes back and nobody is told, until it is healed: then lost bytes mean a reset."""
+    """The connection stays open without answers; after healing, lost bytes cause a reset."""
     client = await Client.connect(proxy)
     await client.echo(b"before")
     getattr(proxy, direction).is_silent = True
@@ -110,7 +109,7 @@ async def test_a_black_hole_swallows_one_way(proxy: Proxy, direction: str) -> No
 
 
 async def test_a_cut_resets_the_connection(proxy: Proxy) -> None:
-    """The client gets RST, not an orderly end; a new connection works, or not while refused."""
+    """The client gets RST; a new connection works, unless connections are refused."""
     client = await Client.connect(proxy)
     await client.echo(b"before")
 

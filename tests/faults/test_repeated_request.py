@@ -1,4 +1,4 @@
-"""A write whose answer got lost is made again, and is carried out once in all."""
+"""Tests that a write whose answer was lost is executed once when it is repeated."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 async def test_a_repeated_request_is_carried_out_once(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
-    """Answers vanish, half the time the service is killed too; each call is then made again."""
+    """Answers are dropped, and half the time the service is killed too; each call is repeated."""
     start_time = time.monotonic()
     traffic = Traffic(History(), rng)
 
@@ -39,7 +39,7 @@ async def test_a_repeated_request_is_carried_out_once(
 
 
 async def test_control_a_forgotten_request_is_seen(tmp_path: Path, rng: random.Random) -> None:
-    """Positive control: a service that keeps no request ids makes each change twice."""
+    """Positive control: a service without request ids makes each change twice."""
     traffic = Traffic(History(), rng)
 
     findings, _ = await repeat_often(tmp_path / "shard", traffic, 20, **sabotaged("forgetful"))
@@ -53,7 +53,7 @@ async def repeat_often(
     repeat_count: int,
     **options: Any,  # noqa: ANN401 (those of ShardProcess)
 ) -> tuple[list[Finding], Counter[str]]:
-    """Loses answers and makes the calls again, until so many repeats, or something, were found."""
+    """Loses answers and repeats calls, until there are enough repeats or findings."""
     findings: list[Finding] = []
     counts: Counter[str] = Counter()
     while counts["repeats"] < repeat_count and not findings:
@@ -73,7 +73,7 @@ async def repeat_often(
 async def write_and_lose_answers(
     process: ShardProcess, traffic: Traffic, *, is_killed: bool
 ) -> None:
-    """Writes for a while, at the end of which the service is heard no more."""
+    """Writes for a while, and at the end drops all answers."""
     async with (
         Proxy(process.port, traffic.rng) as proxy,
         open_channel(f"127.0.0.1:{proxy.port}") as channel,
@@ -90,7 +90,7 @@ async def write_and_lose_answers(
 async def repeat_unknown(
     path: Path, stub: IndexServiceStub, traffic: Traffic, counts: Counter[str]
 ) -> list[Finding]:
-    """Makes each call of unknown outcome again, and returns what is wrong before and after."""
+    """Repeats each call of unknown outcome; returns the findings before and after."""
     history = traffic.history
     before = await observe(path, stub)
     findings = [*before.findings, *history.findings(before.versions, before.sequence)]

@@ -1,4 +1,4 @@
-"""A slow disk slows writes alone, and no write is acknowledged before its sync returned."""
+"""Tests that a slow disk slows only writes, and that no write is acknowledged before its sync."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ SYNCS_PER_COMMIT = 2
 
 @pytest.mark.timeout(300)
 async def test_slow_syncs_slow_no_search(tmp_path: Path, rng: random.Random) -> None:
-    """With syncs 0.2 s slower, then one that hangs, p99 of searches stays and no ack is early."""
+    """With syncs 0.2 s slower, then one that hangs, the p99 of searches stays."""
     start_time = time.monotonic()
     slow_seconds, hang_seconds = (60.0, 10.0) if is_full() else (3.0, 1.0)
     history = History()
@@ -106,7 +106,7 @@ def test_control_an_early_acknowledgement_is_seen() -> None:
 async def flow(
     stub: IndexServiceStub, history: History, rng: random.Random, seconds: float
 ) -> Traffic:
-    """Writes and searches for a while; returns how that went."""
+    """Writes and searches for a while; returns the times."""
     newest = max((v or 0 for call in history.calls for v in call.changes.values()), default=0)
     traffic = Traffic(history, rng, newest_version=newest)
     async with traffic.flowing(stub, search_pause=SEARCH_PAUSE_SECONDS):
@@ -115,7 +115,7 @@ async def flow(
 
 
 def count_early(history: History, syncs: list[tuple[float, float, bool]], since_time: float) -> int:
-    """Returns how many writes were answered without two syncs that began and ended within them."""
+    """Counts the answered writes without two complete syncs within them."""
     return sum(
         call.outcome is Outcome.ANSWERED
         and call.change_count > 0

@@ -1,4 +1,4 @@
-"""The small disk fills up and gives its room back."""
+"""Tests that the small disk fills up and can be emptied."""
 
 from pathlib import Path
 
@@ -13,7 +13,6 @@ pytestmark = [
 
 
 def test_it_fills_up_and_gives_room_back(tmp_path: Path) -> None:
-    """Full means that nothing more can be written; emptied, that it can."""
     with SmallDisk(tmp_path / "disk", 16 << 20) as disk:
         disk.fill()
         assert disk.free_bytes() == 0

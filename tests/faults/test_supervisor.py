@@ -1,4 +1,4 @@
-"""Processes are started, paused and killed with all they started, and their end is told."""
+"""Tests that processes are started, paused and killed with their children."""
 
 import signal
 import sys
@@ -24,7 +24,7 @@ def start(program: str, tmp_path: Path, **environment: str) -> Supervised:
 
 
 async def test_a_killed_process_takes_its_children_along(tmp_path: Path) -> None:
-    """SIGKILL ends the group, and is told as the end."""
+    """SIGKILL goes to the group, and is reported as the ending."""
     process = start(COUNTING, tmp_path)
     await wait_until(lambda: "1\n" in process.log(), 20, "it counts")
     child_id = int(process.log().split()[1])
@@ -38,7 +38,7 @@ async def test_a_killed_process_takes_its_children_along(tmp_path: Path) -> None
 
 
 async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:
-    """Nothing is done until it is resumed, then it goes on where it was."""
+    """It continues when it is resumed."""
     process = start(COUNTING, tmp_path)
     try:
         await wait_until(lambda: "1\n" in process.log(), 20, "it counts")
@@ -56,14 +56,14 @@ async def test_a_paused_process_is_alive_and_silent(tmp_path: Path) -> None:
 
 
 def test_an_exit_code_is_told(tmp_path: Path) -> None:
-    """A process that ends by itself is not one that was killed."""
+    """A process that ends by itself was not killed."""
     process = start("import os, sys; sys.exit(int(os.environ['CODE']))", tmp_path, CODE="3")
 
     assert process.wait() == Ending(exit_code=3)
 
 
 def test_logs_are_kept_and_told_apart(tmp_path: Path) -> None:
-    """Each process's own words, in one file that loses none."""
+    """One file has the output of every process."""
     for word in ("first", "second"):
         process = start(f"print('{word}')", tmp_path)
         process.wait()
@@ -73,7 +73,7 @@ def test_logs_are_kept_and_told_apart(tmp_path: Path) -> None:
 
 
 def is_gone(process_id: int) -> bool:
-    """Says whether there is no such process; one that nobody has waited for yet is gone too."""
+    """Returns whether there is no such process; a zombie counts as gone."""
     return state(process_id) in ("", "Z")
 
 

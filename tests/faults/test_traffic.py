@@ -1,4 +1,4 @@
-"""Runs with too little traffic prove nothing and say so."""
+"""Tests that runs with too little traffic are invalid."""
 
 import random
 
@@ -13,7 +13,7 @@ from tests.support.faults.traffic import FLOOR_WRITES_PER_SECOND, Traffic
 def test_a_run_below_the_floor_is_invalid(
     monkeypatch: pytest.MonkeyPatch, asked: str, share: float
 ) -> None:
-    """So many answered writes a second are enough, and one fewer is not; in short a tenth of it."""
+    """One answered write a second fewer than the minimum is too few; short runs need a tenth."""
     monkeypatch.setenv(RUNS_VARIABLE, asked)
     traffic = Traffic(History(), random.Random(1), seconds=2.0)
 

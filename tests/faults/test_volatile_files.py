@@ -1,4 +1,4 @@
-"""What is left on a disk whose power was cut, by what was synced before."""
+"""Tests what is left on a disk after a power cut, by what was synced."""
 
 import random
 
@@ -15,7 +15,7 @@ from tests.support.faults.volatile_files import (
 
 
 def written_file() -> File:
-    """Returns a file of four synced sectors of A and one unsynced write of B over them all."""
+    """Makes a file of four synced sectors of A under one unsynced write of B."""
     file = File(2, 0o644)
     file.change(Write(0, b"A" * 4 * SECTOR_BYTES))
     file.sync()
@@ -25,7 +25,6 @@ def written_file() -> File:
 
 @pytest.mark.parametrize("loss", list(Loss))
 def test_synced_writes_are_kept(loss: Loss) -> None:
-    """Whatever a cut does, it does not touch what was synced."""
     file = written_file()
     file.sync()
 
@@ -35,7 +34,7 @@ def test_synced_writes_are_kept(loss: Loss) -> None:
 
 
 def test_unsynced_writes_are_lost() -> None:
-    """Readers saw them; after the cut they are gone."""
+    """Readers saw them before the cut."""
     file = written_file()
     file.change(Resize(5 * SECTOR_BYTES))
     assert file.seen == b"B" * 4 * SECTOR_BYTES + bytes(SECTOR_BYTES)
@@ -57,7 +56,7 @@ def test_a_subset_keeps_writes_whole() -> None:
 
 
 def test_a_torn_write_is_kept_by_sectors() -> None:
-    """Sectors are whole, and their neighbours of another age."""
+    """Each sector is whole, but its neighbours may be older."""
     file = written_file()
 
     file.lose(Loss.TORN, random.Random(3))
@@ -70,14 +69,14 @@ def test_a_torn_write_is_kept_by_sectors() -> None:
 
 
 def test_a_write_is_cut_at_the_disks_sectors() -> None:
-    """Sectors are counted from the file's beginning, not the write's."""
+    """Sectors count from the beginning of the file, not of the write."""
     parts = list(Write(SECTOR_BYTES - 2, b"abcd").sectors())
 
     assert parts == [Write(SECTOR_BYTES - 2, b"ab"), Write(SECTOR_BYTES, b"cd")]
 
 
 def test_a_failed_sync_loses_writes_for_good() -> None:
-    """As on Linux: readers see them, a later sync succeeds, and a power cut shows the truth."""
+    """As on Linux, readers see them and a later sync succeeds, but a power cut loses them."""
     file = written_file()
 
     file.fail_sync()
@@ -89,7 +88,7 @@ def test_a_failed_sync_loses_writes_for_good() -> None:
 
 
 def test_a_name_is_kept_once_its_folder_is_synced() -> None:
-    """A new file and a rename are lost before that, and come together after."""
+    """Before that, a new file or a rename is lost."""
     files = VolatileFiles()
     lost = files.make_file(files.root, "lost", 0o644)
     lost.sync()

@@ -1,4 +1,4 @@
-"""As in index_svc: one FAISS thread. Several wait for one another where cores are shared."""
+"""Limits FAISS to one thread, as index_svc does; several wait for one another on shared cores."""
 
 import faiss
 import pytest

@@ -1,4 +1,4 @@
-"""An operator's calls to a real index_svc, and what it exports of its recall."""
+"""Calls a real index_svc as an operator, and reads its recall metrics."""
 
 import asyncio
 import math
@@ -37,7 +37,7 @@ TOKENS = ImageTokens(np.zeros((1, 2), dtype=np.float16))
 
 @dataclass(frozen=True)
 class Served:
-    """A shard with a thousand images and as many texts, and where its metrics are."""
+    """Holds a shard with a thousand images and a thousand texts, and its metrics' address."""
 
     index: IndexServiceStub
     admin: IndexAdminServiceStub
@@ -79,7 +79,7 @@ class Served:
         return response.path
 
     def recall(self) -> dict[str, float]:
-        """Returns what is exported, by direction."""
+        """Returns the exported recall by direction."""
         with urllib.request.urlopen(self.metrics_url, timeout=5) as response:
             return {
                 sample.labels["direction"]: sample.value
@@ -121,7 +121,7 @@ async def refused(call: grpc.aio.UnaryUnaryCall) -> TandemError:
 
 
 async def test_nprobe_lowered_shows_in_the_live_recall_of_its_direction(served: Served) -> None:
-    """Below the floor within a window, where it hurts and nowhere else; back again after."""
+    """It falls below the floor within a window, in one direction only, and recovers."""
     image, text = content_pb2.MODALITY_IMAGE, content_pb2.MODALITY_TEXT
     for modality in (image, text):
         await served.tune(modality, index_type="IVF32,Flat", parameters={"nprobe": 32})
@@ -161,7 +161,7 @@ async def test_nprobe_lowered_shows_in_the_live_recall_of_its_direction(served: 
 
 
 async def test_a_type_is_built_in_the_background_and_named_in_the_answer(served: Served) -> None:
-    """Every item is compared until then."""
+    """Until then searches compare every item."""
     image = content_pb2.MODALITY_IMAGE
     assert (await served.search(1, image)).strategy == pb.SEARCH_STRATEGY_EXACT_SCAN
 
@@ -178,7 +178,6 @@ async def test_a_type_is_built_in_the_background_and_named_in_the_answer(served:
 
 
 async def test_what_faiss_does_not_know_is_refused_in_its_words(served: Served) -> None:
-    """And nothing is changed."""
     image = content_pb2.MODALITY_IMAGE
 
     def tune(index_id: str, **tuning: object) -> grpc.aio.UnaryUnaryCall:
@@ -198,7 +197,7 @@ async def test_what_faiss_does_not_know_is_refused_in_its_words(served: Served) 
 
 
 async def test_types_are_measured_one_by_one(served: Served) -> None:
-    """Each with its recall, time and bytes; one that cannot be built says why."""
+    """Each has recall, time and bytes; a type that cannot be built has its reason."""
     request = admin_pb.AdviseIndexTypeRequest(
         index_id=INDEX_ID,
         modality=content_pb2.MODALITY_IMAGE,
@@ -217,7 +216,7 @@ async def test_types_are_measured_one_by_one(served: Served) -> None:
 
 
 async def test_types_of_nothing_are_refused_one_by_one(served: Served) -> None:
-    """An index that has lost its last item is still there to be asked."""
+    """An index that lost its last item still exists."""
     item_ids = [f"image-{number}" for number in range(ITEM_COUNT)]
     for start in range(0, ITEM_COUNT, 200):
         batch = pb.DeleteItemsRequest(index_id=INDEX_ID, item_ids=item_ids[start : start + 200])
@@ -244,7 +243,6 @@ async def test_types_of_nothing_are_refused_one_by_one(served: Served) -> None:
 
 
 async def test_a_rebuild_leaves_out_what_is_gone(served: Served) -> None:
-    """Dead rows are there after deletes, and gone after."""
     image = content_pb2.MODALITY_IMAGE
     item_ids = [f"image-{number}" for number in range(200)]
     await served.index.DeleteItems(pb.DeleteItemsRequest(index_id=INDEX_ID, item_ids=item_ids))

@@ -1,4 +1,4 @@
-"""Embeddings with hits, and encodings with items: only where asked for, and those of the items."""
+"""Tests embeddings with hits and encodings with items, which come only on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["channel", "stub"]  # fixtures
 
 
 async def test_each_hit_comes_with_its_own_embedding(stub: IndexServiceStub) -> None:
-    """After replacements and deletions too, for several queries at once."""
+    """Rows were replaced and deleted, and there are several queries."""
     items = [text_item(f"item-{n}", n) for n in range(40)]
     await stub.UpsertItems(upsert_request(items))
     await stub.UpsertItems(upsert_request([text_item(f"item-{n}", 100 + n) for n in range(5)]))
@@ -41,7 +41,7 @@ async def test_each_hit_comes_with_its_own_embedding(stub: IndexServiceStub) -> 
 
 
 async def test_hits_come_without_embeddings_otherwise(stub: IndexServiceStub) -> None:
-    """They are most of an answer's bytes."""
+    """Embeddings would be most of a response's bytes."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
 
     response = await stub.SearchEmbeddings(search_request([1]), timeout=TIMEOUT_SECONDS)
@@ -50,7 +50,6 @@ async def test_hits_come_without_embeddings_otherwise(stub: IndexServiceStub) ->
 
 
 async def test_no_hits_come_with_no_embeddings(stub: IndexServiceStub) -> None:
-    """Of a modality that the index has nothing of."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
     request = search_request([1], modality=content_pb2.MODALITY_IMAGE)
     request.embeddings_included = True
@@ -61,7 +60,7 @@ async def test_no_hits_come_with_no_embeddings(stub: IndexServiceStub) -> None:
 
 
 async def test_embeddings_are_those_that_were_compared(stub: IndexServiceStub) -> None:
-    """While an item is replaced over and over, the similarity is of the embedding beside it."""
+    """While an item is replaced repeatedly, its similarity fits the embedding in the response."""
     await stub.UpsertItems(upsert_request([text_item("a", 0)]))
     request = search_request([1])
     request.embeddings_included = True
@@ -86,7 +85,7 @@ async def test_embeddings_are_those_that_were_compared(stub: IndexServiceStub) -
 
 
 async def test_items_are_read_with_their_encodings(stub: IndexServiceStub) -> None:
-    """In place of those without, in the order asked for, with the model that made them."""
+    """They come instead of plain items, in the order of the ids, with the model's fingerprint."""
     items = [text_item("a", 1), image_item("b", 2)]
     await stub.UpsertItems(upsert_request(items))
 
@@ -103,7 +102,6 @@ async def test_items_are_read_with_their_encodings(stub: IndexServiceStub) -> No
 
 
 async def test_encodings_of_an_unknown_index_are_refused(stub: IndexServiceStub) -> None:
-    """By name, as contents are."""
     request = pb.GetItemsRequest(index_id="nowhere", item_ids=["a"], encodings_included=True)
 
     _, error = await refusal(stub.GetItems(request, timeout=TIMEOUT_SECONDS))

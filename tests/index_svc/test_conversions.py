@@ -1,4 +1,4 @@
-"""What IndexService's messages say of attributes, before a shard is asked."""
+"""Tests the conversion of attributes and filters in IndexService's messages."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.support.item_store.made_items import text_item
 
 
 def test_an_items_attributes_come_in_and_go_out() -> None:
-    """Of every type; an item without any has none."""
+    """They have every type; an item may have none."""
     attributes: Attributes = {
         "style": "noto",
         "count": 3,
@@ -45,7 +45,7 @@ def test_a_bad_attribute_refuses_the_batch() -> None:
 
 
 def test_a_search_has_its_filter_or_none() -> None:
-    """None is no filter, which is not the same as an empty one."""
+    """No filter differs from an empty one, which is invalid."""
     request = search_request([1])
     where = OneOf("style", ("noto",)) & ~Exists("hidden")
 

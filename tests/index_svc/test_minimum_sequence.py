@@ -1,4 +1,4 @@
-"""Reading what was written: a search waits for the sequence it was given, or is refused."""
+"""Tests that a search waits for its minimum sequence, or is refused."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from tests.support.item_store.made_items import text_item
 
 @pytest.fixture
 async def stub(tmp_path: Path) -> AsyncIterator[IndexServiceStub]:
-    """A shard with one text, whose change log stands at 1."""
+    """Serves a shard with one text, whose change log is at 1."""
     async with running(tmp_path / "shard") as (_, channel):
         stub = IndexServiceStub(channel)
         assert (await stub.UpsertItems(upsert_request([text_item("a", 1)]))).sequence == 1
@@ -33,7 +33,6 @@ def request_from(sequence: int) -> pb.SearchEmbeddingsRequest:
 
 
 async def test_a_sequence_that_was_answered_is_reached(stub: IndexServiceStub) -> None:
-    """And the answer says how far it saw."""
     response = await stub.SearchEmbeddings(request_from(1))
 
     assert response.applied_sequence == 1
@@ -41,7 +40,6 @@ async def test_a_sequence_that_was_answered_is_reached(stub: IndexServiceStub) -
 
 
 async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
-    """It sees the write that it waited for."""
     search = asyncio.ensure_future(stub.SearchEmbeddings(request_from(2), timeout=20))
     await asyncio.sleep(0.2)
     assert not search.done()
@@ -54,7 +52,7 @@ async def test_a_search_waits_for_a_later_write(stub: IndexServiceStub) -> None:
 async def test_a_sequence_out_of_reach_is_said_by_name_before_the_deadline(
     stub: IndexServiceStub,
 ) -> None:
-    """Never an answer that lacks it; without a deadline, at once."""
+    """Without a deadline it is refused at once."""
     for timeout, least_seconds, most_seconds in ((0.5, 0.3, 30.0), (None, 0.0, 10.0)):
         for _ in range(20):  # 20 ms are kept for the way back, and a busy machine may take them
             start_time = time.monotonic()

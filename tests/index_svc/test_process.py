@@ -1,4 +1,4 @@
-"""The process that `python -m index_svc` starts."""
+"""Tests the process that `python -m index_svc` starts."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 
 async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
-    """A process told to stop ends with exit code 0, and what it took is there."""
+    """Writes that it accepted are stored."""
     process = ShardProcess(tmp_path / "shard")
     try:
         async with await process.ready() as channel:
@@ -41,7 +41,7 @@ async def test_sigterm_drains_and_exits_0(tmp_path: Path) -> None:
 
 
 async def test_all_that_a_shard_writes_is_its_owners_alone(tmp_path: Path) -> None:
-    """Its store and its snapshots, whatever the umask it was started with."""
+    """Store and snapshots are private, whatever the umask."""
     before = os.umask(0)
     try:
         process = ShardProcess(tmp_path / "shard", settings=SNAPSHOT_OFTEN)
@@ -66,14 +66,14 @@ async def test_all_that_a_shard_writes_is_its_owners_alone(tmp_path: Path) -> No
 
 
 def whole_snapshots(path: Path) -> list[Path]:
-    """Returns those that have their names already."""
+    """Returns the finished snapshots."""
     rows = path.rglob("rows.f32")
     return [each.parent for each in rows if not each.parent.name.endswith(PARTIAL_SUFFIX)]
 
 
 @pytest.mark.parametrize(("number", "count"), [(0, 2), (1, 2), (3, 3)])
 def test_another_shards_volume_stops_the_start(tmp_path: Path, number: int, count: int) -> None:
-    """A wrong volume or shard number ends the process at once, with a message that names both."""
+    """The message names both shards."""
     path = tmp_path / "shard"
     ItemStore.open(path, 0, 1).close()
     process = ShardProcess(path, number, count)
@@ -98,7 +98,7 @@ def zero(data: bytearray) -> None:
 async def test_a_damaged_store_is_served_as_corrupt(
     tmp_path: Path, damage: Callable[[bytearray], None], checked_bytes: str
 ) -> None:
-    """The process stays up, NOT_SERVING, and every call is told to restore; it ends by SIGTERM."""
+    """The process stays NOT_SERVING and refuses every call, until SIGTERM."""
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(f"{n}", n) for n in range(200)])])
@@ -132,7 +132,7 @@ async def test_a_damaged_store_is_served_as_corrupt(
 
 
 def test_a_second_writer_stops_the_start(tmp_path: Path) -> None:
-    """A second index_svc on one folder ends at once and names the process that has it."""
+    """The message names the process that has the store."""
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1)
     process = ShardProcess(path)

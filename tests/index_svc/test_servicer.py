@@ -1,4 +1,4 @@
-"""IndexService over a real server with the chassis's interceptors."""
+"""Tests IndexService on a real server with the chassis's interceptors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -77,7 +77,7 @@ def stub(channel: grpc.aio.Channel) -> IndexServiceStub:
 
 
 async def refusal(call: grpc.aio.UnaryUnaryCall) -> tuple[grpc.StatusCode, errors.TandemError]:
-    """Returns the code and the error that a call ends with."""
+    """Returns the code and the error of a failed call."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await asyncio.wait_for(call, TIMEOUT_SECONDS)
     return caught.value.code(), error_from_rpc(caught.value, "index")
@@ -90,7 +90,7 @@ async def hits(stub: IndexServiceStub, request: pb.SearchEmbeddingsRequest) -> l
 
 
 async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub) -> None:
-    """From the answer on, an upserted item is found and read; a deleted one is neither."""
+    """Both hold from the response on."""
     items = [text_item("a", 1), text_item("b", 2), image_item("c", 3)]
     upserted = await stub.UpsertItems(upsert_request(items))
     assert upserted.sequence == 3
@@ -117,7 +117,7 @@ async def test_an_answered_item_is_found_read_and_deleted(stub: IndexServiceStub
 
 
 async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServiceStub) -> None:
-    """Three pictures of 6 MiB are over what a shard reads at once; the caller asks on."""
+    """Three pictures of 6 MiB exceed what a shard reads at once; the caller continues."""
     items = [replace(image_item(i, 1), content=ImageContent(bytes(6 * 2**20))) for i in "abc"]
     await stub.UpsertItems(upsert_request(items))
 
@@ -152,7 +152,7 @@ async def test_an_item_upserted_in_the_other_modality_leaves_its_old_one(
 
 @pytest.mark.parametrize(("k", "count"), [(1, 1), (4, 4), (5, 5), (6, 5), (1000, 5)])
 async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, count: int) -> None:
-    """A search gives k hits, or all items where they are fewer; never padding."""
+    """Hits are never padded."""
     await stub.UpsertItems(upsert_request([text_item(f"{seed}", seed) for seed in range(5)]))
 
     found = await hits(stub, search_request([1, 77], k))
@@ -161,7 +161,7 @@ async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, c
 
 
 async def test_an_emptied_index_is_found_empty(stub: IndexServiceStub) -> None:
-    """An index whose last item was deleted still exists and gives no hits."""
+    """An index whose last item was deleted still exists."""
     await stub.UpsertItems(upsert_request([text_item("a")]))
     await stub.DeleteItems(pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"]))
 
@@ -169,7 +169,7 @@ async def test_an_emptied_index_is_found_empty(stub: IndexServiceStub) -> None:
 
 
 async def test_everything_is_found_after_a_restart(tmp_path: Path) -> None:
-    """A shard served anew finds and reads all it had, deletions and replacements included."""
+    """Deletions and replacements are included."""
     items = [text_item(f"{seed:04}", seed) for seed in range(200)]
     async with served(tmp_path) as channel:
         stub = IndexServiceStub(channel)
@@ -190,7 +190,7 @@ async def test_everything_is_found_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_concurrent_writers_and_searchers_see_whole_batches(stub: IndexServiceStub) -> None:
-    """While batches of ten are written and replaced, each search counts a multiple of ten."""
+    """Batches have ten items, so each search finds a multiple of ten."""
     await stub.UpsertItems(upsert_request([text_item(f"0-{n}", n) for n in range(10)]))
     counts: list[int] = []
 
@@ -216,7 +216,7 @@ WITH_NAN[3] = np.nan
 
 
 def embedding(values: np.ndarray | bytes) -> content_pb2.Embedding:
-    """Returns whatever values as an embedding message, unchecked."""
+    """Returns any values as an unchecked embedding message."""
     return content_pb2.Embedding(
         values=values if isinstance(values, bytes) else values.astype("<f4").tobytes()
     )
@@ -236,7 +236,7 @@ WRONG_DIMENSION = embedding(unit_vector(1, 16))
 
 @pytest.mark.parametrize("k", [0, -1, 1001, 10_000_000, -(2**31), 2**31 - 1])
 async def test_a_bad_k_is_refused(stub: IndexServiceStub, k: int) -> None:
-    """retrieve_k outside 1 to 1,000 is refused before anything is looked for."""
+    """retrieve_k must be 1 to 1,000."""
     code, error = await refusal(stub.SearchEmbeddings(search_request([1], k)))
 
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.KOutOfRange)
@@ -245,7 +245,6 @@ async def test_a_bad_k_is_refused(stub: IndexServiceStub, k: int) -> None:
 
 @pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
 async def test_a_bad_query_is_refused(stub: IndexServiceStub, name: str) -> None:
-    """One bad embedding among the queries refuses the call."""
     await stub.UpsertItems(upsert_request([text_item("a")]))
     request = search_request([1, 2])
     request.queries[1].CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
@@ -257,7 +256,7 @@ async def test_a_bad_query_is_refused(stub: IndexServiceStub, name: str) -> None
 
 @pytest.mark.parametrize("count", [0, 65])
 async def test_a_bad_number_of_queries_is_refused(stub: IndexServiceStub, count: int) -> None:
-    """1 to 64 queries make a batch."""
+    """A batch has 1 to 64 queries."""
     code, error = await refusal(stub.SearchEmbeddings(search_request([1] * count)))
 
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.BatchSizeOutOfRange)
@@ -265,7 +264,6 @@ async def test_a_bad_number_of_queries_is_refused(stub: IndexServiceStub, count:
 
 @pytest.mark.parametrize("modality", [0, 3, -1])
 async def test_a_search_for_no_modality_is_refused(stub: IndexServiceStub, modality: int) -> None:
-    """A search says whether it wants texts or images."""
     request = search_request([1])
     request.modality = modality
 
@@ -275,7 +273,7 @@ async def test_a_search_for_no_modality_is_refused(stub: IndexServiceStub, modal
 
 
 async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> None:
-    """Neither queries nor items of another model than the index's are taken."""
+    """This holds for queries and for items."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
     search, upsert = search_request([1]), upsert_request([text_item("b", 1)])
     search.model_fingerprint = upsert.model_fingerprint = "model-b"
@@ -297,7 +295,7 @@ async def test_another_models_requests_are_refused(stub: IndexServiceStub) -> No
 async def test_a_fingerprint_that_names_no_model_is_refused(
     stub: IndexServiceStub, fingerprint: str
 ) -> None:
-    """An index does not come into being under an empty or endless fingerprint."""
+    """It is empty or too long."""
     request = upsert_request([text_item("a")])
     request.model_fingerprint = fingerprint
 
@@ -307,7 +305,7 @@ async def test_a_fingerprint_that_names_no_model_is_refused(
 
 
 def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.UnaryUnaryCall]]:
-    """Returns each method that needs an index to exist, called on that index."""
+    """Returns each method that needs an existing index, called on that index."""
     ids = {"index_id": index_id, "item_ids": ["a"]}
     return (
         lambda stub: stub.SearchEmbeddings(search_request([1], index_id=index_id)),
@@ -318,7 +316,6 @@ def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.Un
 
 @pytest.mark.parametrize("method", range(3))
 async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int) -> None:
-    """An index that nothing was ever upserted into is named in NOT_FOUND."""
     code, error = await refusal(calls_on("nowhere")[method](stub))
 
     assert (code, type(error)) == (grpc.StatusCode.NOT_FOUND, errors.IndexNotFound)
@@ -327,7 +324,6 @@ async def test_an_unknown_index_is_not_found(stub: IndexServiceStub, method: int
 
 @pytest.mark.parametrize("index_id", ["", "-a", "A", "a b", "a/b", "a\0b", "a\n", "x" * 64, "ä"])
 async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) -> None:
-    """Every method refuses an index id that is not of the form they have."""
     upsert = stub.UpsertItems(upsert_request([text_item("a")], index_id))
 
     for call in (*(call(stub) for call in calls_on(index_id)), upsert):
@@ -337,7 +333,7 @@ async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) 
 
 @pytest.mark.parametrize("item_id", ["", "a\0b", "x" * 257, "ä" * 129, "x" * 10_000])
 async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) -> None:
-    """Every method refuses an item id that cannot be a stored key; nothing is stored."""
+    """Every method refuses it, and nothing is stored."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
     ids = {"index_id": "scenes", "item_ids": ["a", item_id]}
 
@@ -352,7 +348,7 @@ async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) ->
 
 
 async def test_the_longest_and_strangest_item_ids_are_taken(stub: IndexServiceStub) -> None:
-    """256 bytes of any UTF-8 but NUL make an id, under the longest index id too."""
+    """An id has up to 256 bytes of any UTF-8 except NUL, under the longest index id too."""
     item_ids = ["x" * 256, "ä" * 128, "\N{DOG FACE}" * 64, "\x01", " ", "a/b", "\ufeff", "e\u0301"]
     index_id = "i" * 63
 
@@ -363,7 +359,7 @@ async def test_the_longest_and_strangest_item_ids_are_taken(stub: IndexServiceSt
 
 
 async def test_a_request_id_makes_a_write_safe_to_repeat(stub: IndexServiceStub) -> None:
-    """A repeat is answered as the first time; the id with other items, or too long, is refused."""
+    """A repeat gets the first answer; an id with other items, or too long, is refused."""
     upsert = upsert_request([text_item("a", 1), text_item("b", 1)])
     upsert.request_id = "x" * 64
     delete = pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"], request_id="d")
@@ -386,7 +382,7 @@ async def test_a_request_id_makes_a_write_safe_to_repeat(stub: IndexServiceStub)
 
 
 async def test_a_duplicate_id_refuses_the_batch(stub: IndexServiceStub) -> None:
-    """One id twice in a batch: nothing of the batch is stored."""
+    """Nothing of the batch is stored."""
     await stub.UpsertItems(upsert_request([text_item("z", 1)]))
     items = [text_item("a", 1), text_item("b", 1), text_item("a", 2)]
 
@@ -399,7 +395,7 @@ async def test_a_duplicate_id_refuses_the_batch(stub: IndexServiceStub) -> None:
 
 @pytest.mark.parametrize("count", [0, 257])
 async def test_a_bad_number_of_items_is_refused(stub: IndexServiceStub, count: int) -> None:
-    """1 to 256 items or ids make a batch, in every method."""
+    """Every method takes 1 to 256 items or ids."""
     ids = {"index_id": "scenes", "item_ids": [f"{n}" for n in range(count)]}
 
     for call in (
@@ -414,7 +410,7 @@ async def test_a_bad_number_of_items_is_refused(stub: IndexServiceStub, count: i
 
 @pytest.mark.parametrize("name", [*BAD_EMBEDDINGS, "wrong dimension"])
 async def test_an_item_with_a_bad_embedding_is_refused(stub: IndexServiceStub, name: str) -> None:
-    """A bad embedding refuses the whole batch, and does not make the index."""
+    """It refuses the whole batch, and does not create the index."""
     request = upsert_request([text_item("a"), text_item("b")])
     request.items[1].embedding.CopyFrom(BAD_EMBEDDINGS.get(name, WRONG_DIMENSION))
 
@@ -437,7 +433,7 @@ async def test_a_batch_of_another_dimension_than_the_indexs_is_refused(
 
 
 async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexServiceStub) -> None:
-    """Content must be there, and tokens must be there, whole and of the content's modality."""
+    """Tokens must be complete and of the content's modality."""
     without_content, without_tokens, cut, other = (
         encoded_item(text_item("a")),
         encoded_item(text_item("a")),
@@ -466,7 +462,7 @@ async def test_an_item_without_content_or_fitting_tokens_is_refused(stub: IndexS
 async def test_bytes_that_are_no_message_are_refused(
     channel: grpc.aio.Channel, method: str, message: bytes
 ) -> None:
-    """Garbage and strings that are not UTF-8 are the caller's fault, not ours."""
+    """Garbage and invalid UTF-8 are the caller's fault."""
     call = channel.unary_unary(f"/tandem.v1.IndexService/{method}")
 
     code, error = await refusal(call(message))
@@ -475,7 +471,7 @@ async def test_bytes_that_are_no_message_are_refused(
 
 
 async def test_a_full_store_refuses_writes_and_goes_on(tmp_path: Path) -> None:
-    """STORE_FULL refuses upserts; searches and deletes work, and then upserts again."""
+    """STORE_FULL refuses upserts; searches and deletes work, and then upserts do again."""
     async with served(tmp_path / "shard", map_bytes=4 << 20) as channel:
         stub = IndexServiceStub(channel)
         batches = [[f"{number:03}-{n:02}" for n in range(50)] for number in range(999)]
@@ -502,7 +498,7 @@ async def test_a_full_store_refuses_writes_and_goes_on(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) -> None:
-    """While the shard loads every method says UNAVAILABLE, never an empty answer."""
+    """Every method returns UNAVAILABLE, never an empty response."""
     async with served(tmp_path / "shard", loaded=False) as channel:
         stub = IndexServiceStub(channel)
         upsert = stub.UpsertItems(upsert_request([text_item("a")]))
@@ -519,7 +515,7 @@ async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) ->
 
 
 async def test_another_shard_maps_version_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    """By name, naming both; the shard's own version is taken, and 0 is not checked."""
+    """The error names both versions; 0 is not checked."""
     async with served(tmp_path, shard_map_version=3) as channel:
         stub = IndexServiceStub(channel)
         upsert, search = upsert_request([text_item("a", 1)]), search_request([1])

@@ -1,4 +1,4 @@
-"""A shard follows its store, and what is wrong with one item stays with that item."""
+"""Tests that a shard follows its store, and that a damaged item affects only itself."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def open_shard(path: Path, settings: ShardSettings | None = None) -> Shard:
 
 
 def wait_for_snapshots(shard: Shard, sequence: int) -> None:
-    """Waits until both modalities have one of that sequence."""
+    """Waits until both modalities have a snapshot at that sequence."""
     end_time = time.monotonic() + 60
     while {shard.maintenance.snapshots.sequence("scenes", each) for each in Modality} != {sequence}:
         assert time.monotonic() < end_time, "no snapshot"
@@ -75,7 +75,7 @@ def found(shard: Shard) -> list[str]:
 
 
 def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
-    """At start a damaged item is left out; reading it says so; an upsert mends it."""
+    """The start leaves it out, reading it fails, and an upsert repairs it."""
     shard = open_shard(tmp_path)
     shard.write(upsert("a", "b", "c")).result(10)
     shard.close()
@@ -97,7 +97,7 @@ def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
 def test_a_snapshot_serves_no_item_whose_record_is_damaged(
     tmp_path: Path, checked_at_load_bytes: int
 ) -> None:
-    """The snapshot itself is sound: the records are looked at too, at once or beside searches."""
+    """The snapshot is sound, but the records are checked too, at load or alongside searches."""
     settings = ShardSettings(
         min_snapshot_change_count=1, checked_at_load_bytes=checked_at_load_bytes
     )
@@ -129,7 +129,7 @@ def test_a_snapshot_serves_no_item_whose_record_is_damaged(
 def test_an_item_that_is_damaged_while_it_is_served_is_found_until_it_is_read(
     tmp_path: Path,
 ) -> None:
-    """And not by the search after that."""
+    """The next search does not find it."""
     shard = open_shard(tmp_path)
     shard.write(upsert("a", "b", "c")).result(10)
     files, key = shard._store._files, item_key("scenes", "b")
@@ -145,7 +145,7 @@ def test_an_item_that_is_damaged_while_it_is_served_is_found_until_it_is_read(
 
 
 def test_an_item_that_is_mended_while_it_is_taken_out_stays(tmp_path: Path) -> None:
-    """A write beside the check is not undone by it."""
+    """The check does not undo a concurrent write."""
     shard = open_shard(tmp_path)
     shard.write(upsert("a", "b")).result(10)
     index = shard.index("scenes")
@@ -158,7 +158,7 @@ def test_an_item_that_is_mended_while_it_is_taken_out_stays(tmp_path: Path) -> N
 
 
 def test_a_repeated_write_is_answered_and_not_applied_again(shard: Shard) -> None:
-    """What came after the first attempt stays as it is, in the store and for searches."""
+    """Changes after the first attempt stay, in the store and in searches."""
     write = replace(upsert("a", "b"), request_id="r")
     first = shard.write(write).result(10)
     shard.write(Delete("scenes", ["a"])).result(10)
@@ -171,7 +171,7 @@ def test_a_repeated_write_is_answered_and_not_applied_again(shard: Shard) -> Non
 
 
 def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
-    """Writes that share the transaction that makes the index still get one fingerprint."""
+    """Both writes share the transaction that creates the index."""
     futures: list[Future[Committed]] = [
         shard.write(upsert("a")),
         shard.write(upsert("b", fingerprint="model-b")),
@@ -187,7 +187,7 @@ def test_of_two_models_that_race_for_a_new_index_one_wins(shard: Shard) -> None:
 
 
 def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) -> None:
-    """By exact search, with the reason; and maintenance comes to rest instead of trying on."""
+    """Searches scan and say why, and maintenance does not retry forever."""
     shard = Shard(
         ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
         tmp_path,
@@ -211,7 +211,7 @@ def test_dead_rows_go_though_the_wanted_index_cannot_be_built(tmp_path: Path) ->
 
 
 class FailingStore(ItemStore):
-    """Fails as a disk does; `is_stored` says whether the write is on it all the same."""
+    """Fails as a disk does; `is_stored` says whether the write reached it all the same."""
 
     fault: Exception | None = None
     is_stored = False
@@ -226,7 +226,7 @@ class FailingStore(ItemStore):
 
 
 class CrampedStore(FailingStore):
-    """Had little room at its last commit."""
+    """Reports that the disk was nearly full at the last commit."""
 
     def had_little_room(self) -> bool:
         return True
@@ -237,7 +237,7 @@ class CrampedStore(FailingStore):
 def test_a_fault_of_the_disk_is_recovered_from(
     tmp_path: Path, fault: Exception, is_stored: bool
 ) -> None:
-    """The write is refused as perhaps stored; then searches find it where it is, and writes go."""
+    """The write is refused as possibly stored; then searches find it if it is, and writes work."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
     shard = Shard(store, tmp_path)
     shard.load()
@@ -260,7 +260,7 @@ def test_a_fault_of_the_disk_is_recovered_from(
 
 
 def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path) -> None:
-    """LMDB says EIO of a full disk; a snapshot that gave up may have made room before one asks."""
+    """LMDB reports a full disk as EIO; a failed snapshot may have freed space before one looks."""
     store = CrampedStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
     shard = Shard(store, tmp_path)
     shard.load()
@@ -277,7 +277,7 @@ def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path
 
 
 def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
-    """What is no fault of the disk is not mended by opening it anew; searches and reads go on."""
+    """Reopening does not repair it; searches and reads continue."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
     shard = Shard(store, tmp_path)
     shard.load()
@@ -296,7 +296,7 @@ def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
 
 
 def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
-    """Neither items nor tuning nor snapshots, now and after a start; other indexes stay."""
+    """Items, tuning and snapshots go, also after a restart; other indexes stay."""
     shard = open_shard(tmp_path)
     ids = [f"item-{n}" for n in range(600)]  # more than one batch of deletes
     for start in range(0, 600, 200):
@@ -329,7 +329,7 @@ def test_a_dropped_index_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_drop_without_time_deletes_a_part_and_goes_on(shard: Shard) -> None:
-    """The index stays until nothing is in it; a search finds what is left."""
+    """The index stays until it is empty; a search finds the rest."""
     shard.write(upsert(*[f"item-{n:03}" for n in range(300)])).result(10)
 
     first = shard.drop("scenes", deadline_time=0.0)
@@ -344,7 +344,7 @@ def test_a_drop_without_time_deletes_a_part_and_goes_on(shard: Shard) -> None:
 
 
 def test_an_index_that_takes_items_is_not_dropped(shard: Shard) -> None:
-    """An item that was acknowledged before is not lost to a drop that saw none."""
+    """A drop that found no item does not lose an acknowledged one."""
     shard.write(upsert("a")).result(10)
 
     assert not shard.write(Drop("scenes")).result(10).is_dropped

@@ -1,4 +1,4 @@
-"""What a shard tells Prometheus when it is asked: ages, room, and nothing it does not know."""
+"""Tests the gauges of a shard: ages, free space, and no sample for what is unknown."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INDEX_ID = "pets"
 
 
 def value(name: str) -> float | None:
-    """Returns a gauge of the scrape; None where it has no sample."""
+    """Returns a gauge of the scrape; None if it has no sample."""
     return REGISTRY.get_sample_value(f"tandem_index_{name}")
 
 
 def opened(folder: Path) -> Shard:
-    """Returns a shard that serves."""
+    """Returns a loaded shard."""
     shard = Shard(ItemStore.open(folder, 0, 1, map_bytes=64 << 20), folder, ShardSettings())
     shard.load()
     return shard
@@ -37,12 +37,12 @@ def upsert(shard: Shard, *item_ids: str) -> None:
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No background work but what a test asks for."""
+    """Runs background work only in the test's steps."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
 
 
 def test_a_shard_tells_its_ages_and_its_room(tmp_path: Path) -> None:
-    """Of the newest commit and snapshot, and what a start would have to read."""
+    """Ages of the newest commit and snapshot, and what a start would have to replay."""
     shard = opened(tmp_path / "shard")
     try:
         assert value("commit_age_seconds") is None
@@ -63,7 +63,7 @@ def test_a_shard_tells_its_ages_and_its_room(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
-    """It was written when it was written, not when it was read."""
+    """Its age counts from its writing, not from its loading."""
     shard = opened(tmp_path / "shard")
     upsert(shard, "one")
     shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
@@ -79,7 +79,7 @@ def test_a_snapshot_is_as_old_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_scrape_of_a_closed_shard_is_no_fault(tmp_path: Path) -> None:
-    """Before it is open, while it is opened anew, and after: no samples, and the families stay."""
+    """Before opening, while reopening and after closing, families have no samples."""
     shard = opened(tmp_path / "shard")
     shard._store.close()
     assert value("store_limit_bytes") is None
@@ -91,7 +91,7 @@ def test_a_scrape_of_a_closed_shard_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_the_worst_index_tells_how_uneven_lists_are(tmp_path: Path) -> None:
-    """1 where none has lists, also where one had them before."""
+    """The gauge is 1 if no index has lists, even if one had them before."""
     shard = opened(tmp_path / "shard")
     try:
         upsert(shard, "one")

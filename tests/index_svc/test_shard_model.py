@@ -1,6 +1,6 @@
-"""Whatever is done to a shard, in whatever order, it equals a plain dictionary.
+"""Compares a shard with a plain dictionary over any sequence of operations.
 
-In `make test` some dozens of examples; TANDEM_MODEL_EXAMPLES=2000 is the full run.
+`make test` runs some dozens of examples; TANDEM_MODEL_EXAMPLES=2000 is the full run.
 """
 
 import os
@@ -106,14 +106,14 @@ def stored_items(draw: st.DrawFn) -> list[StoredItem]:
 
 @dataclass(frozen=True)
 class Answered:
-    """A write under a request id, and what was said of it."""
+    """Holds a write under a request id, and its answer."""
 
     write: ItemWrite
     committed: Committed
 
 
 class ShardModel(RuleBasedStateMachine):
-    """A shard over a real store, and the dictionary that it must equal."""
+    """Holds a shard over a real store, and the dictionary that it must equal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class ShardModel(RuleBasedStateMachine):
 
     @initialize(is_restoring=st.integers(0, 7))
     def choose(self, is_restoring: int) -> None:
-        """A restore starts processes and takes a second: in one example of eight."""
+        """Allows restores in one example of eight: each starts processes and takes a second."""
         self._is_restoring = is_restoring == 0
 
     @rule(items=stored_items(), is_named=st.booleans())
@@ -157,7 +157,7 @@ class ShardModel(RuleBasedStateMachine):
     @precondition(lambda self: self._answered)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """A write that comes a second time is answered as the first time and does nothing."""
+        """Repeats a write, which gets the same answer and changes nothing."""
         answered = self._answered[data.draw(st.sampled_from(sorted(self._answered)))]
         again = self._shard.write(answered.write).result(10)
         assert again.sequence == answered.committed.sequence
@@ -167,7 +167,7 @@ class ShardModel(RuleBasedStateMachine):
     @precondition(lambda self: self._answered)
     @rule(data=st.data())
     def reuse(self, data: st.DataObject) -> None:
-        """Another write under a request id that was used is refused, and does nothing."""
+        """Reuses a request id for another write, which is refused and changes nothing."""
         request_id = data.draw(st.sampled_from(sorted(self._answered)))
         with pytest.raises(RequestIdReused):
             self._shard.write(Delete(INDEX_ID, ["another"], request_id)).result(10)
@@ -180,7 +180,7 @@ class ShardModel(RuleBasedStateMachine):
     @precondition(lambda self: INDEX_ID in self._shard.indexes())
     @rule(modality=st.sampled_from(Modality), index_type=st.sampled_from(TYPES))
     def rebuild(self, modality: Modality, index_type: str) -> None:
-        """Another type, or the same anew, with or without compaction."""
+        """Rebuilds another type or the same one, with or without compaction."""
         tuning = IndexTuning(index_type, {"nprobe": 2} if "IVF" in index_type else {})
         self._shard.tunings.put(INDEX_ID, modality, tuning)
         self._shard.maintenance.ask_rebuild(INDEX_ID, modality, "operator")
@@ -189,14 +189,14 @@ class ShardModel(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Everything in memory is lost; what was acknowledged is on disk."""
+        """Loses everything in memory, but nothing acknowledged."""
         self._shard.close()
         self._shard = self._open()
 
     @precondition(lambda self: self._is_restoring and INDEX_ID in self._shard.indexes())
     @rule()
     def restore(self) -> None:
-        """A backup, opened elsewhere, is the shard from now on."""
+        """Continues with a restored backup."""
         self._is_restoring = False
         self._shard.close()
         backup, _ = back_up(self._path, Path(self._folder.name) / "backups")
@@ -275,7 +275,7 @@ class ShardModel(RuleBasedStateMachine):
 
 @pytest.mark.timeout(0 if EXAMPLE_COUNT > 100 else 240)
 def test_a_shard_equals_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After any upserts, deletes, drops, repeats, crashes, snapshots, restores and rebuilds."""
+    """Operations include drops, repeats, crashes, snapshots, restores and rebuilds."""
     # Its thread does not run: the rules take its steps.
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     # The same check without a process each time, which takes a second.
@@ -291,7 +291,7 @@ def test_a_shard_equals_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_shard_that_forgets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Positive control: deletes that never reach the index are found out."""
+    """Positive control: deletes that never reach the index are found."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     monkeypatch.setattr(
         "index_svc.retrieval.searchable_index.SearchableIndex.delete", lambda *_: None

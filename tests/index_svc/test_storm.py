@@ -1,7 +1,7 @@
-"""Adding, deleting, searching, filtering and rebuilding at once, on a real index_svc.
+"""Adds, deletes, searches, filters and rebuilds concurrently on a real index_svc.
 
-Some seconds in `make test`; TANDEM_STORM_SECONDS=60 TANDEM_STORM_ITEMS=100000 is the full run,
-which also holds the searches' p99 during rebuilds against that before.
+`make test` runs some seconds; TANDEM_STORM_SECONDS=60 TANDEM_STORM_ITEMS=100000 is the full run,
+which also compares the searches' p99 during rebuilds with that before.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ STYLES = ("plain", "painted")
 
 @dataclass
 class Storm:
-    """What goes on, and what went wrong."""
+    """Counts what was done, and collects failures."""
 
     index: IndexServiceStub
     admin: IndexAdminServiceStub
@@ -108,7 +108,7 @@ class Storm:
         await asyncio.sleep(0.01)
 
     async def change(self, numbers: itertools.count) -> None:
-        """New items are found at once, and gone at once."""
+        """Adds items that must be found at once, and deletes them."""
         items = [self.item(f"new-{next(numbers)}") for _ in range(BATCH_COUNT)]
         await self.upsert(items)
         found = await self.find(items[0].encoding.embedding)
@@ -159,7 +159,7 @@ async def storm(tmp_path: Path) -> AsyncIterator[Storm]:
 
 @pytest.mark.timeout(SECONDS + 240)
 async def test_nothing_goes_wrong_in_a_storm(storm: Storm) -> None:
-    """No failure, no deleted item found after its acknowledgement, no new one missed."""
+    """No call fails, no deleted item is found, and no acknowledged item is missed."""
     numbers = itertools.count()
     works = [
         *[storm.repeat("searches", storm.search) for _ in range(SEARCHER_COUNT)],

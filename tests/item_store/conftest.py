@@ -1,4 +1,4 @@
-"""An empty item store, for the tests of what it does."""
+"""Provides an empty item store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +11,13 @@ from tests.support.item_store.made_stores import MAP_BYTES
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store is to be."""
+    """Returns where a store will be."""
     return tmp_path / "shard"
 
 
 @pytest.fixture
 def store(path: Path) -> Iterator[ItemStore]:
-    """Of a shard that is alone."""
+    """Opens the store of a single shard."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     yield store
     store.close()

@@ -1,4 +1,4 @@
-"""The change log tells every change since a sequence in order, or that it cannot."""
+"""Tests that the change log returns every change since a sequence in order, or refuses."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.support.item_store.made_stores import MAP_BYTES, changes
 
 
 def test_changes_since_a_sequence_are_told_in_order(store: ItemStore) -> None:
-    """Every change after the sequence is told once; at the newest there is none."""
+    """At the newest sequence there are none."""
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")])])
     store.apply([Delete("scenes", ["a", "nobody"]), Upsert("z", FINGERPRINT, [text_item("a")])])
 
@@ -33,7 +33,7 @@ def test_changes_since_a_sequence_are_told_in_order(store: ItemStore) -> None:
 
 
 def test_changes_beyond_one_transaction_are_told(store: ItemStore) -> None:
-    """More changes than one transaction reads come whole."""
+    """More changes than one transaction reads come complete."""
     items = [text_item(f"{number:04}") for number in range(1300)]
     store.apply([Upsert("scenes", FINGERPRINT, items)])
 
@@ -44,7 +44,7 @@ def test_changes_beyond_one_transaction_are_told(store: ItemStore) -> None:
 
 
 def test_changes_that_were_trimmed_are_not_told_in_part(path: Path) -> None:
-    """Where the kept log begins later than asked for there is no answer, rather than half of it."""
+    """There is no answer if the log was trimmed past the sequence."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=3)
     assert changes(store, 0) == []
     for seed in range(5):
@@ -57,7 +57,7 @@ def test_changes_that_were_trimmed_are_not_told_in_part(path: Path) -> None:
 
 
 def test_a_hole_in_the_change_log_is_told(path: Path) -> None:
-    """A change that is not there though a later one is raises, and is not passed over."""
+    """A change missing before a later one raises an error."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(i) for i in "abc"])])
     store.close()
@@ -72,7 +72,7 @@ def test_a_hole_in_the_change_log_is_told(path: Path) -> None:
 
 
 def test_the_change_log_is_trimmed(path: Path) -> None:
-    """The log keeps the newest changes only, so that replacing items for ever fills no disk."""
+    """It keeps only the newest changes, so that replacing items forever fills no disk."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=3)
     for seed in range(5):
         store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", seed)])])

@@ -1,4 +1,4 @@
-"""Writes that arrive together are committed together."""
+"""Tests that concurrent writes are committed together."""
 
 import threading
 import time
@@ -18,14 +18,14 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 @dataclass(frozen=True)
 class Note:
-    """A write of one record."""
+    """Describes a write of one record."""
 
     number: int
     record_count: int = 1
 
 
 class Notebook:
-    """Keeps the batches it is given; `gate` holds back the commit, `fault` breaks it."""
+    """Keeps its batches; `gate` holds back the commit, `fault` breaks it."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -43,7 +43,7 @@ class Notebook:
 
 
 def test_concurrent_small_writes_share_transactions(tmp_path: Path) -> None:
-    """200 writes from 20 threads take far fewer synced transactions than 200, and all are there."""
+    """200 writes from 20 threads need far fewer than 200 transactions."""
     store = ItemStore.open(tmp_path, 0, 1, map_bytes=16 << 20)
     transaction_count = 0
 
@@ -75,7 +75,7 @@ def test_concurrent_small_writes_share_transactions(tmp_path: Path) -> None:
 
 
 def test_writes_that_wait_are_committed_in_order_and_in_bounded_batches() -> None:
-    """What queues up behind a commit is taken in the order it came, up to the record limit."""
+    """Queued writes are committed in order, up to the record limit."""
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, max_record_count=4)
     first = writer.submit(Note(0, record_count=4))
@@ -91,7 +91,6 @@ def test_writes_that_wait_are_committed_in_order_and_in_bounded_batches() -> Non
 
 
 def test_each_write_gets_its_own_outcome() -> None:
-    """A write that is refused raises for its caller alone."""
     notebook = Notebook()
     notebook.gate.set()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, max_wait_seconds=0.2)
@@ -106,7 +105,7 @@ def test_each_write_gets_its_own_outcome() -> None:
 
 
 def test_a_write_cancelled_while_it_waits_is_not_committed() -> None:
-    """Cancelling in time takes the write out; too late, it is committed all the same."""
+    """Cancelled too late, it is committed all the same."""
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
     under_way = writer.submit(Note(0))
@@ -122,7 +121,6 @@ def test_a_write_cancelled_while_it_waits_is_not_committed() -> None:
 
 
 def test_too_many_waiting_writes_are_refused() -> None:
-    """Past the queue's bound a write is Overloaded at once."""
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(
         notebook.commit, max_record_count=1, max_queued_count=2
@@ -140,7 +138,7 @@ def test_too_many_waiting_writes_are_refused() -> None:
 
 
 def test_a_fault_stops_the_writer_and_nothing_hangs() -> None:
-    """After a commit breaks, its callers, those who wait and all later ones get InternalFault."""
+    """After a commit breaks, its callers and all waiting and later ones get InternalFault."""
     notebook = Notebook()
     notebook.fault = OSError("the disk is gone")
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
@@ -161,7 +159,7 @@ def test_a_fault_stops_the_writer_and_nothing_hangs() -> None:
 
 
 def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
-    """Nothing is committed while recovery fails; then writes go on without a new start."""
+    """Nothing is committed while recovery fails; then writes work without a restart."""
     notebook = Notebook()
     notebook.gate.set()
     notebook.fault = OSError("fsync")
@@ -194,7 +192,7 @@ def test_a_recoverable_fault_is_recovered_from_before_the_next_commit() -> None:
 
 
 def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() -> None:
-    """What was queued when the fault came is refused as not stored where recovery fails."""
+    """Writes queued during the fault are refused as not stored if recovery fails."""
     notebook = Notebook()
     notebook.fault = OSError("fsync")
 
@@ -217,7 +215,7 @@ def test_a_write_that_waits_during_a_fault_is_refused_or_committed_never_lost() 
 
 
 def test_a_fault_of_the_idle_task_is_recovered_from() -> None:
-    """It interrupts writing as a fault in a commit does, and does not end it."""
+    """It interrupts writing as a fault in a commit does."""
     notebook = Notebook()
     notebook.gate.set()
     faults, recoveries = [OSError("odd")], []
@@ -241,7 +239,7 @@ def test_a_fault_of_the_idle_task_is_recovered_from() -> None:
 
 
 def is_well(writer: GroupCommit[Note, int]) -> bool:
-    """Says whether the writer takes writes."""
+    """Returns whether the writer accepts writes."""
     try:
         writer.check()
     except ServiceUnavailable:
@@ -250,7 +248,7 @@ def is_well(writer: GroupCommit[Note, int]) -> bool:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, for at most ten seconds."""
+    """Waits up to ten seconds for a condition."""
     end_time = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < end_time
@@ -258,7 +256,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_close_commits_what_was_submitted() -> None:
-    """Closing waits for the queued writes; a later one is refused."""
+    """Writes after close() are refused."""
     notebook = Notebook()
     notebook.gate.set()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
@@ -272,7 +270,7 @@ def test_close_commits_what_was_submitted() -> None:
 
 
 def test_the_idle_task_runs_between_commits() -> None:
-    """The idle task is called again and again, also when nothing is written."""
+    """It also runs when nothing is written."""
     calls: list[str] = []
     twice = threading.Event()
 

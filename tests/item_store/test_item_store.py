@@ -1,4 +1,4 @@
-"""The item store keeps what it was given, or says that it did not."""
+"""Tests that the item store keeps what it was given, or refuses it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ ATTRIBUTES: Mapping[str, AttributeValue] = {
 
 
 def test_items_come_back_as_they_went_in(store: ItemStore) -> None:
-    """Content, embedding and tokens of both modalities are read back unchanged."""
+    """Content, embedding and tokens of both modalities are unchanged."""
     text, image = text_item("t/ünï ☃", 7), image_item("i", 8)
 
     assert store.apply([Upsert("scenes", FINGERPRINT, [text, image])]) == [Committed(2)]
@@ -77,7 +77,7 @@ def test_items_come_back_as_they_went_in(store: ItemStore) -> None:
 
 
 def test_attributes_come_back_of_the_same_types(store: ItemStore) -> None:
-    """An integer stays one beside a float of the same value and a boolean, and words a tuple."""
+    """An integer, an equal float and a boolean stay distinct, and texts stay a tuple."""
     items = [replace(text_item("a"), attributes=ATTRIBUTES), image_item("b")]
     store.apply([Upsert("scenes", FINGERPRINT, items)])
 
@@ -97,7 +97,6 @@ def test_attributes_come_back_of_the_same_types(store: ItemStore) -> None:
 
 @given(attributes=st.dictionaries(st.text(), ATTRIBUTE_VALUES))
 def test_any_attributes_come_back(attributes: dict[str, AttributeValue]) -> None:
-    """Values of every type, alone and beside one another, are read back as they were packed."""
     item = replace(image_item("a", 3), attributes=attributes)
     key = item_key("scenes", "a")
 
@@ -108,7 +107,7 @@ def test_any_attributes_come_back(attributes: dict[str, AttributeValue]) -> None
 
 
 def test_embeddings_are_read_by_id(path: Path) -> None:
-    """They come in the order asked for, with None and ItemCorrupt in the places of what is not."""
+    """None stands for missing items, ItemCorrupt for damaged ones."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(i, n) for n, i in enumerate("abc")])])
     store.close()
@@ -128,7 +127,7 @@ def test_embeddings_are_read_by_id(path: Path) -> None:
 
 
 def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
-    """The last write of an id wins, and the change log counts every change."""
+    """The change log counts every change."""
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 1), text_item("b", 1)])])
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 2)])])
 
@@ -143,7 +142,7 @@ def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
 
 
 def test_an_index_comes_with_its_first_upsert(store: ItemStore) -> None:
-    """An index adopts its first upsert's fingerprint and dimension, and keeps them when emptied."""
+    """It keeps that fingerprint and dimension, even when emptied."""
     with pytest.raises(IndexNotFound):
         store.index_fingerprint("scenes")
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])])
@@ -183,7 +182,6 @@ def test_a_write_that_does_not_fit_its_index_is_left_out_alone(store: ItemStore)
 
 
 def test_indexes_do_not_see_each_other(store: ItemStore) -> None:
-    """An index whose id begins like another's holds its own items alone."""
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 1)])])
     store.apply([Upsert("scenes-2", "model-b", [text_item("a", 2, 4), text_item("b", 3, 4)])])
 
@@ -193,7 +191,6 @@ def test_indexes_do_not_see_each_other(store: ItemStore) -> None:
 
 
 def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) -> None:
-    """A scan of more items than one transaction reads goes on where the last ended."""
     item_ids = [f"{number:05}" for number in range(1300)]
     items = [text_item(item_id, int(item_id)) for item_id in item_ids]
     store.apply([Upsert("scenes", FINGERPRINT, items), Upsert("z", FINGERPRINT, items[:1])])
@@ -206,7 +203,7 @@ def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) 
 
 
 def test_everything_is_there_after_opening_anew(path: Path) -> None:
-    """A store closed and opened again has its items, indexes and sequence."""
+    """Items, indexes and the sequence are the same."""
     first = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
     first.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 5)])])
     first.close()

@@ -1,4 +1,4 @@
-"""Each write of an item has a version of its own, told without reading the item."""
+"""Tests that each write of an item has its own version, which is read without the item."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def upsert(store: ItemStore, *items: StoredItem) -> None:
 
 
 def test_each_write_has_another_version(store: ItemStore) -> None:
-    """Of the same content too, and after a delete; what was not written keeps its own."""
+    """Equal content and deletes make no exception; unwritten items keep theirs."""
     versions: list[int | None] = []
     for _ in range(3):
         upsert(store, text_item("a", 1), image_item("b", 2))
@@ -46,7 +46,7 @@ def test_each_write_has_another_version(store: ItemStore) -> None:
 
 
 def test_tokens_come_with_the_version_that_was_told(store: ItemStore) -> None:
-    """Of items of both modalities; where there is none there is neither."""
+    """Both are None for a missing item."""
     upsert(store, text_item("a", 1), image_item("b", 2))
 
     stored = store.read_stored_tokens("scenes", ["b", "nobody", "a"])
@@ -57,14 +57,13 @@ def test_tokens_come_with_the_version_that_was_told(store: ItemStore) -> None:
 
 
 def test_versions_of_an_index_that_is_not_there(store: ItemStore) -> None:
-    """Are refused as its items are."""
     with pytest.raises(IndexNotFound):
         store.read_versions("absent", ["a"])
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=2, max_size=2, unique=True), st.integers(0, 9))
 def test_versions_of_two_writes_differ(sequences: list[int], seed: int) -> None:
-    """Even of equal content; and each is what the record itself says."""
+    """Each equals the version in the record."""
     values = [pack_item(KEY, text_item("a", seed), sequence) for sequence in sequences]
 
     versions = [item_version("a", KEY, value) for value in values]
@@ -74,7 +73,7 @@ def test_versions_of_two_writes_differ(sequences: list[int], seed: int) -> None:
 
 
 def test_two_contents_under_one_sequence_have_different_versions() -> None:
-    """As where a fault of the disk undid a write that a reader had seen."""
+    """This happens if a fault of the disk undid a write that a reader had seen."""
     one, other = (pack_item(KEY, text_item("a", seed), 7) for seed in (1, 2))
 
     assert item_version("a", KEY, one) != item_version("a", KEY, other)
@@ -82,7 +81,6 @@ def test_two_contents_under_one_sequence_have_different_versions() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"abc", b"x" * 40, seal(KEY, b"TDMI\x09\x00" + bytes(60))])
 def test_what_is_no_record_has_no_version(tmp_path: Path, value: bytes) -> None:
-    """It is named as damaged."""
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
     upsert(store, text_item("a"))

@@ -1,4 +1,4 @@
-"""What is stored of others' texts and pictures is its owner's alone, whatever the umask."""
+"""Tests that stored texts and pictures are private to their owner, whatever the umask."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.item_store.made_stores import MAP_BYTES
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """One of those that shells have, for as long as the test takes."""
+    """Sets a usual umask of shells during the test."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
 
 
 def open_to_others(path: Path) -> dict[str, str]:
-    """Returns the folder and all in it that others may touch, or that have more than they need."""
+    """Returns the files and folders that others can access, or with too many permissions."""
     found = {}
     for each in (path, *path.rglob("*")):
         mode = each.stat().st_mode & 0o777
@@ -35,7 +35,7 @@ def open_to_others(path: Path) -> dict[str, str]:
 
 
 def test_a_store_its_backup_and_what_is_restored(tmp_path: Path, umask: int) -> None:
-    """Folders and files, those that hold locks too."""
+    """Lock files are private too."""
     store = ItemStore.open(tmp_path / "shard", 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("one")])])
     store.close()
@@ -51,7 +51,7 @@ def test_a_store_its_backup_and_what_is_restored(tmp_path: Path, umask: int) -> 
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
-    """Whose it is was decided when it was made: a volume's, for example."""
+    """Its permissions were decided when it was made, for example on a volume."""
     folder = tmp_path / "shard"
     folder.mkdir()
     folder.chmod(0o750)
@@ -61,7 +61,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_umask_is_as_before(umask: int) -> None:
-    """Also after a fault."""
+    """A fault makes no exception."""
     with pytest.raises(ValueError, match="a fault"), private_files():
         raise ValueError("a fault")
 

@@ -1,4 +1,4 @@
-"""How old a reader is, by the commits that it has not seen."""
+"""Tests the age of a reader, by the commits that it has not seen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 
 class Clock:
-    """Stands still until it is set."""
+    """Returns a time that only changes when it is set."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 
 def committed(clock: Clock, *commits: tuple[int, float]) -> CommitTimes:
-    """Returns what notes these transactions at these times."""
+    """Returns CommitTimes with these transactions at these times."""
     times = CommitTimes(clock)
     for transaction_id, clock.now in commits:
         times.note(transaction_id)
@@ -36,7 +36,7 @@ def committed(clock: Clock, *commits: tuple[int, float]) -> CommitTimes:
 
 
 def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Clock) -> None:
-    """It began before that one, so it is at least so old."""
+    """It began before that commit."""
     times = committed(clock, (5, 100.0), (6, 110.0), (7, 120.0))
     clock.now = 130.0
     assert times.oldest_reader_age_seconds([5]) == 20.0
@@ -45,7 +45,7 @@ def test_a_reader_is_as_old_as_the_first_commit_that_it_does_not_see(clock: Cloc
 
 
 def test_who_reads_the_newest_state_holds_nothing_back(clock: Clock) -> None:
-    """However long it is seen there: without writes nothing is freed."""
+    """Without writes no page is freed."""
     times = committed(clock, (5, 100.0))
     clock.now = 10_000.0
     assert times.oldest_reader_age_seconds([5]) == 0.0
@@ -53,7 +53,7 @@ def test_who_reads_the_newest_state_holds_nothing_back(clock: Clock) -> None:
 
 
 def test_commits_in_quick_succession_cost_little_and_tell_little_less(clock: Clock) -> None:
-    """One in a tenth of a second is kept, and the newest."""
+    """One commit in a tenth of a second is kept, and the newest."""
     commits = [(number, 100.0 + 0.01 * number) for number in range(1, 1_001)]
     times = committed(clock, *commits)
     for number, commit_time in commits[:-1:37]:
@@ -64,14 +64,14 @@ def test_commits_in_quick_succession_cost_little_and_tell_little_less(clock: Clo
 
 
 def test_lmdbs_table_is_read() -> None:
-    """Slots that are not in use have no transaction, and an empty table no rows."""
+    """Unused slots have no transaction, and an empty table has no rows."""
     table = "    pid     thread     txnid\n  75 7fd7eb0b7b80 12\n  76 7fd7eb0b7b81 -\n"
     assert reader_ids(table) == [12]
     assert reader_ids("(no active readers)\n") == []
 
 
 def test_a_reader_that_is_left_open_beside_writes_ages(tmp_path: Path) -> None:
-    """Only once something was written that it does not see; and no more when it has gone."""
+    """It ages only after a write that it does not see, and until it ends."""
     store = ItemStore.open(tmp_path / "shard", 0, 1)
     try:
         store.apply([Upsert("pets", FINGERPRINT, [text_item("one")])])

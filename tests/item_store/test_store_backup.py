@@ -1,4 +1,4 @@
-"""A backup is the store as it stood after one transaction, and a restore gives it back whole."""
+"""Tests that a backup is the store after one transaction, and that a restore recreates it."""
 
 import json
 import os
@@ -31,7 +31,7 @@ TIME = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A closed store with 20 texts, 10 images and one deletion."""
+    """Makes a closed store with 20 texts, 10 images and one deletion."""
     path = tmp_path / "shard"
     store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
     store.apply(
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_restored_store_is_the_one_that_was_backed_up(path: Path, tmp_path: Path) -> None:
-    """Items, indexes, sequence, changes and answered requests are there; the history is another."""
+    """Items, indexes, sequence, changes and answers are the same; the store_id is another."""
     backup, manifest = back_up(path, tmp_path / "backups", clock=lambda: TIME)
     store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("later")])])
@@ -77,7 +77,7 @@ def test_a_restored_store_is_the_one_that_was_backed_up(path: Path, tmp_path: Pa
 
 
 def test_two_restores_are_two_histories(path: Path, tmp_path: Path) -> None:
-    """What was derived from one of them does not fit the other."""
+    """A snapshot of one does not fit the other."""
     backup, _ = back_up(path, tmp_path / "backups")
     ids = set()
     for name in ("a", "b"):
@@ -92,7 +92,7 @@ def test_two_restores_are_two_histories(path: Path, tmp_path: Path) -> None:
 def test_backups_beside_a_writer_are_states_between_transactions(
     path: Path, tmp_path: Path
 ) -> None:
-    """Each upsert writes two items; no backup has one without the other, or another sequence."""
+    """Each upsert writes two items, and every backup has both or neither."""
     stop = threading.Event()
 
     def write() -> None:
@@ -139,7 +139,7 @@ def test_backups_beside_a_writer_are_states_between_transactions(
 
 
 def test_a_damaged_backup_is_refused(path: Path, tmp_path: Path) -> None:
-    """One flipped bit anywhere is told, and nothing is restored from it."""
+    """One flipped bit anywhere is found, and nothing is restored."""
     backup, _ = back_up(path, tmp_path / "backups")
     assert verify_backup(backup).is_sound
     data = bytearray((backup / DATA_NAME).read_bytes())
@@ -168,10 +168,7 @@ def test_a_damaged_backup_is_refused(path: Path, tmp_path: Path) -> None:
 def test_a_manifest_that_does_not_fit_is_refused(
     path: Path, tmp_path: Path, change: dict[str, object], match: str
 ) -> None:
-    """A backup of a newer release, or with another's or a made-up manifest, is not restored.
-
-    And nothing is made before that is known.
-    """
+    """It is of a newer release, of another backup, or made up. The refusal leaves no files."""
     backup, _ = back_up(path, tmp_path / "backups")
     file = backup / "manifest.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -222,7 +219,7 @@ MANIFEST = {
 def test_a_value_that_no_manifest_has_is_refused_by_its_name(
     tmp_path: Path, change: dict[str, object], match: str
 ) -> None:
-    """Types, ranges, and what is only printed too."""
+    """Types and ranges are checked, even of values that are only printed."""
     file = tmp_path / "manifest.json"
     file.write_text(json.dumps(MANIFEST))
     assert BackupManifest.read(tmp_path).sequence == 31
@@ -234,7 +231,6 @@ def test_a_value_that_no_manifest_has_is_refused_by_its_name(
 
 @pytest.mark.parametrize("name", MANIFEST)
 def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
-    """Each of its values is asked for."""
     values = {key: value for key, value in MANIFEST.items() if key != name}
     (tmp_path / "manifest.json").write_text(json.dumps(values))
 
@@ -259,7 +255,6 @@ def test_a_manifest_lacks_nothing(tmp_path: Path, name: str) -> None:
     ids=lambda content: content[:20].decode("latin-1") + f" {len(content)}",
 )
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
-    """By name, whatever the file has in it."""
     (tmp_path / "manifest.json").write_bytes(content)
 
     for attempt in (lambda: verify_backup(tmp_path), lambda: restore(tmp_path, tmp_path / "new")):
@@ -274,7 +269,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes) -> N
 def test_what_is_no_file_is_no_part_of_a_backup(
     path: Path, tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """A named pipe was waited for without end."""
+    """Reading a named pipe would never end."""
     backup, _ = back_up(path, tmp_path / "backups")
     (backup / name).unlink()
     make(backup / name)
@@ -286,7 +281,7 @@ def test_what_is_no_file_is_no_part_of_a_backup(
 
 
 def test_a_half_backup_is_no_backup(path: Path, tmp_path: Path) -> None:
-    """What a killed backup leaves is neither verified nor restored, and is removed by the next."""
+    """The remains of a killed backup are refused, and the next backup removes them."""
     half = tmp_path / "backups" / "shard-1-of-2-20200101T000000Z.part"
     half.mkdir(parents=True)
     (half / DATA_NAME).write_bytes((path / DATA_NAME).read_bytes())
@@ -304,7 +299,7 @@ def test_a_half_backup_is_no_backup(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_in_use_is_not_restored_into(path: Path, tmp_path: Path) -> None:
-    """A store that is there stays as it is, also while nobody has it open."""
+    """An existing store stays, even if no process has it open."""
     backup, _ = back_up(path, tmp_path / "backups")
     before = (path / DATA_NAME).read_bytes()
 
@@ -315,7 +310,7 @@ def test_a_folder_in_use_is_not_restored_into(path: Path, tmp_path: Path) -> Non
 
 
 def test_the_root_of_a_new_volume_can_be_restored_into(path: Path, tmp_path: Path) -> None:
-    """lost+found does not make a volume used."""
+    """It contains lost+found."""
     backup, _ = back_up(path, tmp_path / "backups")
     (tmp_path / "volume" / "lost+found").mkdir(parents=True)
 
@@ -325,7 +320,7 @@ def test_the_root_of_a_new_volume_can_be_restored_into(path: Path, tmp_path: Pat
 
 
 def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) -> None:
-    """Opening for writing refuses it, for it would begin an empty store; a new restore mends it."""
+    """Opening it would start an empty store; another restore repairs it."""
     backup, _ = back_up(path, tmp_path / "backups")
     target = tmp_path / "new"
     (target / RESTORING_NAME).mkdir(parents=True)
@@ -344,7 +339,7 @@ def test_a_restore_that_was_cut_short_is_not_opened(path: Path, tmp_path: Path) 
 
 @pytest.mark.timeout(240)
 def test_killed_restores_leave_a_whole_store_or_none(path: Path, tmp_path: Path) -> None:
-    """Killed at any moment, a restore leaves what is refused, or the whole store."""
+    """They are killed at random moments."""
     backup, _ = back_up(path, tmp_path / "backups")
     script = (
         "import sys; from pathlib import Path; from tandem.item_store.backup import restore;"
@@ -384,7 +379,7 @@ def test_killed_restores_leave_a_whole_store_or_none(path: Path, tmp_path: Path)
 
 
 def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
-    """It is told before anything is written."""
+    """Nothing is written."""
     (path / DATA_NAME).write_bytes(bytes(8192) + (path / DATA_NAME).read_bytes()[8192:])
 
     with pytest.raises(StoreRefused, match="damaged"):
@@ -394,7 +389,6 @@ def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_second_backup_in_one_second_is_refused(path: Path, tmp_path: Path) -> None:
-    """A backup is never overwritten."""
     backup, _ = back_up(path, tmp_path / "backups", clock=lambda: TIME)
 
     with pytest.raises(StoreRefused, match="exists already"):
@@ -406,7 +400,7 @@ def test_a_second_backup_in_one_second_is_refused(path: Path, tmp_path: Path) ->
 
 
 def run(script: str, *arguments: Path) -> str:
-    """Runs Python code in a process of its own; returns what it prints. It must not fail."""
+    """Runs Python code in a child process and returns its output; fails if the child fails."""
     ended = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env=child_environment(),
@@ -419,5 +413,5 @@ def run(script: str, *arguments: Path) -> str:
 
 
 def child_environment() -> dict[str, str]:
-    """Returns this process's environment, with which a child imports the same code."""
+    """Returns this process's environment, so that a child imports the same code."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

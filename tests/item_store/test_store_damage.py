@@ -1,4 +1,4 @@
-"""What is not as it was written is caught when it is read."""
+"""Tests that damaged values are caught when they are read."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.support.item_store.stored_values import overwrite, stored_value
 
 @pytest.mark.parametrize("offset", [0, 3, 4, 20, 60, 90, -1])
 def test_a_flipped_bit_is_caught(path: Path, offset: int) -> None:
-    """Wherever in a value a bit flips, reading the item says so and its neighbour is still read."""
+    """Reading the item fails wherever the bit is, and its neighbour is still read."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a"), text_item("b")])])
     store.close()
@@ -46,7 +46,7 @@ def test_a_flipped_bit_is_caught(path: Path, offset: int) -> None:
     "value", [b"", b"xy", b"\0" * 12, seal(b"scenes\0a", b"sealed, no record")]
 )
 def test_a_value_that_is_no_record_is_caught(path: Path, value: bytes) -> None:
-    """A truncated, zeroed or foreign value is ItemCorrupt, never another exception."""
+    """A truncated, zeroed or foreign value raises only ItemCorrupt."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])])
     store.close()
@@ -60,7 +60,7 @@ def test_a_value_that_is_no_record_is_caught(path: Path, value: bytes) -> None:
 
 
 def test_a_value_under_another_key_is_caught(path: Path) -> None:
-    """A sound value that turns up in another item's place is not served as that item."""
+    """The value itself is sound."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 1), text_item("b", 2)])])
     store.close()

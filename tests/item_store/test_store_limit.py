@@ -1,4 +1,4 @@
-"""A full map refuses writes and keeps the rest; its limit can be raised meanwhile."""
+"""Tests that a full map refuses writes and keeps the rest, and that its limit can be raised."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ WRITER = (
 
 
 def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> None:
-    """On a full map only too large a write gets StoreFull; others of its batch are stored."""
+    """Only the write that is too large gets StoreFull; others of its batch are stored."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
     huge = Upsert("scenes", FINGERPRINT, [text_item(f"huge {n}", n, 4096) for n in range(99)])
@@ -49,7 +49,7 @@ def test_a_full_map_refuses_what_does_not_fit_and_reads_go_on(path: Path) -> Non
 
 
 def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> None:
-    """Deleting works on a full map, frees room for new items, and needs no restart."""
+    """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=16 << 20)
     stored_ids = fill(store)
 
@@ -63,7 +63,7 @@ def test_a_full_map_takes_writes_again_once_items_are_deleted(path: Path) -> Non
 
 
 def test_a_raised_limit_is_taken_up_while_writing(path: Path) -> None:
-    """A full store takes writes again once its limit is raised, with no new start."""
+    """No restart is needed."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
     items = [text_item(f"new {n}", n, 256) for n in range(600)]
@@ -83,7 +83,7 @@ def test_a_raised_limit_is_taken_up_while_writing(path: Path) -> None:
 
 
 def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
-    """The map is exchanged between read transactions, never under one."""
+    """The map is replaced between read transactions, never during one."""
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     stored_ids = fill(store)
     stop, faults, reads = threading.Event(), [], [0]
@@ -121,7 +121,7 @@ def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
 
 
 def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
-    """What another process writes past the end of a reader's map is read without a new start."""
+    """Writes past the end of the reader's map are read without a restart."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
     assert reader.index_ids() == []
@@ -135,7 +135,7 @@ def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
 
 
 def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> None:
-    """What is written between the mapping and the first transaction is no damage."""
+    """Writes between mapping and the first transaction are not damage."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     entry_counts = []
 
@@ -156,7 +156,7 @@ def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> Non
 
 
 def test_a_map_that_nobody_outgrew_is_not_enlarged_for_ever(path: Path) -> None:
-    """Where the fault is the file's, it is told."""
+    """If the file is damaged, that is reported."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
 
     def use(_: lmdb.Environment) -> None:
@@ -184,7 +184,7 @@ def fill(store: ItemStore) -> list[str]:
 
 
 def run_python(script: str, *arguments: Path) -> str:
-    """Runs Python code in a process of its own; returns what it prints."""
+    """Runs Python code in a child process and returns its output."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],

@@ -1,4 +1,4 @@
-"""Files that would lose or mix up what is written to them are refused, each by its cause."""
+"""Tests that files which would lose or mix up writes are refused, each with its cause."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ MOUNTS = """\
 
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list of mounts to be read in the place of the kernel's."""
+    """Replaces the kernel's list of mounts."""
     file = tmp_path / "mountinfo"
     monkeypatch.setattr(file_system, "MOUNTS", file)
     return file
@@ -44,7 +44,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_network_file_system_is_refused(
     tmp_path: Path, mounts: Path, kind: str, readonly: bool
 ) -> None:
-    """It is named, nothing is made there, and a setting allows it."""
+    """The message names it, no file is made, and a setting allows it."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
     path = tmp_path / "data" / "new" / "shard"
 
@@ -57,14 +57,14 @@ def test_a_network_file_system_is_refused(
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "tmpfs", "overlay", "fuse", "fuse.custom"])
 def test_other_file_systems_are_taken(tmp_path: Path, mounts: Path, kind: str) -> None:
-    """Disks are, and FUSE of which nothing is known."""
+    """These are disks, and FUSE of unknown origin."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
 
     ItemStore.open(tmp_path / "data" / "shard", 0, 1, map_bytes=MAP_BYTES).close()
 
 
 def test_the_nearest_mount_counts(tmp_path: Path, mounts: Path) -> None:
-    """The deepest mount a path is under, of two at one point the later, links followed."""
+    """It is the deepest, and of two at one point the later, after resolving links."""
     mounts.write_text(MOUNTS.format(base=tmp_path, kind="nfs"))
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
@@ -78,12 +78,12 @@ def test_the_nearest_mount_counts(tmp_path: Path, mounts: Path) -> None:
 
 
 def test_the_kernels_list_of_mounts_is_read() -> None:
-    """Of this machine's own, which every Linux has."""
+    """Every Linux has the list."""
     assert file_system_type(Path("/proc/self")) == "proc"
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    """In the same process or another; readers are let in; after the first is closed, so is one."""
+    """It may be in the same process; readers are accepted, and a writer after the first ends."""
     first = ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
 
     with pytest.raises(StoreRefused, match=f"has a writer already, process {os.getpid()}: stop"):
@@ -96,14 +96,14 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_was_killed_is_no_writer(tmp_path: Path) -> None:
-    """The lock goes with its process, whatever its file says."""
+    """The lock ends with its process, whatever its file says."""
     run_store(tmp_path, "open_store(False); os.kill(os.getpid(), 9)")
 
     ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES).close()
 
 
 def may_mount() -> bool:
-    """Says whether this user can make namespaces and mount in them."""
+    """Returns whether this user can create namespaces and mount in them."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     command = ["unshare", "--pid", "--mount", "--fork", "true"]
@@ -115,7 +115,7 @@ needs_root = pytest.mark.skipif(not may_mount(), reason="needs root, namespaces 
 
 @needs_root
 def test_two_containers_of_equal_process_ids_are_refused(tmp_path: Path) -> None:
-    """LMDB tells readers apart by process id, so two that are both 1 would go without."""
+    """LMDB distinguishes readers by process id, so two with id 1 would share a slot."""
     hold = "store = open_store(False); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         ["unshare", "--pid", "--fork", *command(tmp_path, hold)],
@@ -138,7 +138,7 @@ def test_two_containers_of_equal_process_ids_are_refused(tmp_path: Path) -> None
 
 @needs_root
 def test_a_read_only_mount_is_refused(tmp_path: Path) -> None:
-    """For readers too, since LMDB would silently go without its table of readers."""
+    """Readers are refused too: LMDB would silently do without its reader table."""
     store = ItemStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
     store.close()
     script = (
@@ -153,7 +153,7 @@ def test_a_read_only_mount_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB."""
+    """Mounts a disk of 4 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
@@ -163,7 +163,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @needs_root
 def test_a_full_disk_refuses_writes_until_there_is_room(small_disk: Path) -> None:
-    """Writes get StoreFull, reads go on, and writes go on when there is room, with no new start."""
+    """Writes get StoreFull and reads work; later writes work without a restart."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2 << 20))
     store = ItemStore.open(small_disk / "shard", 0, 1, map_bytes=64 << 20)
@@ -187,7 +187,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room(small_disk: Path) -> Non
 
 @needs_root
 def test_on_a_full_disk_deleting_makes_room(small_disk: Path) -> None:
-    """The pages of the write that did not fit are free, and enough to delete with."""
+    """The pages of the failed write are free, and enough for a delete."""
     store = ItemStore.open(small_disk / "shard", 0, 1, map_bytes=64 << 20)
     items = [text_item(f"{n:05}", 1, 256) for n in range(3000)]
     stored = 0
@@ -223,7 +223,7 @@ def command(path: Path, script: str) -> list[str]:
 
 
 def run_store(path: Path, script: str, *within: str) -> str:
-    """Runs Python code with the store's folder in a process of its own; returns what it prints."""
+    """Runs Python code with the store's folder in a child process; returns its output."""
     return subprocess.run(
         [*within, *command(path, script)],
         env=environment(),
@@ -235,5 +235,5 @@ def run_store(path: Path, script: str, *within: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Returns this process's environment, with which a child imports the same code."""
+    """Returns this process's environment, so that a child imports the same code."""
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

@@ -1,4 +1,4 @@
-"""A store is opened by its own shard and release, brought to ours, or refused as it is."""
+"""Tests that a store is opened by its own shard and release, upgraded, or refused unchanged."""
 
 import json
 import struct
@@ -29,7 +29,7 @@ from tests.support.item_store.stored_values import overwrite, stored_value
 
 
 def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
-    """Its items and its log are there, to a reader as it is and to a writer that upgrades it."""
+    """A reader leaves it as it is; a writer upgrades it."""
     make_version_1(path, [text_item("a", 5), image_item("b", 6)])
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
     assert reader.store_id == ""
@@ -65,7 +65,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
 
 
 def test_another_shards_store_of_version_1_is_left_as_it_was(path: Path) -> None:
-    """A store that is refused is not upgraded first."""
+    """A refused store is not upgraded first."""
     make_version_1(path, [text_item("a")])
 
     with pytest.raises(StoreRefused, match="is shard 0 of 1"):
@@ -79,7 +79,7 @@ def test_another_shards_store_of_version_1_is_left_as_it_was(path: Path) -> None
 def test_another_shards_volume_is_refused(
     path: Path, number: int, count: int, readonly: bool
 ) -> None:
-    """A volume opened as another shard, or as one of another number of shards, is refused."""
+    """The number of shards counts too."""
     ItemStore.open(path, 0, 2, map_bytes=MAP_BYTES).close()
 
     with pytest.raises(StoreRefused, match="is shard 0 of 2"):
@@ -90,7 +90,7 @@ def test_another_shards_volume_is_refused(
 
 @pytest.mark.parametrize(("number", "count"), [(1, 1), (-1, 1), (0, 0)])
 def test_a_shard_that_cannot_be_is_refused(path: Path, number: int, count: int) -> None:
-    """Shards count from 0, and nothing is made for one past the end."""
+    """Shards count from 0; no file is made for one past the end."""
     with pytest.raises(StoreRefused, match="count from 0"):
         ItemStore.open(path, number, count)
 
@@ -98,7 +98,7 @@ def test_a_shard_that_cannot_be_is_refused(path: Path, number: int, count: int) 
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
-    """A store written by a newer program is refused by name of both versions."""
+    """The message names both versions."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     newer = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1, "new": 1}
     overwrite(path, "meta", b"schema", seal(b"schema", json.dumps(newer).encode()))
@@ -108,7 +108,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
 
 
 def test_a_damaged_schema_is_caught(path: Path) -> None:
-    """The store's own notes are under checksums too."""
+    """The store's metadata has checksums too."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     overwrite(path, "meta", b"schema", stored_value(path, "meta", b"schema").replace(b"0", b"1"))
 
@@ -117,7 +117,7 @@ def test_a_damaged_schema_is_caught(path: Path) -> None:
 
 
 def test_a_reader_waits_for_a_store_to_be_made(path: Path) -> None:
-    """Opening to read before anything is there says to retry, and leaves nothing behind."""
+    """Opening a missing store for reading says to retry, and makes no file."""
     with pytest.raises(ServiceUnavailable):
         ItemStore.open(path, 0, 1, readonly=True)
 
@@ -125,7 +125,7 @@ def test_a_reader_waits_for_a_store_to_be_made(path: Path) -> None:
 
 
 def test_a_reader_waits_for_a_store_half_made(path: Path) -> None:
-    """Opening to read when LMDB's files are there, but not yet the databases, says to retry."""
+    """LMDB's files exist, but its databases do not yet."""
     path.mkdir()
     lmdb.open(str(path)).close()
 
@@ -134,7 +134,7 @@ def test_a_reader_waits_for_a_store_half_made(path: Path) -> None:
 
 
 def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
-    """Whatever a process left that was ended while it made a store, the next makes it whole."""
+    """A process was killed while it created the store."""
     (path / "making").mkdir(parents=True)
     (path / "making" / "data.mdb").write_bytes(b"half of it")
 
@@ -146,7 +146,7 @@ def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
 
 
 def make_version_1(path: Path, items: Sequence[StoredItem]) -> None:
-    """Makes the files that the first release wrote: schema 1, records 1, three databases."""
+    """Makes the files of the first release: schema 1, records 1, three databases."""
     path.mkdir()
     with lmdb.open(str(path), max_dbs=3) as env, env.begin(write=True) as txn:
         dbs = {name: env.open_db(name, txn=txn) for name in (b"items", b"log", b"meta")}
@@ -167,7 +167,7 @@ def make_version_1(path: Path, items: Sequence[StoredItem]) -> None:
 
 
 def record_1(item: StoredItem, sequence: int) -> bytes:
-    """Returns an item's record as version 1 had it."""
+    """Returns an item's record in version 1."""
     tokens = item.encoding.tokens
     values = tokens.ids if isinstance(tokens, TextTokens) else tokens.values
     content = item.content

@@ -1,4 +1,4 @@
-"""A damaged store is told apart from a sound one, whatever reading it does to a process."""
+"""Tests that damaged stores are found, even if reading them kills a process."""
 
 import random
 import threading
@@ -26,7 +26,7 @@ PAGE_BYTES = 4096
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A closed store with items of both kinds, deletions, answers and free pages."""
+    """Makes a closed store with items of both kinds, deletions, answers and free pages."""
     path = tmp_path / "shard"
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, kept_log_count=600)
     for seed in range(3):
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("depth", CheckDepth)
 def test_a_sound_store_is_told_to_be_sound(path: Path, depth: CheckDepth) -> None:
-    """Positive control of all the rest: nothing is found, and what is there is counted."""
+    """Positive control: no fault is found, and items are counted."""
     verdict = verify_in_child(path, depth)
 
     assert verdict == Verdict(path, (), (), 0, 183, 717, has_writer=False)
@@ -48,7 +48,7 @@ def test_a_sound_store_is_told_to_be_sound(path: Path, depth: CheckDepth) -> Non
 
 
 def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
-    """While a process writes, values are checked all the same, and the verdict says so."""
+    """Values are checked, and the verdict says that a process was writing."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("new")])])
 
@@ -59,7 +59,7 @@ def test_a_store_is_checked_beside_its_writer(path: Path) -> None:
 
 
 def test_a_store_that_grows_is_checked_beside_its_writer(path: Path) -> None:
-    """What is written past the end of the checker's map while it reads is no damage."""
+    """Writes past the end of the checker's map are not damage."""
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     stop = threading.Event()
 
@@ -119,7 +119,7 @@ def another_format(data: bytearray) -> None:
 def test_damage_that_ends_a_process_is_told(
     path: Path, depth: CheckDepth, damage: Callable[[bytearray], None]
 ) -> None:
-    """What LMDB answers by an assertion or a bus error is a verdict here."""
+    """LMDB reacts with an assertion or a bus error."""
     data = bytearray((path / DATA_NAME).read_bytes())
     damage(data)
     (path / DATA_NAME).write_bytes(data)
@@ -131,13 +131,13 @@ def test_damage_that_ends_a_process_is_told(
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """An empty folder is no store, and not a damaged one."""
+    """An empty folder is no store, but not a damaged one."""
     with pytest.raises(StoreRefused, match="no item store"):
         verify_in_child(tmp_path)
 
 
 def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
-    """Pages zeroed and bits flipped anywhere: found, or of no consequence to what is read."""
+    """Zeroed pages and flipped bits anywhere are found, or do not matter."""
     whole, expected = (path / DATA_NAME).read_bytes(), contents(path)
     rng = random.Random(5)
     found_count = 0
@@ -162,7 +162,7 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"items", b"log", b"meta", b"requests", b"request_order"])
 def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
-    """Opening the store does not make an empty one in its place."""
+    """Opening the store does not create an empty one in its place."""
     with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
         txn.drop(env.open_db(name, txn=txn))
 
@@ -172,7 +172,7 @@ def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
 
 
 def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
-    """Opening the store does not give it another one."""
+    """Opening the store does not create another."""
     remove(path, "meta", b"schema")
 
     assert "its schema is missing" in verify_in_child(path, CheckDepth.WALK).damage[0]
@@ -181,14 +181,14 @@ def test_a_schema_that_is_gone_is_damage(path: Path) -> None:
 
 
 def test_a_large_limit_is_no_damage(path: Path) -> None:
-    """A store that may become larger than memory is checked in what it has."""
+    """The limit exceeds memory; only existing pages are checked."""
     raise_limit(path, 1 << 40)
 
     assert verify_in_child(path).is_sound
 
 
 def test_a_newer_schema_is_no_damage(path: Path) -> None:
-    """What another release wrote is refused, and not called damaged."""
+    """It is refused, but not called damaged."""
     schema = {"schema_version": SCHEMA_VERSION + 1, "shard_number": 0, "shard_count": 1}
     overwrite(path, "meta", b"schema", seal_json(b"schema", schema))
 
@@ -197,7 +197,7 @@ def test_a_newer_schema_is_no_damage(path: Path) -> None:
 
 
 def test_a_store_that_was_only_begun_is_no_damage(tmp_path: Path) -> None:
-    """Releases before this one could be ended between making the file and what is in it."""
+    """Earlier releases could be killed between creating the file and its contents."""
     lmdb.open(str(tmp_path)).close()
 
     assert verify_in_child(tmp_path).is_sound
@@ -213,14 +213,14 @@ def test_a_check_without_memory_or_time_is_no_praise(path: Path) -> None:
 
 @pytest.mark.parametrize("key", [b"schema", b"sequence", b"store_id", b"index/scenes"])
 def test_damaged_notes_are_damage(path: Path, key: bytes) -> None:
-    """Without its own notes a store must not be opened."""
+    """Without its metadata a store must not be opened."""
     overwrite(path, "meta", key, stored_value(path, "meta", key)[:-1] + b"?")
 
     assert "CRC32" in verify_in_child(path, CheckDepth.WALK).damage[0]
 
 
 def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
-    """One bad value is found by the deepest check, and the store can still be opened."""
+    """Only the deepest check finds it, and the store can still be opened."""
     key = item_key("scenes", "004")
     overwrite(path, "items", key, stored_value(path, "items", key)[:-1] + b"?")
 
@@ -231,7 +231,7 @@ def test_a_damaged_item_is_named_and_alone(path: Path) -> None:
 
 
 def test_an_item_that_is_lost_is_missed(path: Path) -> None:
-    """An item that the change log says is there, and is not, is found."""
+    """The change log says that it was stored."""
     remove(path, "items", item_key("scenes", "004"))
 
     (fault,) = verify_in_child(path).corrupt_items
@@ -241,7 +241,7 @@ def test_an_item_that_is_lost_is_missed(path: Path) -> None:
 
 
 def test_an_item_of_an_earlier_state_is_found(path: Path) -> None:
-    """An item set back to what it was, sound in itself, is not what the change log says."""
+    """The old record is sound, but does not match the change log."""
     key = item_key("scenes", "004")
     before = stored_value(path, "items", key)
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
@@ -253,7 +253,7 @@ def test_an_item_of_an_earlier_state_is_found(path: Path) -> None:
 
 
 def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
-    """A deletion that is undone behind the store's back is found."""
+    """The record was put back directly in the file."""
     key = item_key("scenes", "004")
     before = stored_value(path, "items", key)
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
@@ -265,7 +265,7 @@ def test_an_item_that_was_deleted_and_is_back_is_found(path: Path) -> None:
 
 
 def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None:
-    """One flipped bit in a branch page sends readers to the leaf before the right one."""
+    """One flipped bit in a branch page sends readers to the wrong leaf."""
     item_ids = [f"{number:03}" for number in range(0, 200, 2) if number % 3]
     data_path = path / DATA_NAME
     sound = data_path.read_bytes()
@@ -285,21 +285,21 @@ def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None
 
 
 def test_a_hole_in_the_change_log_is_damage(path: Path) -> None:
-    """What follows the log would pass over a change."""
+    """A reader of the log would miss a change."""
     remove(path, "log", (300).to_bytes(8, "big"))
 
     assert "599 changes from 118 to 717" in verify_in_child(path, CheckDepth.WALK).damage[0]
 
 
 def test_a_log_that_ends_early_is_damage(path: Path) -> None:
-    """The newest change has to be there."""
+    """The newest change must be there."""
     remove(path, "log", (717).to_bytes(8, "big"))
 
     assert "ends at 716, but the store is at 717" in verify_in_child(path).damage[0]
 
 
 def test_answers_out_of_order_are_damage(path: Path) -> None:
-    """A request's answer that nothing would ever forget, or that is not sound, is found."""
+    """An answer would never be forgotten, or is damaged."""
     overwrite(path, "requests", b"lonely", seal_json(b"lonely", ["", 1, 0]))
     assert "never be forgotten" in verify_in_child(path).damage[0]
     overwrite(path, "requests", b"lonely", seal(b"other", b"[]"))
@@ -307,7 +307,7 @@ def test_answers_out_of_order_are_damage(path: Path) -> None:
 
 
 def test_progress_is_told(path: Path) -> None:
-    """What is done grows to the total: items and changes."""
+    """It grows to the number of items and changes."""
     told: list[tuple[int, int]] = []
 
     verify_in_child(path, show=lambda done, total: told.append((done, total)))
@@ -326,13 +326,13 @@ def test_the_first_change_is_what_the_store_says(path: Path) -> None:
 
 
 def remove(path: Path, database: str, key: bytes) -> None:
-    """Deletes a key behind the store's back."""
+    """Deletes a key directly in the file."""
     with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
         assert txn.delete(key, db=env.open_db(database.encode(), txn=txn))
 
 
 def contents(path: Path) -> list[str]:
-    """Returns all items as they are read, by id."""
+    """Returns all items by id."""
     store = ItemStore.open(path, 0, 1, readonly=True)
     try:
         found = store.scan_embeddings("scenes")

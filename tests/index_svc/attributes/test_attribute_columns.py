@@ -1,4 +1,4 @@
-"""Filters over columns find what the plain reading of each item's attributes finds."""
+"""Compares filters over columns with reading each item's attributes."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ Case: TypeAlias = tuple[list[tuple[int, Attributes | None]], list[Filter]]
 
 
 def cases_of(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Case]:
-    """Makes changes (None drops a row), one where, and lone conditions, all of these values."""
+    """Makes changes (None drops a row), one filter and lone conditions, all from these values."""
     attributes = made_filters.attributes_of(values)
     changes = st.lists(
         st.tuples(st.sampled_from(ROWS), attributes | st.none()), min_size=1, max_size=20
@@ -59,7 +59,7 @@ def assert_columns_equal_plain_reading(
     filters: Sequence[Filter],
     row_count: int,
 ) -> None:
-    """Applies the changes (None drops), and compares every row after them for every filter."""
+    """Applies the changes, and compares every filter over every row after them."""
     items: dict[int, Attributes] = {}
     for row, attributes in changes:
         if attributes is None:
@@ -79,8 +79,6 @@ def assert_columns_equal_plain_reading(
 
 @pytest.mark.parametrize("values", cases)
 def test_a_filter_finds_the_rows_that_the_plain_reading_finds(values: str) -> None:
-    """After any puts, replacements and drops, of any types under one name."""
-
     @settings(max_examples=150, deadline=None)
     @given(case=cases[values], row_count=st.sampled_from([101, 150, 0, 1, 4]))
     def compare(case: Case, row_count: int) -> None:
@@ -90,14 +88,14 @@ def test_a_filter_finds_the_rows_that_the_plain_reading_finds(values: str) -> No
 
 
 class ForgetfulColumns(AttributeColumns):
-    """Sabotage: keeps what a row had."""
+    """Sabotages drop(): a row keeps its value."""
 
     def drop(self, row: int) -> None:
         """Does nothing."""
 
 
 class RoundingColumns(AttributeColumns):
-    """Sabotage: takes integers for floats."""
+    """Sabotages integers: they are floats."""
 
     def put(self, row: int, attributes: Attributes) -> None:
         """Rounds beyond 2**53."""
@@ -109,7 +107,7 @@ class RoundingColumns(AttributeColumns):
 
 
 class ConfusingColumns(AttributeColumns):
-    """Sabotage: takes flags for numbers."""
+    """Sabotages flags: they are numbers."""
 
     def put(self, row: int, attributes: Attributes) -> None:
         """Stores True as 1."""
@@ -122,8 +120,6 @@ class ConfusingColumns(AttributeColumns):
 
 @pytest.mark.parametrize("sabotaged", [ForgetfulColumns, RoundingColumns, ConfusingColumns])
 def test_the_comparison_sees_a_sabotaged_column(sabotaged: Callable[[], AttributeColumns]) -> None:
-    """Control: the same comparison fails for columns with one fault in them."""
-
     @settings(
         max_examples=2000, deadline=None, derandomize=True, database=None, phases=[Phase.generate]
     )
@@ -136,7 +132,7 @@ def test_the_comparison_sees_a_sabotaged_column(sabotaged: Callable[[], Attribut
 
 
 def test_many_rows_with_many_changes_are_read_plainly() -> None:
-    """Lists' gaps are closed, codes used again and columns grown, and nothing is mixed up."""
+    """Gaps of lists are closed, codes reused and columns grown."""
     choice = random.Random(7)
 
     def attributes(row: int) -> Attributes:
@@ -170,7 +166,7 @@ def test_many_rows_with_many_changes_are_read_plainly() -> None:
 
 
 def test_integers_beyond_float_precision_are_told_apart() -> None:
-    """2**53 + 1 is neither 2.0**53 nor the integer beside it, and ranges end between them."""
+    """2**53 + 1 is neither 2.0**53 nor the next integer, and ranges end between them."""
     columns = AttributeColumns()
     for row, value in enumerate([2**53, 2**53 + 1, 2**63 - 1, 2.0**53]):
         columns.put(row, {"n": value})
@@ -193,7 +189,7 @@ def test_integers_beyond_float_precision_are_told_apart() -> None:
     ],
 )
 def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> None:
-    """Close together or far apart, to where 64 bits end, and the two zeros equal."""
+    """They are close together or far apart, up to the limits of 64 bits; both zeros are equal."""
     changes = [(row, {"n": value}) for row, value in enumerate(held)]
     where = OneOf("n", tuple(wanted))
 
@@ -201,7 +197,6 @@ def test_one_of_many_numbers(held: Sequence[float], wanted: Sequence[float]) -> 
 
 
 def test_searches_may_run_side_by_side() -> None:
-    """Threads that are the first to search after a change all see it, in sparse columns too."""
     columns = AttributeColumns()
     for row in range(0, 5000, 500):
         columns.put(row, {"rare": row, "tags": ("a", "b")})
@@ -217,7 +212,7 @@ def test_searches_may_run_side_by_side() -> None:
 
 
 def test_rows_never_put_are_items_without_attributes() -> None:
-    """Only negations and the empty conjunction hold for them, whatever rows there are."""
+    """Only negations and the empty conjunction match them."""
     columns = AttributeColumns()
     columns.put(1, {"a": "x"})
 
@@ -228,7 +223,6 @@ def test_rows_never_put_are_items_without_attributes() -> None:
 
 
 def test_the_answer_is_the_callers_to_change() -> None:
-    """Masking one answer leaves the next as it was."""
     columns = AttributeColumns()
     columns.put(0, {"a": True})
 
@@ -238,7 +232,7 @@ def test_the_answer_is_the_callers_to_change() -> None:
 
 
 def test_names_that_few_rows_have_cost_little() -> None:
-    """20,000 rows with 5 names each that no other row has: not rows times names, which is 20 GB."""
+    """20,000 rows have 5 names each that no other row has: rows times names would be 20 GB."""
     columns = AttributeColumns()
 
     for row in range(20_000):
@@ -249,7 +243,7 @@ def test_names_that_few_rows_have_cost_little() -> None:
 
 
 def array_bytes(columns: AttributeColumns) -> int:
-    """Returns what the integer columns' arrays take."""
+    """Returns the bytes of the integer columns' arrays."""
     total = 0
     for of_name in columns._columns.values():
         for column in of_name.values():
@@ -259,7 +253,7 @@ def array_bytes(columns: AttributeColumns) -> int:
 
 
 def test_what_no_row_has_any_more_is_forgotten() -> None:
-    """Texts, words and names go with the last row that had them."""
+    """Texts, words and names are freed with the last row that has them."""
     columns = AttributeColumns()
     for row in range(100):
         columns.put(row, {"text": f"t{row}", "words": (f"w{row}", "all"), "kept": f"k{row}"})

@@ -1,4 +1,4 @@
-"""Rows keep their numbers over blocks of any length."""
+"""Tests that rows keep their numbers over blocks of any length."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from index_svc.retrieval.embedding_rows import EmbeddingRows
 
 
 def test_few_rows_and_many_are_gathered_alike_over_blocks() -> None:
-    """In the order asked for; the first block is as long as what was read from a file."""
+    """The first block is as long as the rows that were read from a file."""
     embeddings_ND = np.arange(30, dtype=np.float32).reshape(15, 2)
     rows = EmbeddingRows(2, embeddings_ND[:5], [f"read-{row}" for row in range(5)])
     rows.append([f"new-{row}" for row in range(10)], embeddings_ND[5:])

@@ -1,4 +1,4 @@
-"""FAISS searches in one thread, in whichever thread that is."""
+"""Tests that each of our threads searches with one FAISS thread."""
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ def used_by(threads: Executor) -> int:
 
 
 def test_faiss_uses_one_thread_in_each_of_ours() -> None:
-    """Where the main thread says so a plain pool knows nothing of it: OpenMP asks each thread."""
+    """Setting it in the main thread does not affect a plain pool: OpenMP keeps it per thread."""
     keep_faiss_in_this_thread()
     with (
         ThreadPoolExecutor(1, initializer=faiss.omp_set_num_threads, initargs=(2,)) as others,

@@ -1,4 +1,4 @@
-"""What a filtered search finds of what is truly nearest, in the index that `auto` builds.
+"""Measures the recall of filtered searches in the index that `auto` builds.
 
 benchmarks/bench/filtered_recall.py measures the same over 100,000 rows of 384 values.
 """
@@ -23,7 +23,7 @@ K = 20
 
 @pytest.fixture(scope="module", name="index")
 def _index() -> ModalityIndex:
-    """Clustered items with, of 0 to 1, a place by chance and one from side to side."""
+    """Makes clustered items with two attributes from 0 to 1: at random, and along one direction."""
     items_ND = clustered(ROW_COUNT, seed=1)
     live = np.ones(ROW_COUNT, dtype=np.bool_)
     ids = [str(number) for number in range(ROW_COUNT)]
@@ -42,7 +42,7 @@ def _index() -> ModalityIndex:
 
 
 def clustered(count: int, seed: int) -> F32:
-    """Returns unit vectors around 200 centres, the same for each seed; queries are drawn alike."""
+    """Returns unit vectors around 200 centres; the same seed gives the same centres to queries."""
     centres_CD = np.random.default_rng(0).standard_normal((200, DIMENSION))
     random = np.random.default_rng(seed)
     owners = random.integers(len(centres_CD), size=count)
@@ -52,7 +52,7 @@ def clustered(count: int, seed: int) -> F32:
 
 
 def recall(index: ModalityIndex, condition: Filter, wanted: npt.NDArray[np.bool_]) -> float:
-    """Returns the share of the 20 nearest that hold, over queries that are no items."""
+    """Returns the found share of the 20 nearest matches, over queries that are no items."""
     rows = np.flatnonzero(wanted)
     items_ND = index.rows.gather(rows)
     count = min(K, len(rows))
@@ -66,7 +66,7 @@ def recall(index: ModalityIndex, condition: Filter, wanted: npt.NDArray[np.bool_
 
 
 def wanted_by(index: ModalityIndex, name: str, share: float) -> npt.NDArray[np.bool_]:
-    """Returns for which rows `name` is below the share."""
+    """Returns the rows where `name` is below the share."""
     return np.array([index.attributes[row][name] < share for row in range(ROW_COUNT)])  # type: ignore[operator]
 
 
@@ -75,7 +75,7 @@ def wanted_by(index: ModalityIndex, name: str, share: float) -> npt.NDArray[np.b
 def test_what_a_filter_holds_for_is_found_as_well_as_without_one(
     index: ModalityIndex, name: str, share: float
 ) -> None:
-    """However few that are, and wherever they lie: 0.98 of what comparing all of them finds."""
+    """Recall is 0.98 of an exact scan, however few items match and wherever they lie."""
     wanted = wanted_by(index, name, share)
 
     assert recall(index, InRange(name, below=share), wanted) >= 0.98
@@ -84,10 +84,10 @@ def test_what_a_filter_holds_for_is_found_as_well_as_without_one(
 
 
 def test_a_filter_that_holds_for_half_is_looked_for_twice_as_hard(index: ModalityIndex) -> None:
-    """Which the test above could not tell, were the index tuned to find all anyway.
+    """The test above would not notice if the index were tuned to find everything anyway.
 
-    With the effort of a search without a filter, the 20 nearest of half of the items would be
-    sought where the 20 nearest of all are.
+    With the effort of an unfiltered search, the 20 nearest of half of the items would be searched
+    only where the 20 nearest of all items are.
     """
     assert index.faiss_index is not None
     condition, wanted = InRange("anywhere", below=0.5), wanted_by(index, "anywhere", 0.5)

@@ -1,4 +1,4 @@
-"""Which type an index gets, and what no index may be."""
+"""Tests which type an index gets, and which types are refused."""
 
 import time
 
@@ -34,20 +34,19 @@ from tandem.errors import IndexTypeInvalid
 def test_auto_goes_by_size_and_memory(
     item_count: int, memory_bytes: int, expected: list[str]
 ) -> None:
-    """At 384 dimensions: 60 bytes each by bits, 384 in SQ8, fewer in PQ; eight for the row."""
+    """At 384 dimensions a row takes 60 bytes by bits, 384 in SQ8, fewer in PQ, plus eight."""
     tuning = IndexTuning(memory_bytes=memory_bytes)
     assert choose_index_types(tuning, item_count, 384) == expected
 
 
 def test_auto_takes_no_bits_of_short_embeddings_or_on_a_gpu() -> None:
-    """Too little is left of a short one; FAISS moves no such index to a GPU."""
+    """Bits are too coarse for short ones, and FAISS cannot move such an index to a GPU."""
     assert choose_index_types(IndexTuning(), 20_000, 127) == ["IVF256,SQ8"]
     assert choose_index_types(IndexTuning(), 20_000, 128)[0] == "IVF256,RaBitQfs"
     assert choose_index_types(IndexTuning(), 20_000, 128, is_on_gpu=True) == ["IVF256,SQ8"]
 
 
 def test_what_was_asked_for_is_chosen() -> None:
-    """Whatever the size."""
     assert choose_index_types(IndexTuning("HNSW32"), 5, 384) == ["HNSW32"]
 
 
@@ -67,19 +66,16 @@ def test_what_was_asked_for_is_chosen() -> None:
 def test_a_list_count_may_be_off_by_less_than_four_times(
     current: str, wanted: str, expected: bool
 ) -> None:
-    """Anything else is built anew."""
     assert is_outdated(current, wanted) is expected
 
 
 def test_lists_are_a_power_of_two_near_twice_the_root() -> None:
-    """Within bounds."""
     assert [balanced_list_count(count) for count in (0, 100, 10_000, 10**6, 10**12)] == [
         64, 64, 256, 2048, 65_536,
     ]  # fmt: skip
 
 
 def test_every_candidate_is_a_type_that_faiss_knows() -> None:
-    """For a dimension that halves and one that does not."""
     for dimension in (384, 130, 7):
         for index_type in candidate_types(50_000, dimension):
             IndexTuning(index_type).check(dimension)
@@ -87,7 +83,6 @@ def test_every_candidate_is_a_type_that_faiss_knows() -> None:
 
 @pytest.mark.parametrize("tuning", [IndexTuning("IVF"), IndexTuning(recall_target=0)])
 def test_what_cannot_be_is_refused(tuning: IndexTuning) -> None:
-    """Before anything is built."""
     with pytest.raises(IndexTypeInvalid):
         tuning.check(384)
 
@@ -97,7 +92,7 @@ def test_what_cannot_be_is_refused(tuning: IndexTuning) -> None:
     ["IVF99999999,PQ8", "HNSW65537", "PQ8x24", "IVF4,Flat" + " " * 100, "OPQ999,IVF99999999,PQ8"],
 )
 def test_a_type_that_would_take_all_memory_is_refused_at_once(index_type: str) -> None:
-    """FAISS makes a hundred million lists if asked to; the largest number taken is cheap."""
+    """FAISS would create a hundred million lists; the largest accepted number is cheap."""
     start_time = time.process_time()
 
     with pytest.raises(IndexTypeInvalid):
@@ -109,14 +104,14 @@ def test_a_type_that_would_take_all_memory_is_refused_at_once(index_type: str) -
 
 @pytest.mark.parametrize("index_type", ["IVF0,Flat", "IVF00,SQ8", "HNSW0", "IVF4,PQ0"])
 def test_a_type_with_a_zero_is_refused(index_type: str) -> None:
-    """Of one FAISS makes what cannot be searched; another ends the process when it is trained."""
+    """FAISS makes an index of one that cannot be searched; training another kills the process."""
     with pytest.raises(IndexTypeInvalid, match="has a 0 for what must be at least 1"):
         IndexTuning(index_type).check(32)
 
 
 @pytest.mark.parametrize("index_type", ["HNSW1", "IVF4_HNSW1,Flat", "NSG15", "PCA8,NSG4,SQ8"])
 def test_a_graph_of_too_few_links_is_refused(index_type: str) -> None:
-    """The first row ends the process; or FAISS is not done in minutes."""
+    """The first row kills the process, or the build takes minutes."""
     with pytest.raises(IndexTypeInvalid, match=r"links a row; (HNSW|NSG) needs at least"):
         IndexTuning(index_type).check(32)
     IndexTuning("HNSW2").check(32)
@@ -124,14 +119,14 @@ def test_a_graph_of_too_few_links_is_refused(index_type: str) -> None:
 
 
 def test_what_faiss_builds_and_cannot_search_is_refused(rows: EmbeddingRows) -> None:
-    """Once, when it is built, and not with every search: codes of one bit, in parts of two."""
+    """The build fails, and not every search: codes of one bit, in parts of two."""
     with pytest.raises(IndexTypeInvalid, match="ksub"):
         FaissIndex.build("PQ8x1", rows, rows.row_count)
 
 
 @pytest.mark.parametrize("value", [0.5, 1e7, float("nan"), float("inf")])
 def test_a_search_parameter_has_bounds(rows: EmbeddingRows, value: float) -> None:
-    """FAISS takes whatever fits a C integer, and makes room for it in each search."""
+    """FAISS accepts any C integer, and allocates memory for it in each search."""
     index = FaissIndex.build("HNSW8", rows, rows.row_count)
 
     with pytest.raises(IndexTypeInvalid, match="send 1 to"):

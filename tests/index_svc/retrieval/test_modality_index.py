@@ -1,4 +1,4 @@
-"""Searches equal a brute force that is short enough to be seen right, whatever the index type."""
+"""Compares searches of every index type with a brute force short enough to be seen right."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def many(count: int, dimension: int, seed: int = 0) -> tuple[ModalityIndex, np.n
 
 
 def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
-    """Returns unit vectors around 60 centres, as real ones are; queries are drawn alike."""
+    """Returns unit vectors around 60 centres, as real embeddings are; queries are drawn alike."""
     centres_CD = np.random.default_rng(0).standard_normal((60, dimension))
     random = np.random.default_rng(seed)
     owners = random.integers(len(centres_CD), size=count)
@@ -84,7 +84,7 @@ def brute_force(items: dict[str, np.ndarray], query: np.ndarray, k: int) -> list
 def test_search_equals_brute_force_after_any_changes(
     changes: list[dict[str, np.ndarray] | list[str]], query: np.ndarray, k: int
 ) -> None:
-    """After any upserts, replacements and deletes: the same hits in the same order."""
+    """The same hits come in the same order after any upserts, replacements and deletes."""
     index, items = index_of(), dict[str, np.ndarray]()
     for change in changes:
         if isinstance(change, dict):
@@ -104,7 +104,7 @@ def test_search_equals_brute_force_after_any_changes(
 @pytest.mark.parametrize("dimension", [3, 64, 255])
 @pytest.mark.parametrize("k", [1, 99, 100, 1000])
 def test_search_equals_brute_force_on_many_real_valued_items(dimension: int, k: int) -> None:
-    """Over 2,000 items, every embedding held twice, the same hits come in the same order."""
+    """2,000 items hold every embedding twice."""
     rng = np.random.default_rng(dimension)
     half_ND = rng.standard_normal((1000, dimension)).astype(np.float32)
     half_ND /= np.linalg.norm(half_ND, axis=1, keepdims=True)
@@ -124,7 +124,7 @@ def test_search_equals_brute_force_on_many_real_valued_items(dimension: int, k: 
 
 
 def test_ties_that_do_not_fit_are_kept_by_smaller_id() -> None:
-    """Where 500 items are level and 3 are wanted, those of the 3 smallest ids come."""
+    """Of 500 items at equal distance, k = 3 finds the 3 smallest ids."""
     index = index_of()
     index.upsert([image(f"{number:03}", CORNERS[0]) for number in reversed(range(500))])
 
@@ -134,7 +134,7 @@ def test_ties_that_do_not_fit_are_kept_by_smaller_id() -> None:
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    """No items, before the first and after the last is deleted, give no hits and no padding."""
+    """It has no items before the first upsert and after the last delete."""
     index = index_of()
     assert index.search(CORNERS[0], 5).hits == []
 
@@ -146,7 +146,7 @@ def test_an_empty_index_finds_nothing() -> None:
 
 @pytest.mark.parametrize("index_type", TYPES)
 def test_every_type_finds_what_comes_and_not_what_goes(index_type: str) -> None:
-    """A new item at once, a replaced one by its new embedding alone, a deleted one no more."""
+    """A replaced item is found only by its new embedding."""
     index, embeddings_ND = many(300, 8)
     index.faiss_index = FaissIndex.build(index_type, index.rows, index.rows.row_count)
     new, moved = unit_vector(7, 8), unit_vector(8, 8)
@@ -163,10 +163,10 @@ def test_every_type_finds_what_comes_and_not_what_goes(index_type: str) -> None:
 
 @pytest.mark.parametrize("index_type", ["Flat", *TYPES])
 def test_filters_equal_brute_force_at_every_selectivity(index_type: str) -> None:
-    """With all lists looked at and codes compared exactly, a filter changes what, never how well.
+    """With all lists searched and codes compared exactly, a filter does not change the recall.
 
-    6,000 clustered items, so that each strategy has its share of the selectivities. Of 20 queries a
-    share of the nearest is found: all by codes that tell enough, nearly all by others.
+    6,000 clustered items give each strategy its share of the selectivities. Precise codes find all
+    of the nearest of 20 queries, the others nearly all.
     """
     dimension = 128 if "RaBitQ" in index_type else 8  # bits are for long embeddings
     embeddings_ND, queries_QD = clustered(6_000, dimension, 1), clustered(20, dimension, 3)
@@ -201,7 +201,7 @@ def test_filters_equal_brute_force_at_every_selectivity(index_type: str) -> None
 
 
 def test_the_strategy_follows_the_selectivity() -> None:
-    """Few matches are compared one by one, many are sorted out afterwards, others beforehand."""
+    """Few matches are scanned exactly, many are filtered after FAISS, others before it."""
     index, _ = many(6_000, 8, seed=1)
     index.faiss_index = FaissIndex.build("IVF2,Flat", index.rows, 6_000)
     query = unit_vector(3, 8)
@@ -219,7 +219,6 @@ def test_the_strategy_follows_the_selectivity() -> None:
 
 
 def test_a_filter_sees_changes_at_once() -> None:
-    """What was remembered of a filter is forgotten as soon as an item comes or goes."""
     index, _ = many(50, 8)
     query = unit_vector(3, 8)
     condition = OneOf("parity", ("odd",))
@@ -235,7 +234,7 @@ def test_a_filter_sees_changes_at_once() -> None:
 
 
 def test_a_filter_is_remembered_by_its_values_types() -> None:
-    """1 and True are equal keys in Python, and different values in a filter."""
+    """1 and True are equal keys in Python, but different values in a filter."""
     index = index_of()
     index.upsert([image("number", CORNERS[0], x=1), image("flag", CORNERS[0], x=True)])
 

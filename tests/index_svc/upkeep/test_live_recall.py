@@ -1,4 +1,4 @@
-"""Which of the sampled searches are done again."""
+"""Tests which of the sampled searches are repeated."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def sampled(target: Modality) -> Query:
 
 
 def test_directions_take_turns_however_rare_one_is() -> None:
-    """Two searches for texts among a thousand for images are the second and fourth done again."""
+    """Two text searches among a thousand image searches are the second and fourth to repeat."""
     live_recall = LiveRecall(sample_share=1.0, window_seconds=60)
     for number in range(1_000):
         live_recall.offer(sampled(Modality.IMAGE))

@@ -1,4 +1,4 @@
-"""Background work changes how items are found, never which: steps are taken one by one here."""
+"""Tests that background work changes how items are found, never which; tests call step()."""
 
 import errno
 import threading
@@ -92,7 +92,7 @@ def part_type(shard: Shard) -> str:
 
 
 def test_auto_builds_an_approximate_index_once_it_pays(shard: Shard) -> None:
-    """Compared one by one below the limit; above it IVF, tuned to the recall asked for."""
+    """Above the limit it is an IVF index, tuned to the recall target."""
     ingest(shard, range(400))
     work(shard)
     assert part_type(shard) == "Flat"
@@ -113,7 +113,7 @@ def test_auto_builds_an_approximate_index_once_it_pays(shard: Shard) -> None:
 def test_auto_takes_more_bytes_where_bits_do_not_reach_the_recall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall_target: float, expected: str
 ) -> None:
-    """Of 16 values a bit each tells too little for 0.98. What was built stays."""
+    """One bit each of 16 values is too coarse for 0.98. The built index stays."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
     monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
@@ -137,7 +137,7 @@ def test_auto_takes_more_bytes_where_bits_do_not_reach_the_recall(
 def test_search_parameters_leave_no_recall_to_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With them the first type that auto would take stays, whatever it finds."""
+    """With given parameters the first type of auto stays, whatever its recall."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
     monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
@@ -155,7 +155,7 @@ def test_search_parameters_leave_no_recall_to_reach(
 
 
 def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items added since are found before and after."""
+    """Newer items are found before and after."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
     ingest(shard, range(1000))
     work(shard)
@@ -173,7 +173,7 @@ def test_the_tail_is_folded_in(shard: Shard, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FAISS adds nothing to an NSG; until a tenth is new the tail is compared one by one."""
+    """FAISS adds no rows to an NSG; until a tenth is new the tail is compared one by one."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning("NSG16"))
     ingest(shard, range(1000))
@@ -189,7 +189,7 @@ def test_an_index_that_takes_no_rows_is_built_anew_when_many_came(
 
 
 def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaced and deleted rows go, items and attributes stay."""
+    """Replaced and deleted rows go; items and attributes stay."""
     monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     ingest(shard, range(1000))
     work(shard)
@@ -211,7 +211,7 @@ def test_many_dead_rows_are_compacted(shard: Shard, monkeypatch: pytest.MonkeyPa
 def test_changes_during_a_compaction_are_kept(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes and goes while the new index is built is in it when it takes over."""
+    """The new index has the changes that were made during its build."""
     monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     ingest(shard, range(1000))
     work(shard)
@@ -237,7 +237,7 @@ def test_changes_during_a_compaction_are_kept(
 def test_while_its_index_is_built_a_search_says_that_it_scans(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no longer than that; one that is built anew goes on answering meanwhile."""
+    """It stops saying so after the build; a rebuilt index serves meanwhile."""
     ingest(shard, range(600))
     query = query_of(unit_vector(1, DIMENSION))
     build = FaissIndex.build
@@ -258,7 +258,7 @@ def test_while_its_index_is_built_a_search_says_that_it_scans(
 
 
 def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) -> None:
-    """And is not tried again at every step."""
+    """The next steps do not retry it."""
     ingest(shard, range(600))
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning(index_type="IVF4096,Flat"))
 
@@ -272,7 +272,7 @@ def test_a_type_that_cannot_be_built_leaves_the_scan_and_says_why(shard: Shard) 
 
 
 def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_path: Path) -> None:
-    """What a restart reads equals what was there, deleted and replaced items included."""
+    """Deleted and replaced items are included."""
     ingest(shard, range(1000))
     shard.write(Upsert(INDEX_ID, FINGERPRINT, [text_item("text", 3, DIMENSION)])).result(10)
     work(shard)
@@ -303,7 +303,7 @@ def test_a_snapshot_and_the_changes_since_give_the_same_index(shard: Shard, tmp_
 def test_a_snapshot_of_something_else_is_not_opened(
     shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    """Whole and unchanged, but of another store or model: read from the store instead."""
+    """It is intact, but of another store or model; the index is read from the store instead."""
     ingest(shard, range(100))
     shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
     shard.close()
@@ -325,7 +325,7 @@ def test_a_snapshot_of_something_else_is_not_opened(
 def test_snapshots_are_written_when_enough_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at every change; and only the newest is kept."""
+    """Only the newest is kept."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     shard = open_shard(tmp_path, min_snapshot_change_count=100)
     folder = tmp_path / "snapshots" / INDEX_ID
@@ -346,7 +346,7 @@ def test_snapshots_are_written_when_enough_has_changed(
 def test_an_index_that_was_built_is_in_the_next_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though no item has changed since the last one: it need not be built again at each start."""
+    """No item changed since the last snapshot, but each start would build it again."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     shard = open_shard(tmp_path, min_snapshot_change_count=600)
     ingest(shard, range(600))
@@ -363,7 +363,6 @@ def test_an_index_that_was_built_is_in_the_next_snapshot(
 
 
 def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> None:
-    """However many are sampled."""
     ingest(shard, range(400))
     query = unit_vector(1, DIMENSION)
     for _ in range(20):
@@ -377,7 +376,7 @@ def test_searches_done_again_take_a_small_share_of_the_time(shard: Shard) -> Non
 def test_a_snapshot_that_cannot_be_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No room taken, the one before still there; and it is tried again, both halves of it."""
+    """The previous one stays, and both halves are tried again."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     shard = open_shard(tmp_path, min_snapshot_change_count=100)
     ingest(shard, range(100))
@@ -411,7 +410,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
 
 
 def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
-    """By the direction that it fell for: after nprobe was lowered behind the tuning's back."""
+    """nprobe was lowered without changing the tuning."""
     ingest(shard, range(2000))
     work(shard)
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
@@ -434,7 +433,7 @@ def test_recall_that_fell_has_the_index_built_anew(shard: Shard) -> None:
 
 
 def test_what_an_operator_pinned_is_measured_and_left(shard: Shard) -> None:
-    """Recall falls and is shown; nobody changes the parameters."""
+    """Recall falls and is exported, but the parameters stay."""
     ingest(shard, range(2000))
     work(shard)
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
@@ -460,7 +459,7 @@ def measure(shard: Shard, count: int) -> None:
 
 
 def test_searching_and_changing_while_it_is_built_anew(tmp_path: Path) -> None:
-    """With its own thread: no failure, no deleted item found, no new one missed."""
+    """The maintenance thread runs. No call fails, and every change is visible."""
     shard = open_shard(tmp_path, tuning=IndexTuning("IVF16,SQ8", {"nprobe": 16}))
     ingest(shard, range(1500))
     failures: list[str] = []

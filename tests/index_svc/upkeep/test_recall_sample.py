@@ -1,4 +1,4 @@
-"""What a sample says of an index's recall is what counting by hand says."""
+"""Compares the recall of a sample with counting by hand."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def sample(rows: EmbeddingRows) -> RecallSample:
 
 
 def test_queries_are_of_the_other_modality(rows: EmbeddingRows) -> None:
-    """As users ask; where it has too few, of the items themselves."""
+    """If it has too few items, queries come from the items themselves."""
     others = unit_rows(MIN_QUERY_COUNT, 2)
     sample = RecallSample.draw(rows, others)
     drawn = {query.tobytes() for query in sample.queries_QD}
@@ -37,7 +37,6 @@ def test_queries_are_of_the_other_modality(rows: EmbeddingRows) -> None:
 
 
 def test_the_same_seed_draws_the_same(rows: EmbeddingRows) -> None:
-    """And another one others."""
     drawn = [
         RecallSample.draw(rows, EmbeddingRows(DIMENSION), seed=seed).queries_QD
         for seed in (0, 0, 1)
@@ -50,7 +49,7 @@ def test_the_same_seed_draws_the_same(rows: EmbeddingRows) -> None:
 def test_recall_is_the_share_of_the_truly_nearest_that_is_found(
     rows: EmbeddingRows, sample: RecallSample, index_type: str
 ) -> None:
-    """Counted here by row numbers, of live rows alone, from scans one query at a time."""
+    """The test counts row numbers of live rows, from scans of one query at a time."""
     index = FaissIndex.build(index_type, rows, rows.row_count)
     shares = []
     for query in sample.queries_QD:
@@ -68,7 +67,7 @@ def test_recall_is_the_share_of_the_truly_nearest_that_is_found(
 
 
 def test_what_looks_at_everything_finds_everything() -> None:
-    """Though the sample's similarities are added up in another order than a comparison's."""
+    """The sample sums similarities in another order than a comparison."""
     random = np.random.default_rng(8)
     rows, others = EmbeddingRows(384), EmbeddingRows(384)
     for drawn, count in ((rows, 16_384), (others, 1_000)):
@@ -83,7 +82,7 @@ def test_what_looks_at_everything_finds_everything() -> None:
 
 
 def test_a_query_does_not_count_as_its_own_finding() -> None:
-    """Each row finds itself in its own list; nearest to it are others, in lists of their own."""
+    """Each row finds itself in its own list; its nearest others are in their own lists."""
     rows = unit_rows(400, 3)
     sample = RecallSample.draw(rows, EmbeddingRows(DIMENSION))
     index = FaissIndex.build("IVF200,Flat", rows, rows.row_count)
@@ -101,7 +100,7 @@ def test_a_query_does_not_count_as_its_own_finding() -> None:
 
 
 def test_of_equal_embeddings_either_is_right() -> None:
-    """Thirty rows of one embedding: any twenty of them are the nearest."""
+    """Any twenty of thirty rows with one embedding are the nearest."""
     rows = EmbeddingRows(DIMENSION)
     vectors = np.concatenate([np.repeat(unit_vectors(20, 4), 30, axis=0), unit_vectors(200, 5)])
     rows.append([str(number) for number in range(len(vectors))], vectors)
@@ -113,7 +112,7 @@ def test_of_equal_embeddings_either_is_right() -> None:
 
 @pytest.mark.parametrize("count", [1, 5, 20, 21])
 def test_few_rows_have_few_nearest(count: int) -> None:
-    """All of them, but for the query's own."""
+    """All rows count, except the query's own."""
     rows = unit_rows(count, 6)
     sample = RecallSample.draw(rows, EmbeddingRows(DIMENSION))
     index = FaissIndex.build("HNSW4", rows, rows.row_count)
@@ -122,7 +121,6 @@ def test_few_rows_have_few_nearest(count: int) -> None:
 
 
 def test_nothing_to_ask_is_nothing_found() -> None:
-    """No rows: no queries, and no recall to speak of."""
     rows = EmbeddingRows(DIMENSION)
     sample = RecallSample.draw(rows, EmbeddingRows(DIMENSION))
 
@@ -133,7 +131,7 @@ def test_nothing_to_ask_is_nothing_found() -> None:
 def test_only_what_is_clearly_missed_is_not_measured_on(
     rows: EmbeddingRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred queries tell 5 % from 98 %; that it is reached, however clearly, all must say.
+    """A hundred queries distinguish 5 % from 98 %; only all queries show a reached target.
 
     A lucky hundred of a million items found 0.99 where all found 0.976.
     """
@@ -171,5 +169,5 @@ def test_only_what_is_clearly_missed_is_not_measured_on(
 def test_reached_is_what_two_standard_errors_leave(
     measured: MeasuredRecall, is_reached: bool
 ) -> None:
-    """So that another sample would hardly say otherwise."""
+    """Another sample would hardly decide otherwise."""
     assert measured.reaches(0.98) is is_reached

@@ -1,4 +1,4 @@
-"""How hard an index looks, and that the recall it was tuned for holds."""
+"""Tests that the least effort is chosen, and that its recall holds."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.index_svc.unit_rows import unit_rows
 def test_no_more_effort_than_the_recall_asks_for(
     rows: EmbeddingRows, index_type: str, name: str
 ) -> None:
-    """What was found reaches the target; an eighth of the next power of two less does not."""
+    """An eighth of the next power of two less misses the target."""
     index = FaissIndex.build(index_type, rows, rows.row_count)
     sample = RecallSample.draw(rows, unit_rows(500, 2))
 
@@ -29,7 +29,7 @@ def test_no_more_effort_than_the_recall_asks_for(
 
 
 def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows) -> None:
-    """The least effort that a sample favours is often too little for the rest."""
+    """The least effort that a sample favours is often too little for other queries."""
     index = FaissIndex.build("IVF64,SQ8", rows, rows.row_count)
     others = RecallSample.draw(rows, unit_rows(1_000, 1_000))
 
@@ -44,7 +44,7 @@ def test_the_target_holds_for_other_queries_than_the_sampled(rows: EmbeddingRows
 
 
 def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
-    """PQ of two parts: every list, and what it finds."""
+    """PQ of two parts searches every list."""
     index = FaissIndex.build("IVF16,PQ2np", rows, rows.row_count)
 
     measured = tune_for_recall(index, RecallSample.draw(rows, unit_rows(100, 2)), 1.0)
@@ -54,7 +54,6 @@ def test_a_target_out_of_reach_takes_all_there_is(rows: EmbeddingRows) -> None:
 
 
 def test_a_type_without_effort_is_measured(rows: EmbeddingRows) -> None:
-    """Nothing is set, and what it finds is told."""
     index = FaissIndex.build("PQ8x4fs", rows, rows.row_count)
     sample = RecallSample.draw(rows, unit_rows(100, 2))
 

@@ -1,4 +1,4 @@
-"""A snapshot is opened as it was written, or not at all."""
+"""Tests that a snapshot is opened as it was written, or not at all."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ DIMENSION = 8
 
 @pytest.fixture(scope="module")
 def part() -> ModalityIndex:
-    """400 images with attributes, some replaced and some gone, the last not in the FAISS index."""
+    """Makes 400 images with attributes, some replaced or deleted, the last not in FAISS."""
     part, _ = many(400, DIMENSION)
     part.faiss_index = FaissIndex.build("IVF4,SQ8", part.rows, part.rows.row_count)
     part.faiss_index.tune({"nprobe": 4})
@@ -63,7 +63,7 @@ def write(part: ModalityIndex, parent: Path, sequence: int = 7) -> Path:
 
 
 def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
-    """The same hits with the same similarities, the same attributes, the same tuning."""
+    """Hits, similarities, attributes and parameters are the same."""
     [manifest] = check_snapshots([folder])
     read = read_snapshot(folder, manifest)
 
@@ -79,7 +79,7 @@ def test_what_was_written_is_read(part: ModalityIndex, folder: Path) -> None:
 
 
 def test_what_was_read_can_be_changed(part: ModalityIndex, folder: Path) -> None:
-    """Its rows are mapped from a file; new ones lie elsewhere."""
+    """Its rows are mapped from a file; new rows are not."""
     read = read_snapshot(folder, check_here(folder))
 
     read.upsert([image("new", unit(2)), image("1", unit(3))])
@@ -91,14 +91,14 @@ def test_what_was_read_can_be_changed(part: ModalityIndex, folder: Path) -> None
 
 
 def test_an_empty_part_is_kept_too(tmp_path: Path) -> None:
-    """Of an index of images alone, the texts' half."""
+    """An index of images alone has an empty half of texts."""
     folder = write(index_of(DIMENSION), tmp_path)
 
     assert len(read_snapshot(folder, check_here(folder))) == 0
 
 
 def test_a_snapshot_is_there_wholly_or_not_at_all(part: ModalityIndex, tmp_path: Path) -> None:
-    """One half written, as after a kill, is no snapshot; nor is one modality without the other."""
+    """Partial files of a killed process are no snapshot, nor is one modality alone."""
     write(part, tmp_path)
     assert snapshot_sequences(tmp_path) == []
 
@@ -112,7 +112,7 @@ def test_a_snapshot_is_there_wholly_or_not_at_all(part: ModalityIndex, tmp_path:
 @pytest.mark.parametrize("name", ["rows.f32", "live", "item_ids", "attributes.json", "faiss.index"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "longer", "zeroed", "gone", "folder"])
 def test_a_damaged_file_is_refused(folder: Path, name: str, damage: str) -> None:
-    """One bit is enough."""
+    """One flipped bit is enough."""
     path = folder / name
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
@@ -135,7 +135,6 @@ def test_a_damaged_file_is_refused(folder: Path, name: str, damage: str) -> None
 
 
 def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
-    """In the words of the check itself."""
     path = folder / "rows.f32"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -156,7 +155,7 @@ def test_the_check_in_a_child_says_what_is_wrong(folder: Path) -> None:
     ],
 )
 def test_a_changed_manifest_is_refused(folder: Path, field: str, value: object) -> None:
-    """Its own digest says so."""
+    """Its own digest detects the change."""
     path = folder / "manifest.json"
     sealed = json.loads(path.read_text())
     assert sealed["manifest"][field] != value
@@ -169,7 +168,6 @@ def test_a_changed_manifest_is_refused(folder: Path, field: str, value: object) 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"manifest": {}, "sha256": ""}'])
 def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> None:
-    """Whatever lies there instead."""
     (folder / "manifest.json").write_bytes(content)
 
     with pytest.raises(SnapshotInvalid):
@@ -177,9 +175,9 @@ def test_a_manifest_that_is_none_is_refused(folder: Path, content: bytes) -> Non
 
 
 def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
-    """The child's end by a signal, or without one, is an answer; the parent lives.
+    """A child killed by a signal is a verdict, and the parent survives.
 
-    A FAISS file made to claim more than there is, under a manifest made to match it.
+    A FAISS file claims more than it has, under a manifest made to match it.
     """
     manifest = SnapshotManifest.read(folder)
     (folder / "faiss.index").write_bytes(b"IxMp" + b"\xff" * 200)
@@ -190,7 +188,7 @@ def test_a_snapshot_that_kills_its_reader_is_refused(folder: Path) -> None:
 
 
 def reseal(folder: Path, manifest: SnapshotManifest) -> None:
-    """Writes a manifest that says of each file what is there now."""
+    """Writes a manifest that matches the files as they are now."""
     entries = {
         name: FileEntry((folder / name).stat().st_size, sha256_of(folder / name))
         for name in manifest.files

@@ -1,4 +1,4 @@
-"""Requests to IndexService, made from the same small items as the item store's tests."""
+"""Makes requests to IndexService from the small items of the item store's tests."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ INDEX_ID = "scenes"
 
 
 def encoded_item(item: StoredItem) -> pb.EncodedItem:
-    """Returns the item as it comes over the wire."""
+    """Returns the item as a message."""
     return pb.EncodedItem(
         item_id=item.item_id,
         content=content_to_proto(item.content),
@@ -36,7 +36,7 @@ def search_request(
     modality: content_pb2.Modality = content_pb2.MODALITY_TEXT,
     index_id: str = INDEX_ID,
 ) -> pb.SearchEmbeddingsRequest:
-    """Returns the request that looks for the items nearest to those of the seeds."""
+    """Returns a search for the items nearest to those of the seeds."""
     return pb.SearchEmbeddingsRequest(
         index_id=index_id,
         model_fingerprint=FINGERPRINT,

@@ -1,4 +1,4 @@
-"""index_svc as a process of its own, to be killed."""
+"""Runs index_svc as a child process that tests can kill."""
 
 import asyncio
 import json
@@ -21,11 +21,11 @@ SNAPSHOT_OFTEN: Mapping[str, object] = {"SNAPSHOT_CHANGE_COUNT": 20}
 
 
 class ShardNotReady(AssertionError):
-    """The process ended, or does not serve in time."""
+    """Raised if the process ends, or does not serve in time."""
 
 
 class ShardProcess(Supervised):
-    """`python -m index_svc` over one folder, on a port that it chose itself."""
+    """Runs `python -m index_svc` over one folder, on a port that it chooses."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class ShardProcess(Supervised):
         settings: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts the process; ready() tells when it serves.
+        """Starts the process; ready() waits until it serves.
 
-        `settings` are index_svc's, without their prefix; `module` is run in its place, and told
-        more by `environment`.
+        `settings` are index_svc's, without their prefix; `module` runs instead of it, with
+        additional `environment`.
         """
         values = {
             "ADDRESS": "127.0.0.1:0",
@@ -78,7 +78,7 @@ class ShardProcess(Supervised):
         raise ShardNotReady(f"index_svc does not serve ({self.ending()}): {self.log()}")
 
     async def listening(self) -> grpc.aio.Channel:
-        """Returns a channel to the process once it has a port, whatever its health says.
+        """Returns a channel to the process once it listens, whatever its health is.
 
         Raises ShardNotReady.
         """
@@ -104,7 +104,7 @@ async def running(
     path: Path,
     **options: Any,  # noqa: ANN401 (those of ShardProcess)
 ) -> AsyncIterator[tuple[ShardProcess, grpc.aio.Channel]]:
-    """Starts the shard, waits until it serves, and kills it in the end."""
+    """Starts the shard, waits until it serves, and kills it at the end."""
     process = ShardProcess(path, **options)
     try:
         async with await process.ready() as channel:
@@ -114,7 +114,7 @@ async def running(
 
 
 async def is_serving(channel: grpc.aio.Channel) -> bool:
-    """Says whether the process's health is SERVING."""
+    """Returns whether the process's health is SERVING."""
     health = health_pb2_grpc.HealthStub(channel)
     try:
         response = await health.Check(health_pb2.HealthCheckRequest(), timeout=1)

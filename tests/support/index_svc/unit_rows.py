@@ -1,4 +1,4 @@
-"""Unit vectors without clusters, of 16 dimensions: no index finds them easily."""
+"""Makes unit vectors of 16 dimensions without clusters, which no index finds easily."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ DIMENSION = 16
 
 
 def unit_vectors(count: int, seed: int) -> F32:
-    """Returns so many, [count, 16]."""
+    """Returns `count` vectors, [count, 16]."""
     vectors = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def unit_rows(count: int, seed: int) -> EmbeddingRows:
-    """Returns so many live rows."""
+    """Returns `count` live rows."""
     rows = EmbeddingRows(DIMENSION)
     rows.append([f"{seed}-{number}" for number in range(count)], unit_vectors(count, seed))
     return rows

@@ -1,4 +1,4 @@
-"""Small items made from a seed, for the tests of whatever stores or searches them."""
+"""Makes small items from a seed, for tests that store or search them."""
 
 import numpy as np
 
@@ -16,14 +16,14 @@ def unit_vector(seed: int, dimension: int = DIMENSION) -> np.ndarray:
 
 
 def text_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> StoredItem:
-    """Returns a text item whose words and embedding tell its seed."""
+    """Returns a text item with words and embedding from its seed."""
     tokens = TextTokens(np.array([101, seed, 102], dtype=np.int32))
     encoding = Encoding(unit_vector(seed, dimension), tokens)
     return StoredItem(item_id, TextContent(f"{item_id} of seed {seed}"), encoding)
 
 
 def image_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> StoredItem:
-    """Returns an image item of 49 x 4 tokens; its bytes are no real picture."""
+    """Returns an image item of 49 x 4 tokens, whose bytes are no real picture."""
     values = np.random.default_rng(seed).standard_normal((49, 4)).astype(np.float16)
     encoding = Encoding(unit_vector(seed, dimension), ImageTokens(values))
     return StoredItem(item_id, ImageContent(b"\x89PNG" + bytes([seed % 256]) * 50), encoding)

@@ -1,6 +1,6 @@
-"""Single values of an item store's files, read and damaged behind its back.
+"""Reads and overwrites single values in the files of a closed item store.
 
-The store must be closed: LMDB allows one environment of a path in a process.
+LMDB allows one environment of a path in a process.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ import lmdb
 
 
 def stored_value(path: Path, database: str, key: bytes) -> bytes:
-    """Returns what is stored under the key; raises KeyError."""
+    """Returns the value under the key; raises KeyError."""
     with lmdb.open(str(path), max_dbs=5, create=False) as env:
         handle = env.open_db(database.encode())
         with env.begin(db=handle) as txn:
@@ -20,7 +20,7 @@ def stored_value(path: Path, database: str, key: bytes) -> bytes:
 
 
 def overwrite(path: Path, database: str, key: bytes, value: bytes) -> None:
-    """Replaces what is stored under the key."""
+    """Replaces the value under the key."""
     with lmdb.open(str(path), max_dbs=5, create=False) as env:
         handle = env.open_db(database.encode())
         with env.begin(db=handle, write=True) as txn:
