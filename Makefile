@@ -15,6 +15,7 @@ TORCH          ?= torch==2.13.0+cpu
 TORCH_FALLBACK ?= torch==2.13.0
 
 BIN    := .venv/bin
+SBOM   := uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
@@ -55,10 +56,11 @@ watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts 
 test-security: .venv/.ok ## Rotates certificates and tokens 20 times under load, looks for secrets, and sends 100,000 odd frames
 	TANDEM_SECURITY_RUNS=full $(BIN)/pytest -n 0 -s tests/security tests/chassis/test_auth.py
 
-sbom: .venv/.ok ## Writes what an install is made of into build/sbom, one file for each lock
+sbom: .venv/.ok ## Writes what an install consists of into build/sbom; needs uv on PATH
 	mkdir -p build/sbom
-	$(BIN)/python deploy/sbom.py $(SERVE_LOCK) > build/sbom/serve.cdx.json
-	$(BIN)/python deploy/sbom.py --also torch $(LOCK) > build/sbom/cpu.cdx.json
+	$(SBOM) requirements $(SERVE_LOCK) --output-reproducible --output-file build/sbom/serve.cdx.json
+	$(SBOM) requirements $(LOCK) --output-reproducible --output-file build/sbom/cpu.cdx.json
+	$(SBOM) environment .venv --output-reproducible --output-file build/sbom/environment.cdx.json
 
 swap-run: .venv/.ok ## Swaps a model 20 times under load, and tries 5 broken ones; QUICK=1 for two of each
 	$(BIN)/python -m benchmarks.runs.swaps $(if $(QUICK),--swaps 2 --broken 2)
