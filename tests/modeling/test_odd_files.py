@@ -27,7 +27,7 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export_manifest import export_manifest
-from tests.modeling.test_published_fields import LFS_POINTER, NO_OBJECTS
+from tests.modeling.published.test_published_fields import LFS_POINTER, NO_OBJECTS
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 ODD_VALUES = ("384", True, None, -1, 10**12, 1.5, [], ["a"], {"a": 1}, float("nan"), float("inf"))

@@ -28,7 +28,7 @@ from tandem.modeling.region_tokens import (
     region_tokens,
     write_regions,
 )
-from tests.modeling.test_published_fields import LFS_POINTER
+from tests.modeling.published.test_published_fields import LFS_POINTER
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]
