@@ -9,7 +9,6 @@ from encoder_svc.encoder import Encoder
 from encoder_svc.query_encodings import QueryEncodings
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
-from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -57,9 +56,8 @@ async def main(settings: EncoderSettings) -> None:
             await queries.check()
 
         await serve(
+            settings,
             name="encoder",
-            address=settings.address,
-            metrics_port=settings.metrics_port,
             register=register,
             service_names=[
                 encoder_service_pb2.DESCRIPTOR.services_by_name["EncoderService"].full_name,
@@ -68,12 +66,6 @@ async def main(settings: EncoderSettings) -> None:
             warm=check,
             ready=check,
             close=triton.close,
-            drain_notice_seconds=settings.drain_notice_seconds,
-            grace_seconds=settings.grace_seconds,
-            limits=AdmissionLimits(
-                max_inflight_count=settings.max_inflight_count,
-                max_inflight_bytes=settings.max_inflight_bytes,
-            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

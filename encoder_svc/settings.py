@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
+from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.settings import setting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderSettings:
+class EncoderSettings(ServiceSettings):
     """Where Triton is, and limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7410")
-    metrics_port: int = setting("port of the Prometheus endpoint", default=7510)
+    metrics_port: int = setting("port of /metrics, /live and /ready", default=7510)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
     triton_tls: bool = setting(
         "call Triton with the certificates of TLS_…, which it must be told to ask for",
@@ -22,12 +23,5 @@ class EncoderSettings:
         default=64 << 20,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
-    max_inflight_bytes: int = setting(
-        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
-    )
     thread_count: int = setting("images decoded at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
-    drain_notice_seconds: float = setting(
-        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
-    )
-    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

@@ -14,7 +14,6 @@ from index_svc.retrieval.index_type import IndexTuning
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard import Shard, ShardSettings
-from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -100,9 +99,8 @@ async def main() -> None:
         await asyncio.to_thread(shard.close)
 
     await serve(
+        settings,
         name="index",
-        address=settings.address,
-        metrics_port=settings.metrics_port,
         register=register,
         service_names=[
             pb.DESCRIPTOR.services_by_name["IndexService"].full_name,
@@ -111,12 +109,6 @@ async def main() -> None:
         warm=warm,
         ready=ready,
         close=close,
-        drain_notice_seconds=settings.drain_notice_seconds,
-        grace_seconds=settings.grace_seconds,
-        limits=AdmissionLimits(
-            max_inflight_count=settings.max_inflight_count,
-            max_inflight_bytes=settings.max_inflight_bytes,
-        ),
         identity=identity,
         guard=guard,
     )

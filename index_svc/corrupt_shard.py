@@ -9,7 +9,6 @@ import grpc
 
 from index_svc.metrics import SHARD_CORRUPT
 from index_svc.settings import IndexSettings
-from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
 from tandem.chassis.server import serve
@@ -64,19 +63,12 @@ async def serve_corrupt(
         pass
 
     await serve(
+        settings,
         name="index",
-        address=settings.address,
-        metrics_port=settings.metrics_port,
         register=register,
         service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],
         warm=warm,
         close=close,
-        drain_notice_seconds=settings.drain_notice_seconds,
-        grace_seconds=settings.grace_seconds,
-        limits=AdmissionLimits(
-            max_inflight_count=settings.max_inflight_count,
-            max_inflight_bytes=settings.max_inflight_bytes,
-        ),
         identity=identity,
         guard=guard,
     )

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
+from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
 from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexSettings:
+class IndexSettings(ServiceSettings):
     """Holds the settings of one shard."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7420")
-    metrics_port: int = setting("port of the Prometheus endpoint", default=7520)
+    metrics_port: int = setting("port of /metrics, /live and /ready", default=7520)
     store_path: str = setting("folder of this shard's item store; must be on a local disk")
     shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
     shard_count: int = setting("number of shards")
@@ -31,10 +32,6 @@ class IndexSettings:
     allow_any_file_system: bool = setting(
         "open a store on a network file system, where acknowledged writes can be lost",
         default=False,
-    )
-    max_inflight_count: int = setting("concurrent calls; more are refused", default=64)
-    max_inflight_bytes: int = setting(
-        "bytes of concurrent requests; more are refused", default=256 * 1024 * 1024
     )
     thread_count: int = setting("concurrent searches and reads", default=4)
     commit_wait_seconds: float = setting(
@@ -66,7 +63,3 @@ class IndexSettings:
         "live recall that triggers a rebuild when it falls below", default=0.95, within=SHARE
     )
     gpu_number: int = setting("GPU for FAISS indexes; -1 for none", default=-1)
-    drain_notice_seconds: float = setting(
-        "time from NOT_SERVING to refusing calls, so that callers notice", default=0.0
-    )
-    grace_seconds: float = setting("time for calls in progress at shutdown", default=5.0)

@@ -1,7 +1,6 @@
 """Wires and runs the orchestrator: python -m orchestrator_svc."""
 
 import asyncio
-import sys
 
 import grpc
 
@@ -20,7 +19,6 @@ from orchestrator_svc.settings import OrchestratorSettings
 from orchestrator_svc.shard_map import ShardMap
 from orchestrator_svc.writes.ingest import Ingester
 from orchestrator_svc.writes.removal import Remover
-from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.channels import open_channel
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
@@ -100,9 +98,8 @@ async def main(settings: OrchestratorSettings) -> None:
             await channel.close()
 
     await serve(
+        settings,
         name="orchestrator",
-        address=settings.address,
-        metrics_port=settings.metrics_port,
         register=register,
         service_names=[
             search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
@@ -110,29 +107,10 @@ async def main(settings: OrchestratorSettings) -> None:
         ],
         warm=dependencies.check,
         close=close,
-        drain_notice_seconds=settings.drain_notice_seconds,
-        grace_seconds=settings.grace_seconds,
-        limits=AdmissionLimits(
-            max_inflight_count=settings.max_inflight_count,
-            max_inflight_bytes=settings.max_inflight_bytes,
-            max_stream_count=settings.max_ingest_stream_count,
-            max_stream_count_by_caller=settings.max_ingest_stream_count_by_caller,
-            max_idle_seconds=settings.ingest_idle_seconds,
-            max_stream_message_count=settings.max_ingest_batch_count,
-            max_stream_bytes=settings.max_ingest_bytes,
-            call_weights={"BatchSearchItems": lambda request: len(request.searches)},
-        ),
         identity=identity,
         guard=load_guard_or_exit(identity),
     )
 
 
 if __name__ == "__main__":
-    loaded = load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")
-    if not loaded.index_addresses or len(loaded.index_addresses) != len(loaded.rerank_addresses):
-        sys.exit(
-            "ORCHESTRATOR_INDEX_ADDRESSES and ORCHESTRATOR_RERANK_ADDRESSES must name the same "
-            f"number of shards, at least one; they name {len(loaded.index_addresses)} and "
-            f"{len(loaded.rerank_addresses)}"
-        )
-    asyncio.run(main(loaded))
+    asyncio.run(main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))

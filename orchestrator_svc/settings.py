@@ -2,15 +2,24 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.settings import AT_LEAST_1, SHARE, SHARE_OVER_0, SHARE_UNDER_1, setting
+from tandem.chassis.admission import AdmissionLimits
+from tandem.chassis.service_settings import ServiceSettings
+from tandem.chassis.settings import (
+    AT_LEAST_1,
+    SHARE,
+    SHARE_OVER_0,
+    SHARE_UNDER_1,
+    SettingsError,
+    setting,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrchestratorSettings:
+class OrchestratorSettings(ServiceSettings):
     """Addresses of the services behind, and limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7400")
-    metrics_port: int = setting("port of the Prometheus endpoint", default=7500)
+    metrics_port: int = setting("port of /metrics, /live and /ready", default=7500)
     encoder_address: str = setting("host:port of encoder_svc")
     index_addresses: tuple[str, ...] = setting(
         "host:port of index_svc for each shard, in the shards' order"
@@ -73,9 +82,6 @@ class OrchestratorSettings:
     max_inflight_count: int = setting(
         "searches and removals served at once; more are refused", default=32
     )
-    max_inflight_bytes: int = setting(
-        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
-    )
     max_ingest_stream_count: int = setting(
         "ingest streams open at once; more are refused", default=16
     )
@@ -106,7 +112,24 @@ class OrchestratorSettings:
         "batches encoded at once, of all streams; others wait, and their time does not run",
         default=2,
     )
-    drain_notice_seconds: float = setting(
-        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
-    )
-    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)
+
+    def __post_init__(self) -> None:
+        counts = len(self.index_addresses), len(self.rerank_addresses)
+        if counts[0] != counts[1] or not counts[0]:
+            raise SettingsError(
+                "ORCHESTRATOR_INDEX_ADDRESSES and ORCHESTRATOR_RERANK_ADDRESSES must name the same "
+                f"number of shards, at least one; they name {counts[0]} and {counts[1]}"
+            )
+
+    def admission_limits(self) -> AdmissionLimits:
+        """Returns how many calls and ingest streams the orchestrator admits at once."""
+        return AdmissionLimits(
+            max_inflight_count=self.max_inflight_count,
+            max_inflight_bytes=self.max_inflight_bytes,
+            max_stream_count=self.max_ingest_stream_count,
+            max_stream_count_by_caller=self.max_ingest_stream_count_by_caller,
+            max_idle_seconds=self.ingest_idle_seconds,
+            max_stream_message_count=self.max_ingest_batch_count,
+            max_stream_bytes=self.max_ingest_bytes,
+            call_weights={"BatchSearchItems": lambda request: len(request.searches)},
+        )

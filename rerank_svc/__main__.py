@@ -10,7 +10,6 @@ from rerank_svc.reranker import Reranker
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
-from tandem.chassis.admission import AdmissionLimits
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.server import serve
 from tandem.chassis.settings import load_or_exit
@@ -68,9 +67,8 @@ async def main(settings: RerankSettings) -> None:
             reranker.close()
 
         await serve(
+            settings,
             name="rerank",
-            address=settings.address,
-            metrics_port=settings.metrics_port,
             register=register,
             service_names=[
                 rerank_service_pb2.DESCRIPTOR.services_by_name["RerankService"].full_name,
@@ -79,12 +77,6 @@ async def main(settings: RerankSettings) -> None:
             warm=check,
             ready=check,
             close=close,
-            drain_notice_seconds=settings.drain_notice_seconds,
-            grace_seconds=settings.grace_seconds,
-            limits=AdmissionLimits(
-                max_inflight_count=settings.max_inflight_count,
-                max_inflight_bytes=settings.max_inflight_bytes,
-            ),
             identity=identity,
             guard=load_guard_or_exit(identity),
         )

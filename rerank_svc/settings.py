@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
+from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, setting
 from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RerankSettings:
+class RerankSettings(ServiceSettings):
     """Where Triton and the shard's items are, and limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7430")
-    metrics_port: int = setting("port of the Prometheus endpoint", default=7530)
+    metrics_port: int = setting("port of /metrics, /live and /ready", default=7530)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
     triton_tls: bool = setting(
         "call Triton with the certificates of TLS_…, which it must be told to ask for",
@@ -34,12 +35,5 @@ class RerankSettings:
         default=64 << 20,
     )
     max_inflight_count: int = setting("calls served at once; more are refused", default=128)
-    max_inflight_bytes: int = setting(
-        "bytes of requests under way at once; more are refused", default=256 * 1024 * 1024
-    )
     thread_count: int = setting("reads of the item store at once", default=2)
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
-    drain_notice_seconds: float = setting(
-        "from NOT_SERVING to refusing calls, so that callers notice", default=0.0
-    )
-    grace_seconds: float = setting("for calls under way at shutdown", default=5.0)

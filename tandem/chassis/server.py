@@ -5,7 +5,7 @@ A service's `__main__` has this shape:
     async def main() -> None:
         settings = load_or_exit(IndexSettings, "INDEX_")
         ...
-        await serve(name="index", address=settings.address, ...)
+        await serve(settings, name="index", ...)
 
     asyncio.run(main())
 """
@@ -36,6 +36,7 @@ from tandem.chassis.interceptors import interceptors
 from tandem.chassis.log import configure, get_logger, load_log_level_or_exit, log_stray_faults
 from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.own_port import OwnPort, PortState
+from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.side_doors import load_side_doors_or_exit
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
@@ -51,33 +52,28 @@ _END_SECONDS = 1.0
 
 
 async def serve(
+    settings: ServiceSettings,
     *,
     name: str,
-    address: str,
-    metrics_port: int,
     register: Callable[[grpc.aio.Server], None],
     service_names: Sequence[str],
     warm: Probe,
     close: Callable[[], Awaitable[None]],
     ready: Probe | None = None,
-    drain_notice_seconds: float = 0.0,
-    grace_seconds: float = 5.0,
-    limits: AdmissionLimits = DEFAULT_LIMITS,
     identity: Identity | None = None,
     guard: Guard | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains and returns; the process then exits 0.
+    """Serves until SIGTERM or SIGINT, then drains and returns, so that the process exits 0.
 
     `register` adds the servicers named by `service_names` (full names, for reflection) to the
-    server, which binds `address`, a `host:port` whose host the metrics' port shares. Health is
-    NOT_SERVING until `warm` has returned (see `Health.watch`), then follows `ready`, a canary tried
-    every second. The drain: health NOT_SERVING, `drain_notice_seconds` for balancers to notice,
-    `grace_seconds` for calls to end before they are cancelled, then `close`. With an `identity`,
-    callers must show a certificate; the metrics' port, which has the probes too, is plain HTTP.
-    Without a `guard` everybody is let in.
+    server. Health is NOT_SERVING until `warm` has returned (see `Health.watch`), and then follows
+    `ready`, a canary that runs every second. The drain sets health to NOT_SERVING, waits
+    `drain_notice_seconds`, gives calls in flight `grace_seconds` before it cancels them, and calls
+    `close`. With an `identity`, callers must present a certificate; the metrics port, which has
+    the probes too, is plain HTTP on the same host. Without a `guard`, every caller is admitted.
 
-    Exits 1 where a port cannot be had, and at once where the gRPC server ends by itself; raises
-    what `warm` raises other than `TandemError`.
+    Exits 1 if a port is not available, and at once if the gRPC server ends by itself; raises what
+    `warm` raises other than `TandemError`.
     """
     # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -100,14 +96,14 @@ async def serve(
             health,
             register,
             service_names,
-            limits,
+            settings.admission_limits(),
             options,
             guard,
             is_reflected=side_doors.reflection,
         )
         heartbeat = Heartbeat()
-        port = _bind(server, address, identity)
-        own_port = OwnPort(f"{_host_of(address)}:{port}", identity)
+        port = _bind(server, settings.address, identity)
+        own_port = OwnPort(f"{_host_of(settings.address)}:{port}", identity)
         registry = REGISTRY if side_doors.metrics else None
 
         def is_live() -> bool:
@@ -119,19 +115,19 @@ async def serve(
         def is_ready() -> bool:
             return health.is_serving() and own_port.state() is PortState.ANSWERED
 
-        door = _open_door(name, address, metrics_port, registry, is_live, is_ready)
+        door = _open_door(name, settings, registry, is_live, is_ready)
         beating = asyncio.create_task(heartbeat.beat())
         try:
             await server.start()
-            log.info("listening", address=address, port=port)
-            warn_of_exposure(address, service_names, identity, guard or Guard())
+            log.info("listening", address=settings.address, port=port)
+            warn_of_exposure(settings.address, service_names, identity, guard or Guard())
             await _until_stopped(stopping, health.watch(warm, ready), server)
         finally:
             health.leave()
             log.info("draining")
-            await asyncio.sleep(drain_notice_seconds)
+            await asyncio.sleep(settings.drain_notice_seconds)
             health.end_watches()  # or they would hold the server for its whole grace
-            await server.stop(grace_seconds)
+            await server.stop(settings.grace_seconds)
             beating.cancel()
             door.close()
     finally:
@@ -177,18 +173,17 @@ def _bind(server: grpc.aio.Server, address: str, identity: Identity | None) -> i
 
 def _open_door(
     name: str,
-    address: str,
-    metrics_port: int,
+    settings: ServiceSettings,
     registry: CollectorRegistry | None,
     is_live: Callable[[], bool],
     is_ready: Callable[[], bool],
 ) -> HttpDoor:
-    host = _host_of(address)
+    host = _host_of(settings.address)
     note_build(name)
     try:
-        return HttpDoor(host, metrics_port, registry, is_live=is_live, is_ready=is_ready)
+        return HttpDoor(host, settings.metrics_port, registry, is_live=is_live, is_ready=is_ready)
     except OSError as error:
-        log.error("cannot listen", address=f"{host}:{metrics_port}", cause=str(error))
+        log.error("cannot listen", address=f"{host}:{settings.metrics_port}", cause=str(error))
         raise SystemExit(1) from error
 
 

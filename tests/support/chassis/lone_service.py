@@ -18,6 +18,7 @@ import grpc
 from tandem.chassis.guard import load_guard_or_exit
 from tandem.chassis.metrics import stage_histogram
 from tandem.chassis.server import serve
+from tandem.chassis.service_settings import ServiceSettings
 from tandem.errors import ModelUnavailable
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
@@ -61,16 +62,18 @@ async def main(settings: dict[str, str]) -> None:
         (folder / "closed").touch()
 
     await serve(
+        ServiceSettings(
+            address=f"127.0.0.1:{settings['port']}",
+            metrics_port=int(settings["metrics_port"]),
+            drain_notice_seconds=float(settings.get("drain_notice_seconds", "0")),
+            grace_seconds=float(settings.get("grace_seconds", "5")),
+        ),
         name="lone",
-        address=f"127.0.0.1:{settings['port']}",
-        metrics_port=int(settings["metrics_port"]),
         register=register,
         service_names=[SEARCH_SERVICE, *settings.get("also", "").split()],
         warm=warm,
         ready=ready,
         close=close,
-        drain_notice_seconds=float(settings.get("drain_notice_seconds", "0")),
-        grace_seconds=float(settings.get("grace_seconds", "5")),
         guard=load_guard_or_exit(None),
     )
 
