@@ -27,7 +27,6 @@ class IndexAdminServicer(_Base):
     """Serves a shard's operators over gRPC."""
 
     def __init__(self, shard: Shard) -> None:
-        """Describes and changes this shard."""
         self._shard = shard
         # One at a time: two would distort each other's measurements.
         self._advice_thread = faiss_threads(1, "advice")

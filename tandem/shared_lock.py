@@ -9,7 +9,6 @@ class SharedLock:
     """Lets readers share; a writer waits for the readers inside, and later readers for it."""
 
     def __init__(self) -> None:
-        """Makes an unheld lock."""
         self._condition = threading.Condition()
         self._sharer_count = 0
         self._is_exclusive = False
@@ -17,7 +16,6 @@ class SharedLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Holds the lock together with other sharers."""
         with self._condition:
             # Waiting writers come first, or steady reading would starve them.
             self._condition.wait_for(lambda: not self._is_exclusive and not self._waiting_count)
@@ -31,7 +29,6 @@ class SharedLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Holds the lock alone."""
         with self._condition:
             self._waiting_count += 1
             self._condition.wait_for(lambda: not self._is_exclusive and not self._sharer_count)

@@ -40,7 +40,6 @@ class AttributeColumns:
     """
 
     def __init__(self) -> None:
-        """Starts without rows."""
         self._columns: dict[str, dict[type, TypedColumn]] = {}
         # Which columns a row has values in, as a code that rows with the same names share.
         self._layouts: Dictionary[tuple[tuple[str, type], ...]] = Dictionary()

@@ -27,7 +27,6 @@ class Dictionary(Generic[_Value]):
     """Assigns each distinct value a code from 0, while it is in use."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._codes: dict[_Value, int] = {}
         self._values: list[_Value | None] = []
         self._use_counts: list[int] = []
@@ -75,7 +74,6 @@ class TextDictionary(Dictionary[str]):
     """Finds the codes of texts, also by prefix."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         super().__init__()
         # A text's first bytes as big-endian numbers, which sort as the texts do, and whether it is
         # in use.
@@ -83,7 +81,6 @@ class TextDictionary(Dictionary[str]):
         self._is_used_C = np.zeros(0, dtype=np.bool_)
 
     def release(self, code: int) -> None:
-        """Removes one use; after the last the text is forgotten and its code is free."""
         super().release(code)
         self._is_used_C[code] = self._use_counts[code] > 0
 

@@ -47,23 +47,19 @@ class NumberColumn(ABC):
     """Stores numbers of one numpy type."""
 
     def __init__(self, dtype: type[np.generic]) -> None:
-        """Starts without numbers."""
         self._values = RowValues(dtype)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Sets the number of a row that has none."""
         assert isinstance(value, int | float)
         self._values.put(row, value)
 
     def drop(self, row: int) -> None:
-        """Removes a row's number."""
         self._values.take(row)
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows whose number matches the condition."""
         match condition:
             case Exists():
                 self._values.mark(is_found_R)
@@ -86,7 +82,6 @@ class IntegerColumn(NumberColumn):
     """Stores 64-bit integers: 9 bytes a row."""
 
     def __init__(self) -> None:
-        """Starts without integers."""
         super().__init__(np.int64)
 
     def _wanted(self, values: Collection[Value]) -> set[int]:
@@ -102,7 +97,6 @@ class RealColumn(NumberColumn):
     """Stores 64-bit floats: 9 bytes a row."""
 
     def __init__(self) -> None:
-        """Starts without floats."""
         super().__init__(np.float64)
 
     def _wanted(self, values: Collection[Value]) -> set[float]:
@@ -116,7 +110,6 @@ class FlagColumn(NumberColumn):
     """Stores flags as 1 and 0: 2 bytes a row."""
 
     def __init__(self) -> None:
-        """Starts without flags."""
         super().__init__(np.int8)
 
     def _wanted(self, values: Collection[Value]) -> set[int]:
@@ -130,7 +123,6 @@ class TextColumn:
     """Stores texts as codes: 5 bytes a row, and about 140 more than each distinct text."""
 
     def __init__(self) -> None:
-        """Starts without texts."""
         self._codes = RowValues(np.int32)
         self._texts = TextDictionary()
 
@@ -138,16 +130,13 @@ class TextColumn:
         return len(self._codes)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Sets the text of a row that has none."""
         assert isinstance(value, str)
         self._codes.put(row, self._texts.acquire(value))
 
     def drop(self, row: int) -> None:
-        """Removes a row's text."""
         self._texts.release(int(self._codes.take(row)))
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows whose text matches the condition."""
         match condition:
             case Exists():
                 self._codes.mark(is_found_R)
@@ -167,7 +156,6 @@ class TextListColumn:
     """
 
     def __init__(self) -> None:
-        """Starts without lists."""
         self._texts = TextDictionary()
         # The position of a list's first word, times _PLACE_STEP, plus the number of words.
         self._places = RowValues(np.int64)
@@ -181,7 +169,6 @@ class TextListColumn:
         return len(self._places)
 
     def put(self, row: int, value: AttributeValue) -> None:
-        """Sets the list of a row that has none."""
         assert isinstance(value, tuple)
         start, self._end = self._end, self._end + len(value)
         self._codes_E = grown(self._codes_E, self._end)
@@ -192,7 +179,6 @@ class TextListColumn:
         self._places.put(row, start * _PLACE_STEP + len(value))
 
     def drop(self, row: int) -> None:
-        """Removes a row's list."""
         start, count = divmod(int(self._places.take(row)), _PLACE_STEP)
         codes = self._codes_E[start : start + count]
         for code in codes.tolist():
@@ -203,7 +189,6 @@ class TextListColumn:
             self._close_gaps()
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows whose list has a word that matches the condition."""
         match condition:
             case Exists():
                 self._places.mark(is_found_R)

@@ -58,7 +58,6 @@ class EmbeddingRows:
 
     @property
     def dead_count(self) -> int:
-        """Returns the number of dead rows."""
         return self._row_count - self._live_count
 
     @property

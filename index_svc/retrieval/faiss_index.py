@@ -108,12 +108,10 @@ class FaissIndex:
 
     @property
     def row_count(self) -> int:
-        """Returns how many of the rows it has."""
         return int(self._cpu_index.ntotal)
 
     @property
     def dimension(self) -> int:
-        """Returns the number of values of an embedding."""
         return int(self._cpu_index.d)
 
     def add(self, rows: EmbeddingRows, stop_row: int) -> None:

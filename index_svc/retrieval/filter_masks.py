@@ -17,7 +17,6 @@ class FilterMasks:
     """Caches the masks of the latest filters, so that a repeated filter costs nothing."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._lock = threading.Lock()
         self._version = 0
         self._masks: OrderedDict[Filter, tuple[Mask, int]] = OrderedDict()

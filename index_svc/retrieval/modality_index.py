@@ -65,7 +65,6 @@ class ModalityIndex:
         return 0 if self.faiss_index is None else self.rows.row_count - self.faiss_index.row_count
 
     def upsert(self, items: Sequence[StoredEmbedding]) -> None:
-        """Adds or replaces items of different ids."""
         item_ids = [item.item_id for item in items]
         self.delete(item_ids)
         embeddings_ND = np.stack([item.embedding for item in items])
@@ -76,12 +75,10 @@ class ModalityIndex:
         self._masks.forget()
 
     def put_attributes(self, row: int, attributes: Attributes) -> None:
-        """Sets the attributes of a row's item."""
         self.attributes[row] = attributes
         self._columns.put(row, attributes)
 
     def delete(self, item_ids: Sequence[str]) -> None:
-        """Removes items, ignoring missing ids."""
         for row in (rows := self.rows.kill(item_ids)):
             if self.attributes.pop(row, None) is not None:
                 self._columns.drop(row)

@@ -36,7 +36,6 @@ class SearchableIndex:
         self._lock = SharedLock()
 
     def item_count(self, modality: Modality) -> int:
-        """Returns the number of items of the modality."""
         return len(self._parts[modality])
 
     def part(self, modality: Modality) -> ModalityIndex:
@@ -107,7 +106,6 @@ class SearchableIndex:
             self._parts[modality] = part
 
     def stop_replacing(self, modality: Modality) -> None:
-        """Stops recording changes for a replacement."""
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 

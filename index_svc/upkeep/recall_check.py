@@ -80,7 +80,6 @@ class RecallCheck:
                     REBUILD_REQUESTS.labels("recall_pinned").inc()
 
     def forget(self, index_id: str) -> None:
-        """Forgets an index that was dropped."""
         for modality in Modality:
             self._quiet_until_times.pop((index_id, modality), None)
 

@@ -84,7 +84,6 @@ class RecallSample:
         return cls(rows, source.gather(chosen), own_rows_Q)
 
     def __len__(self) -> int:
-        """Returns the number of queries."""
         return len(self.queries_QD)
 
     def measure(self, index: FaissIndex, recall_target: float | None = None) -> MeasuredRecall:

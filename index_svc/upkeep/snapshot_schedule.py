@@ -111,7 +111,6 @@ class SnapshotSchedule:
         return sequence
 
     def sequence(self, index_id: str, modality: Modality) -> int | None:
-        """Returns what the newest snapshot covers."""
         return self._of(index_id, modality).sequence
 
     def age_seconds(self) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from index_svc.retrieval.index_type import IndexTuning
 from tandem.contract.content import Modality
+from tandem.item_store.environment import replace_file
 from tandem.item_store.refused import StoreRefused
 
 
@@ -33,15 +33,12 @@ class TuningFile:
                 ) from error
 
     def get(self, index_id: str, modality: Modality) -> IndexTuning:
-        """Returns the tuning of the index."""
         return self._tunings.get(_key(index_id, modality), self._default)
 
     def put(self, index_id: str, modality: Modality, tuning: IndexTuning) -> None:
-        """Stores a tuning durably."""
         self._write(lambda tunings: {**tunings, _key(index_id, modality): tuning})
 
     def forget(self, index_id: str) -> None:
-        """Deletes the tuning of a dropped index durably."""
         keys = {_key(index_id, modality) for modality in Modality}
         if keys & set(self._tunings):
             self._write(lambda tunings: {k: v for k, v in tunings.items() if k not in keys})
@@ -49,22 +46,9 @@ class TuningFile:
     def _write(self, changed: Callable[[dict[str, IndexTuning]], dict[str, IndexTuning]]) -> None:
         with self._writing:
             tunings = changed(self._tunings)
-            partial = self._path.with_suffix(".partial")
-            with partial.open("w") as file:
-                json.dump({key: asdict(value) for key, value in tunings.items()}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(self._path)
-            _sync_folder(self._path.parent)
+            values = {key: asdict(value) for key, value in tunings.items()}
+            replace_file(self._path, json.dumps(values, indent=1))
             self._tunings = tunings
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _key(index_id: str, modality: Modality) -> str:

@@ -36,7 +36,6 @@ _SHOW_SECONDS = 0.1
 
 
 def utc_now() -> datetime:
-    """Returns the time by this machine's clock."""
     return datetime.now(UTC)
 
 

@@ -43,7 +43,6 @@ class BackupManifest:
 
     @property
     def identity(self) -> ShardIdentity:
-        """Returns which shard of how many was copied."""
         return ShardIdentity(self.shard_number, self.shard_count)
 
     @classmethod

@@ -181,7 +181,6 @@ class StoreEnvironment:
         return int(env.info()["last_pgno"] + 1) * int(env.stat()["psize"])
 
     def free_bytes(self) -> int:
-        """Returns the free space of the disk."""
         disk = os.statvfs(self._path)
         return disk.f_bavail * disk.f_frsize
 
@@ -268,14 +267,19 @@ def raise_limit(path: Path, map_bytes: int) -> int:
         raise StoreRefused(f"{path} has no item store: name the folder of a shard's store")
     if (limit := _raised_limit(path)) >= map_bytes:
         return limit
-    partial = path / f"{_LIMIT_NAME}.part"
+    replace_file(path / _LIMIT_NAME, f"{map_bytes}\n")
+    return map_bytes
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replaces a file's content at once and durably."""
+    partial = path.with_name(f"{path.name}.part")
     with partial.open("w") as file:
-        file.write(f"{map_bytes}\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    partial.rename(path / _LIMIT_NAME)
-    sync_folders(path)
-    return map_bytes
+    partial.rename(path)
+    sync_folders(path.parent)
 
 
 def sync_folders(*folders: Path) -> None:

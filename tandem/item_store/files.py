@@ -130,7 +130,6 @@ class StoreFiles:
         txn.put(key.encode(), seal_json(key.encode(), value), db=self.meta)
 
     def delete_meta(self, txn: lmdb.Transaction, key: str) -> None:
-        """Deletes the key and its value."""
         txn.delete(key.encode(), db=self.meta)
 
     def meta_keys(self, txn: lmdb.Transaction, prefix: str) -> Iterator[str]:

@@ -98,7 +98,6 @@ class GroupCommit(Generic[_W, _R]):
 
     @property
     def queued_count(self) -> int:
-        """Returns how many writes wait to be committed."""
         return self._queue.qsize()
 
     def check(self) -> None:

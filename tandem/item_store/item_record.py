@@ -174,7 +174,6 @@ class RecordView:
         return (0, embedding, tokens, content)
 
     def embedding(self) -> npt.NDArray[np.float32]:
-        """Returns the embedding, [d]."""
         return np.frombuffer(self._embedding, dtype="<f4").astype(np.float32)
 
     def attributes(self) -> Attributes:
@@ -208,7 +207,6 @@ class RecordView:
         )
 
     def item(self) -> StoredItem:
-        """Returns the whole item."""
         return StoredItem(
             self.item_id,
             self.content(),

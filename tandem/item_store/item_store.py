@@ -141,7 +141,6 @@ class ItemStore:
         return self._files.store_id
 
     def close(self) -> None:
-        """Closes the files; no call may be under way."""
         self._files.close()
 
     def index_ids(self) -> list[str]:
@@ -162,7 +161,6 @@ class ItemStore:
             return self._item_ids(txn, index_id, count)
 
     def index_fingerprint(self, index_id: str) -> str:
-        """Returns the fingerprint of the index's model; raises IndexNotFound."""
         return self.index_info(index_id).fingerprint
 
     def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem | None]:
@@ -266,7 +264,6 @@ class ItemStore:
         return self._files.env.map_bytes()
 
     def free_bytes(self) -> int:
-        """Returns the free space of the disk."""
         return self._files.env.free_bytes()
 
     def commit_age_seconds(self) -> float | None:
