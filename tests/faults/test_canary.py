@@ -29,7 +29,7 @@ from tests.support.faults.summary import report
 
 pytestmark = [pytest.mark.xdist_group("triton-model-io"), pytest.mark.timeout(600)]
 
-# In short it runs beside other tests, which may take most of the machine.
+# The quick run shares the machine with other tests, which may take most of it.
 DETECTION_SECONDS = 5.0 if is_full() else 30.0
 RECOVERY_SECONDS = 10.0 if is_full() else 60.0
 WATCHED = ("encoder", "rerank-0")

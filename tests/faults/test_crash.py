@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 MAX_DELAY_SECONDS = 0.4
 # The share of kills before which at least one snapshot must have been written.
 LEAST_SNAPSHOT_SHARE = 0.2
-# In short it runs beside other tests, which may take most of the machine.
+# The quick run shares the machine with other tests, which may take most of it.
 READY_SECONDS = 10.0 if is_full() else 60.0
 
 

@@ -29,7 +29,7 @@ MAP_BYTES = 256 << 20
 # What may be left when the disk is said to be full: a commit then fails half-way.
 MAX_LEFT_BYTES = 2 << 20
 GROWN_BYTES = 48 << 10
-# In short it runs beside other tests, which may take most of the machine.
+# The quick run shares the machine with other tests, which may take most of it.
 RESUME_SECONDS = 5.0 if is_full() else 60.0
 FULL = "RESOURCE_EXHAUSTED STORE_FULL"
 FLOOR_WRITES_PER_SECOND = 10.0

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 ERROR_RATE = 0.01
-# In short it runs beside other tests, which may take most of the machine.
+# The quick run shares the machine with other tests, which may take most of it.
 RESUME_SECONDS = 5.0 if is_full() else 60.0
 # Each round ends in a power cut, after so many failed syncs.
 ERRORS_PER_ROUND = 3
@@ -78,7 +78,7 @@ async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     assert all(failure.startswith("UNAVAILABLE") for failure in traffic.failures)
     assert traffic.search_failures == {}
     assert error_count >= ERRORS_PER_ROUND * runs
-    # Nothing is written while the store is opened anew, so the usual floor would ask too much.
+    # Nothing is written while the store is reopened, so the usual floor would be too high.
     traffic.check_floor(15.0)
 
 

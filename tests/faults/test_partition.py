@@ -21,8 +21,8 @@ from tests.support.index_svc.shard_process import running
 pytestmark = pytest.mark.xdist_group("faults")
 
 TIMEOUT_SECONDS = 1.0
-# For a loaded machine: the deadline's timer is the client's own. In short this runs beside other
-# tests, which may take most of it.
+# For a loaded machine: the deadline's timer is the client's own. The quick run shares the
+# machine with other tests, which may take most of it.
 OVERRUN_SECONDS = 0.5 if is_full() else 10.0
 RECOVERY_SECONDS = 5.0 if is_full() else 60.0
 FAULT_KINDS = ["cut", "refuse", "silence", "one-way", "slow"]

@@ -25,7 +25,7 @@ DELAY_SECONDS = 0.2
 SEARCH_PAUSE_SECONDS = 0.005
 MAX_BASELINE_SECONDS = 10.0
 # The promise is 1.2 times. Over few seconds one search that the machine kept waiting is the 99th
-# percentile, so the quick run only tells that none waited for a sync: half of a sync's delay.
+# percentile, so the quick run only shows that none waited for a sync: half of a sync's delay.
 MAX_SLOWDOWN = 1.2
 MAX_QUICK_P99_SECONDS = DELAY_SECONDS / 2
 # LMDB syncs its pages, then the page that makes them valid.

@@ -129,7 +129,7 @@ async def test_contents_are_answered_as_far_as_their_bytes_fit(stub: IndexServic
     assert await read("axbc") == (["a", "b"], 3)
     assert await read("axbc", encodings_included=True) == (["a", "b"], 3)
     assert await read("a" * 200) == (["a", "a"], 2)
-    # One is answered whatever its size, or nobody could ever read it.
+    # One is answered whatever its size, or it could never be read.
     assert await read("cb", max_bytes=1_000) == (["c"], 1)
     assert await read("cb", max_bytes=2**40) == (["c", "b"], 2)
     assert await read("x") == ([], 1)
@@ -509,7 +509,7 @@ async def test_nothing_is_answered_before_the_shard_is_loaded(tmp_path: Path) ->
                 errors.ServiceUnavailable,
             )
         search = search_request([1])
-        search.minimum_sequence = 1  # nobody knows yet whether the store has it
+        search.minimum_sequence = 1  # the store may already have it
         code, error = await refusal(stub.SearchEmbeddings(search))
         assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, errors.ServiceUnavailable)
 

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline."""
+"""Waits for a condition, with a deadline."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from collections.abc import Callable
 async def wait_until(
     is_true: Callable[[], bool], timeout_seconds: float, what: str, pause_seconds: float = 0.01
 ) -> float:
-    """Returns after how many seconds it was true; raises AssertionError where it never was."""
+    """Returns the seconds until it was true; raises AssertionError if it never was."""
     start_time = time.monotonic()
     while not is_true():
         waited_seconds = time.monotonic() - start_time

@@ -1,4 +1,4 @@
-"""Damage to files at rest: what a failing disk, or a stray program, does to them."""
+"""Damages files as a failing disk or a stray program does."""
 
 import random
 from enum import StrEnum
@@ -10,7 +10,7 @@ META_BYTES = 2 * PAGE_BYTES
 
 
 class Damage(StrEnum):
-    """What is done to a file."""
+    """Names the kinds of damage to a file."""
 
     FLIP = "flip"
     """One to four bits are flipped anywhere."""
@@ -23,7 +23,7 @@ class Damage(StrEnum):
 
 
 def damage(path: Path, kind: Damage, rng: random.Random) -> str:
-    """Damages the file; returns what was done where."""
+    """Damages the file; returns a description of what was done where."""
     content = bytearray(path.read_bytes())
     match kind:
         case Damage.FLIP | Damage.META:

@@ -1,7 +1,6 @@
-"""The kernel's side of a file system in user space: /dev/fuse spoken directly.
+"""Serves a file system in user space, by speaking to /dev/fuse directly.
 
-Needs root and /dev/fuse, and no library: libfuse would only stand in between. The messages are
-those of <linux/fuse.h>, protocol 7.31.
+Needs root and /dev/fuse, but no library. The messages are those of <linux/fuse.h>, protocol 7.31.
 """
 
 import ctypes
@@ -27,7 +26,7 @@ _INIT_OUT = struct.Struct("<IIIIHHIIHHII24x")
 
 
 class Operation(IntEnum):
-    """What the kernel asks for."""
+    """Numbers the kernel's requests."""
 
     LOOKUP = 1
     FORGET = 2
@@ -61,7 +60,7 @@ _UNANSWERED = {Operation.FORGET, Operation.BATCH_FORGET, Operation.INTERRUPT}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing that the kernel asks of the node of this number."""
+    """Describes one request of the kernel for the node of this number."""
 
     operation: int
     unique: int
@@ -70,10 +69,10 @@ class Request:
 
 
 class FuseConnection:
-    """A mounted file system whose requests this process answers."""
+    """Holds a mounted file system whose requests this process answers."""
 
     def __init__(self, mount_path: Path) -> None:
-        """Mounts it. Raises OSError where that is not possible here."""
+        """Mounts the file system; raises OSError where that is not possible."""
         self._path = os.fsencode(mount_path)
         self._device = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={self._device},rootmode=40000,user_id=0,group_id=0,allow_other"
@@ -84,7 +83,7 @@ class FuseConnection:
             raise OSError(number, f"cannot mount FUSE at {mount_path}: {os.strerror(number)}")
 
     def requests(self) -> Iterator[Request]:
-        """Yields what the kernel asks for, until the connection is aborted."""
+        """Yields the kernel's requests, until the connection is aborted."""
         while True:
             try:
                 message = os.read(self._device, MAX_WRITE_BYTES + (64 << 10))
@@ -110,12 +109,12 @@ class FuseConnection:
         self._send(request.unique, -error_number, b"")
 
     def abort(self) -> None:
-        """Ends the connection: whoever still uses the files gets errors, and the path is free."""
+        """Ends the connection: later uses of its files raise errors, and the path is free."""
         _LIBC.umount2(self._path, _MNT_FORCE)
         _LIBC.umount2(self._path, _MNT_DETACH)
 
     def close(self) -> None:
-        """Gives the device back; requests() has ended."""
+        """Closes the device, once requests() has ended."""
         os.close(self._device)
 
     def _answer_init(self, unique: int, body: bytes) -> None:

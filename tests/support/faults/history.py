@@ -1,9 +1,9 @@
-"""What a shard was asked to write and what it answered: the judge of what it holds after a fault.
+"""Judges what a shard holds after a fault, from the writes it was sent and its answers.
 
 Every upserted item has a version, a number never used again, from which all its parts are made; so
-one item's state is its version, or None where it is not there. A call's outcome is known (answered
-or refused) or unknown: then it was carried out wholly or not at all, before or after any call that
-was under way at the same time. Answered calls are in the order of their sequence numbers.
+one item's state is its version, or None if it is missing. A call's outcome is known (answered or
+refused) or unknown: then it was executed wholly or not at all, before or after any concurrent call.
+Answered calls are in the order of their sequence numbers.
 """
 
 import time
@@ -16,7 +16,7 @@ Version = int | None
 
 
 class FindingKind(StrEnum):
-    """What can be wrong with an item after a fault."""
+    """Names what can be wrong with an item after a fault."""
 
     MISSING = "missing"
     """It was acknowledged and is gone, or back at an older version."""
@@ -30,7 +30,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """Describes one finding."""
 
     kind: FindingKind
     item_id: str
@@ -38,7 +38,7 @@ class Finding:
 
 
 class Outcome(StrEnum):
-    """What the caller learned of a call."""
+    """Says what the caller knows of a call."""
 
     UNKNOWN = "unknown"
     ANSWERED = "answered"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One write: what it was to change, when it began and ended, and what came of it."""
+    """Describes one write: what it changes, when it began and ended, and its outcome."""
 
     changes: Mapping[str, Version]
     request_id: str
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(slots=True)
 class History:
-    """All calls since the state was last known, and that state."""
+    """Holds all calls since the state was last known, and that state."""
 
     known: dict[str, Version] = field(default_factory=dict)
     known_sequence: int = 0
@@ -71,7 +71,7 @@ class History:
     _calls_by_item: dict[str, list[Call]] = field(default_factory=dict)
 
     def begin(self, changes: Mapping[str, Version], request_id: str = "") -> Call:
-        """Notes a call that is about to be made; its outcome is unknown until it is said."""
+        """Records a call before it is made, with unknown outcome."""
         call = Call(changes, request_id, time.monotonic(), self.last_sequence)
         self.calls.append(call)
         for item_id in changes:
@@ -79,26 +79,26 @@ class History:
         return call
 
     def answered(self, call: Call, sequence: int, change_count: int) -> None:
-        """Notes that the call was acknowledged, and how many changes it made."""
+        """Records that the call was acknowledged, and how many changes it made."""
         self._end(call, Outcome.ANSWERED)
         call.sequence, call.change_count = sequence, change_count
         self.last_sequence = max(self.last_sequence, sequence)
 
     def refused(self, call: Call) -> None:
-        """Notes that the call failed for a reason that means it changed nothing."""
+        """Records that the call failed for a reason that means it changed nothing."""
         self._end(call, Outcome.REFUSED)
 
     def unknown(self, call: Call) -> None:
-        """Notes that the call failed and may have been carried out all the same."""
+        """Records that the call failed but may have been executed."""
         self._end(call, Outcome.UNKNOWN)
 
     @property
     def item_ids(self) -> list[str]:
-        """Every id that was ever written or tried, sorted."""
+        """Returns every id that was ever written or tried, sorted."""
         return sorted(self.known.keys() | self._calls_by_item.keys())
 
     def findings(self, found: Mapping[str, Version], sequence: int | None = None) -> list[Finding]:
-        """Returns what is wrong with the versions found, and with where the change log stands."""
+        """Returns what is wrong with the found versions, and with the change log."""
         answered = sorted(
             (call for call in self.calls if call.outcome is Outcome.ANSWERED and call.change_count),
             key=lambda call: call.sequence,
@@ -114,7 +114,7 @@ class History:
         ]
 
     def may_be_live(self, item_id: str, start_time: float) -> bool:
-        """Says whether a search that began then may find the item."""
+        """Returns whether a search that began then may find the item."""
         calls = self._calls_by_item.get(item_id, [])
         before = [
             call
@@ -136,7 +136,7 @@ class History:
         )
 
     def settle(self, found: Mapping[str, Version], sequence: int = 0) -> None:
-        """Takes the state found for the truth from which the next calls go on."""
+        """Takes the found state as the start of the next calls."""
         ids = self.item_ids
         self.known = {item_id: found.get(item_id) for item_id in ids}
         self.known_sequence = self.last_sequence = sequence
@@ -178,7 +178,7 @@ class History:
     def _is_applied(
         self, call: Call, expected: Mapping[str, Version], found: Mapping[str, Version]
     ) -> bool:
-        """Says whether something is there that this call alone can have written."""
+        """Returns whether there is something that only this call can have written."""
         return any(
             found.get(item_id) == version != expected.get(item_id)
             and not any(
@@ -190,7 +190,7 @@ class History:
         )
 
     def _is_later(self, call: Call, item_id: str, version: Version) -> bool:
-        """Says whether another call can have written the version after this one."""
+        """Returns whether another call can have written the version after this one."""
         return any(
             other.changes[item_id] == version
             for other in self._calls_by_item[item_id]
@@ -211,7 +211,7 @@ class History:
         )
 
     def _wrong_sequence(self, answered: list[Call], sequence: int) -> Iterator[Finding]:
-        """Yields a fault where more, or fewer, changes were made than the calls account for."""
+        """Yields a finding where the calls do not account for the number of changes."""
         least = self.known_sequence + sum(call.change_count for call in answered)
         most = least + sum(len(c.changes) for c in self.calls if c.outcome is Outcome.UNKNOWN)
         if sequence < least:

@@ -1,4 +1,4 @@
-"""What a shard holds after a fault: in its store, by GetItems and by search, which must agree."""
+"""Reads what a shard holds after a fault: from its store, by GetItems and by search."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _BATCH_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The versions in the store, where its change log stands, and what does not fit together."""
+    """Holds the versions in the store, the position of its change log, and contradictions."""
 
     versions: Mapping[str, Version]
     sequence: int
@@ -36,7 +36,7 @@ class Observation:
 
 
 async def observe(path: Path, stub: IndexServiceStub) -> Observation:
-    """Looks at all that the shard holds, at most 1,000 items of each modality, while it serves."""
+    """Reads all that the shard holds, at most 1,000 items of each modality, while it serves."""
     stored, sequence = _stored_items(path)
     versions, findings = _judged(stored)
     if sequence:
@@ -45,10 +45,10 @@ async def observe(path: Path, stub: IndexServiceStub) -> Observation:
 
 
 async def observe_served(stub: IndexServiceStub, item_ids: Sequence[str]) -> Observation:
-    """Looks at the items of these ids as the service gives them; its files are not touched.
+    """Reads the items of these ids through the service, without its files.
 
-    For a store that may be damaged: opening one could end the test's own process. An item that the
-    service says is damaged counts as malformed, whatever else it refuses raises.
+    Opening a damaged store could kill the test's own process. An item that the service reports as
+    damaged counts as malformed; any other refusal raises.
     """
     versions: dict[str, Version] = {}
     findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""A disk whose power a test can cut: volatile_mount.py's process, told what to do."""
+"""Controls a disk whose power a test can cut: the process of volatile_mount.py."""
 
 import json
 import os
@@ -15,10 +15,10 @@ _EXIT_SECONDS = 20
 
 
 class PowerCutDisk:
-    """A mounted disk that loses unsynced writes when its power is cut."""
+    """Holds a mounted disk that loses unsynced writes when its power is cut."""
 
     def __init__(self, path: Path) -> None:
-        """Mounts an empty disk at a folder that is made for it."""
+        """Mounts an empty disk at a new folder."""
         self.path = path
         path.mkdir()
         self._process = subprocess.Popen(
@@ -33,7 +33,7 @@ class PowerCutDisk:
 
     @staticmethod
     def why_not() -> str | None:
-        """Returns why such a disk cannot be had here, None where it can."""
+        """Returns why such a disk is not available here, None if it is."""
         if os.geteuid() != 0:
             return "mounting the power-cut disk needs root"
         if not Path("/dev/fuse").exists():
@@ -41,11 +41,11 @@ class PowerCutDisk:
         return None
 
     def cut_power(self, loss: Loss, rng: random.Random) -> None:
-        """Loses what was not synced. Processes that used the files get errors; kill them."""
+        """Loses unsynced writes. Processes that used the files get errors; kill them."""
         self._tell({"cut": loss.value, "seed": rng.randrange(2**32)})
 
     def set_faults(self, rng: random.Random, **faults: float) -> None:
-        """Sets delay_seconds and error_rate of syncs and room_bytes; without any, all is well."""
+        """Sets delay_seconds and error_rate of syncs, and room_bytes; by default no faults."""
         self._tell({"faults": faults, "seed": rng.randrange(2**32)})
 
     def take_syncs(self) -> list[tuple[float, float, bool]]:
@@ -56,7 +56,7 @@ class PowerCutDisk:
         return [(start, end, is_ok) for start, end, is_ok in self._tell({"syncs": None})]
 
     def close(self) -> None:
-        """Unmounts the disk; what was on it is gone."""
+        """Unmounts the disk and drops its contents."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

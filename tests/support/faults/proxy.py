@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a service that delays, narrows, silences and cuts."""
+"""Proxies TCP between a client and a service, with delays, narrow bandwidth, silence and cuts."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True)
 class Direction:
-    """What happens to bytes on their way in one direction."""
+    """Sets what happens to bytes in one direction."""
 
     delay_seconds: float = 0.0
     jitter_seconds: float = 0.0
@@ -26,7 +26,7 @@ class Direction:
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on to the target.
+    """Listens on its own port and forwards everything to the target.
 
     `to_service` and `to_client` may be changed at any time, one alone for a one-way fault.
     """
@@ -66,18 +66,18 @@ class Proxy:
         await asyncio.sleep(0.02)
 
     def silence(self) -> None:
-        """Makes all bytes vanish, in both directions, until heal()."""
+        """Drops all bytes in both directions, until heal()."""
         self.to_service.is_silent = self.to_client.is_silent = True
 
     def cut(self) -> None:
-        """Resets every connection; new ones are taken."""
+        """Resets every connection; new ones are accepted."""
         for writer in self._writers:
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             writer.transport.abort()
         self._writers.clear()
 
     def refuse(self) -> None:
-        """Resets every connection, new ones at once, until heal()."""
+        """Resets every connection, and new ones at once, until heal()."""
         self._is_down = True
         self.cut()
 
@@ -115,7 +115,7 @@ class Proxy:
     async def _pass_on(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_to_service: bool
     ) -> None:
-        """Reads on while earlier bytes are on their way: a delay is not a narrow pipe."""
+        """Reads on while earlier bytes are delayed: a delay is not a narrow pipe."""
         queue: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
         sending = asyncio.create_task(_send(queue, writer))
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""How often a fault is tried: a few times with every change, many times by `make test-faults`."""
+"""Decides how often a fault is tried: a few times by default, many by `make test-faults`."""
 
 import os
 
@@ -7,7 +7,7 @@ SEED_VARIABLE = "TANDEM_FAULT_SEED"
 
 
 def run_count(quick: int, full: int) -> int:
-    """Returns how many runs were asked for: `full`, a number, or without a word the quick count."""
+    """Returns the requested number of runs: `full`, a number, or by default the quick count."""
     asked = os.environ.get(RUNS_VARIABLE, "")
     if asked == "full":
         return full
@@ -15,5 +15,5 @@ def run_count(quick: int, full: int) -> int:
 
 
 def is_full() -> bool:
-    """Says whether the full counts were asked for."""
+    """Returns whether the full counts were requested."""
     return os.environ.get(RUNS_VARIABLE) == "full"

@@ -1,8 +1,8 @@
-"""index_svc with a promise broken on purpose, as proof that the fault tests would see it.
+"""Runs index_svc with a promise broken on purpose, to show that the fault tests notice.
 
 `python -m tests.support.faults.sabotaged_index` reads TANDEM_SABOTAGE: `unsynced` commits without
 syncing; `early` acknowledges each batch before it is committed, which the next batch does; `deaf`
-takes commits for good whatever the disk says; `forgetful` keeps no request ids.
+ignores failed commits; `forgetful` keeps no request ids.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def do_not_sync() -> None:
 
 
 def acknowledge_early() -> None:
-    """Makes the store say that a batch is committed when it has yet to do it."""
+    """Makes the store report a batch as committed before it is."""
     apply = ItemStore.apply
     held: list[ItemWrite] = []
 
@@ -54,7 +54,7 @@ def acknowledge_early() -> None:
 
 
 def hear_no_errors() -> None:
-    """Makes the store say that a batch is committed whatever the disk says."""
+    """Makes the store report a batch as committed even if the disk failed."""
     apply = ItemStore.apply
     sequence = 0
 
@@ -73,7 +73,7 @@ def hear_no_errors() -> None:
 
 
 def forget_requests() -> None:
-    """Makes the store take every request for a new one."""
+    """Makes the store treat every request as new."""
     apply = ItemStore.apply
 
     def apply_anew(

@@ -1,4 +1,4 @@
-"""A disk of a few MiB that a test can fill: ext4 in a file, mounted by a loop device."""
+"""Makes a disk of a few MiB that a test can fill: ext4 in a file, on a loop device."""
 
 import contextlib
 import os
@@ -12,10 +12,10 @@ _STEP_BYTES = 1 << 16
 
 
 class SmallDisk:
-    """A mounted ext4 of its own; needs root, mkfs.ext4 and a loop device."""
+    """Holds a mounted ext4; needs root, mkfs.ext4 and a loop device."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
-        """Makes the disk at a folder that is made for it; raises OSError where that fails."""
+        """Makes the disk at a new folder; raises OSError where that fails."""
         self.path = path
         self._image_path = path.with_suffix(".ext4")
         path.mkdir()
@@ -28,7 +28,7 @@ class SmallDisk:
 
     @staticmethod
     def why_not() -> str | None:
-        """Returns why such a disk cannot be had here, None where it can."""
+        """Returns why such a disk is not available here, None if it is."""
         if os.geteuid() != 0:
             return "mounting a small disk needs root"
         if shutil.which("mkfs.ext4") is None:
@@ -43,7 +43,7 @@ class SmallDisk:
         return room.f_bavail * room.f_frsize
 
     def fill(self, left_bytes: int = 0) -> None:
-        """Takes the disk's room, but for so much."""
+        """Fills the disk, except for so many bytes."""
         with (self.path / _FILLER).open("ab", buffering=0) as filler:
             with contextlib.suppress(OSError):  # it is full
                 while (more := self.free_bytes() - left_bytes) > 0:
@@ -51,11 +51,11 @@ class SmallDisk:
             os.fsync(filler.fileno())
 
     def empty(self) -> None:
-        """Gives back what fill() took."""
+        """Frees what fill() took."""
         (self.path / _FILLER).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Unmounts the disk; what was on it is gone."""
+        """Unmounts the disk and drops its contents."""
         _run(["umount", "-l", str(self.path)])
         self._image_path.unlink()
 

@@ -1,4 +1,4 @@
-"""What a fault test saw, as one line of JSON: printed, and kept where a file was named."""
+"""Prints what a fault test saw as one line of JSON, and appends it to a file if one is named."""
 
 import json
 import os
@@ -15,7 +15,7 @@ RESULTS_VARIABLE = "TANDEM_FAULT_RESULTS"
 def report(
     test: str, start_time: float, findings: Iterable[Finding] = (), **figures: object
 ) -> None:
-    """Prints the figures, with the findings counted by kind and the seconds since the start time.
+    """Prints the figures, the findings counted by kind, and the seconds since the start time.
 
     They are also appended to the file that TANDEM_FAULT_RESULTS names.
     """
@@ -35,12 +35,12 @@ def report(
 
 
 def median(values: Sequence[float]) -> float:
-    """Returns the median, rounded to milliseconds; 0 where there is none."""
+    """Returns the median, rounded to milliseconds; 0 if there is none."""
     return percentile(values, 50)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Returns the percentile, rounded to tenths of a millisecond; 0 where there is none."""
+    """Returns the percentile, rounded to tenths of a millisecond; 0 if there is none."""
     if not values:
         return 0.0
     return round(sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))], 4)

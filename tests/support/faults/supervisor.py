@@ -1,4 +1,4 @@
-"""Real processes under a test's hand: started, paused, killed, and their end told."""
+"""Starts, pauses and kills real processes for tests, and reports how they ended."""
 
 import contextlib
 import os
@@ -14,22 +14,22 @@ END_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a process ended: by itself with a code, or by a signal."""
+    """Describes how a process ended: by itself with a code, or by a signal."""
 
     exit_code: int | None = None
     killed_by: signal.Signals | None = None
 
 
 class Supervised:
-    """One process in a group of its own, so that what it starts ends with it.
+    """Runs one process in its own group, so that its children end with it.
 
-    What it writes is appended to the log, which starts over with nothing and nobody.
+    Its output is appended to the log.
     """
 
     def __init__(
         self, command: Sequence[str], log_path: Path, environment: Mapping[str, str]
     ) -> None:
-        """Starts the process in the project's root, with the variables on top of the test's own."""
+        """Starts the process in the project's root, with the variables added to the environment."""
         self.log_path = log_path
         with log_path.open("ab") as log:
             self._log_start = log.tell()
@@ -44,7 +44,7 @@ class Supervised:
 
     @property
     def process_id(self) -> int:
-        """The process's id, and its group's."""
+        """Returns the id of the process, which is also that of its group."""
         return self._process.pid
 
     def log(self) -> str:
@@ -68,20 +68,20 @@ class Supervised:
         return ending
 
     def terminate(self) -> Ending:
-        """Asks the process to end, by SIGTERM, and waits until it has."""
+        """Sends SIGTERM to the process and waits for its end."""
         self._process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """Ends the whole group by SIGKILL; nobody in it gets a chance to do anything."""
+        """Kills the whole group by SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_SECONDS)
 
     def pause(self) -> None:
-        """Stops the whole group, until resume(): alive, and silent."""
+        """Stops the whole group until resume()."""
         os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets the group run on."""
+        """Continues the group."""
         os.killpg(self._process.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Callers that write to a shard and search it from several sides, and note every call."""
+"""Writes to a shard and searches it from several clients, and records every call."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ _DELETE_SHARE = 0.25
 
 @dataclass(slots=True)
 class Traffic:
-    """What was called and how it went, over all rounds of a run."""
+    """Counts the calls and their outcomes, over all rounds of a run."""
 
     history: History
     rng: random.Random
@@ -61,9 +61,9 @@ class Traffic:
     async def flowing(
         self, stub: IndexServiceStub, *, stop_at_failure: bool = True, search_pause: float = 0.01
     ) -> AsyncIterator[None]:
-        """Writes and searches as long as the block runs; calls under way in the end are awaited.
+        """Writes and searches while the block runs, and awaits the last calls.
 
-        A writer stops at its first failure, or goes on where that is not wanted.
+        A writer stops at its first failure, unless it is told to continue.
         """
         stopping = asyncio.Event()
         tasks = [
@@ -94,15 +94,15 @@ class Traffic:
         return self.newest_version
 
     async def write(self, stub: IndexServiceStub, changes: Mapping[str, Version]) -> str | None:
-        """Makes one call, upserts or deletions; returns why it failed, None where not."""
+        """Makes one call, upserts or deletions; returns why it failed, None on success."""
         return await self.attempt(stub, self.begin(changes))
 
     def begin(self, changes: Mapping[str, Version]) -> Call:
-        """Notes a call that is about to be attempted."""
+        """Records a call that is about to be attempted."""
         return self.history.begin(changes, f"{self.rng.getrandbits(64):016x}")
 
     async def attempt(self, stub: IndexServiceStub, call: Call) -> str | None:
-        """Makes the call, again if it was made before; returns why it failed, None where not."""
+        """Makes the call, possibly again; returns why it failed, None on success."""
         try:
             sequence, change_count = await self._send(stub, call)
         except grpc.aio.AioRpcError as error:
@@ -151,7 +151,7 @@ class Traffic:
     async def _search(
         self, stub: IndexServiceStub, stopping: asyncio.Event, pause_seconds: float
     ) -> None:
-        """Looks for what was written lately; a deleted item must not be found."""
+        """Searches for recent writes; a deleted item must not be found."""
         while not stopping.is_set():
             await asyncio.sleep(pause_seconds)
             if self.history.last_sequence == 0:  # there is no index yet

@@ -1,4 +1,4 @@
-"""Items whose every part tells one number, their version: so a stored item can be judged whole."""
+"""Makes items whose every part encodes one number, their version, so that an item can be judged."""
 
 import numpy as np
 
@@ -17,14 +17,14 @@ _PICTURE_START = b"\x89PNG"
 
 
 def modality_of(version: int) -> Modality:
-    """Returns what an item of the version is: every fourth is an image."""
+    """Returns the modality of an item of the version: every fourth is an image."""
     return Modality.IMAGE if version % 4 == 3 else Modality.TEXT
 
 
 def versioned_item(
     item_id: str, version: int, dimension: int = DIMENSION, padding_bytes: int = 0
 ) -> StoredItem:
-    """Returns the item; its content, tokens and embedding are those of no other version."""
+    """Returns the item, whose content, tokens and embedding are unique to the version."""
     words = f"{item_id} {'.' * padding_bytes} of version {version}"
     embedding = unit_vector(version, dimension)
     if modality_of(version) is Modality.TEXT:
@@ -37,7 +37,7 @@ def versioned_item(
 
 
 def content_version(item_id: str, content: TextContent | ImageContent) -> int:
-    """Returns the version that the content tells; 0, which none has, where any of it is wrong."""
+    """Returns the version that the content encodes; 0, which none has, where any of it is wrong."""
     words = _words(content)
     last = words.rpartition(" ")[2]
     version = int(last) if last.isdecimal() else 0
@@ -47,7 +47,7 @@ def content_version(item_id: str, content: TextContent | ImageContent) -> int:
 
 
 def is_whole(item: StoredItem) -> bool:
-    """Says whether all parts of the item are those of its version, to the bit."""
+    """Returns whether all parts of the item are those of its version, to the bit."""
     version = content_version(item.item_id, item.content)
     expected = versioned_item(item.item_id, version, len(item.encoding.embedding))
     match item.encoding.tokens, expected.encoding.tokens:

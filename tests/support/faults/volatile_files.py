@@ -1,8 +1,8 @@
-"""Files as a disk with a write cache holds them: what is written is lost until it is synced.
+"""Models files on a disk with a write cache: what is written is lost until it is synced.
 
-Each file has what its readers see, what is on the disk, and the writes in between. The names of
-files are kept as a journaling file system keeps them: changes reach the disk in their order, at the
-latest when the folder they belong to is synced.
+Each file has what its readers see, what is on the disk, and the writes in between. Names behave as
+in a journaling file system: changes reach the disk in order, at the latest when their folder is
+synced.
 """
 
 import itertools
@@ -15,7 +15,7 @@ SECTOR_BYTES = 512
 
 
 class Loss(StrEnum):
-    """What a power cut does to the writes that were not synced."""
+    """Says what a power cut does to unsynced writes."""
 
     DROP = "drop"
     """All are lost."""
@@ -27,7 +27,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes written at an offset."""
+    """Describes bytes written at an offset."""
 
     offset: int
     content: bytes
@@ -49,7 +49,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A file cut off or filled up with zeros."""
+    """Describes a file being truncated or padded with zeros."""
 
     size: int
 
@@ -65,7 +65,7 @@ class Resize:
 
 @dataclass(slots=True, eq=False)
 class File:
-    """One file: as readers see it, as it is on disk, and the changes between the two."""
+    """Holds a file as readers see it, as it is on disk, and the changes in between."""
 
     number: int
     mode: int
@@ -74,18 +74,18 @@ class File:
     unsynced: list[Write | Resize] = field(default_factory=list)
 
     def change(self, change: Write | Resize) -> None:
-        """Makes a change that readers see at once and the disk has not."""
+        """Makes a change that readers see at once, but the disk does not have."""
         change.apply(self.seen)
         self.unsynced.append(change)
 
     def sync(self) -> None:
-        """Brings all changes to the disk."""
+        """Writes all changes to the disk."""
         for change in self.unsynced:
             change.apply(self.synced)
         self.unsynced.clear()
 
     def fail_sync(self) -> None:
-        """Gives the changes up, as Linux does: readers still see them, the disk never will."""
+        """Drops the changes as Linux does: readers still see them, but the disk never will."""
         self.unsynced.clear()
 
     def lose(self, loss: Loss, rng: random.Random) -> None:
@@ -103,7 +103,7 @@ class File:
 
 @dataclass(slots=True, eq=False)
 class Folder:
-    """One folder: its names as readers see them and as they are on disk."""
+    """Holds a folder's names as readers see them and as they are on disk."""
 
     number: int
     mode: int
@@ -117,10 +117,10 @@ Naming = tuple[Folder, str, Node | None]
 
 
 class VolatileFiles:
-    """A tree of files. Not safe for threads: the caller holds a lock."""
+    """Holds a tree of files. Not thread-safe: the caller holds a lock."""
 
     def __init__(self) -> None:
-        """Begins with an empty root folder."""
+        """Starts with an empty root folder."""
         self._numbers = itertools.count(2)
         self.root = Folder(1, 0o755)
         self.nodes: dict[int, Node] = {1: self.root}
@@ -141,13 +141,13 @@ class VolatileFiles:
         return made
 
     def rename(self, namings: list[Naming]) -> None:
-        """Changes the names, together or, after a power cut, none of them."""
+        """Renames, which a power cut undoes as a whole or not at all."""
         for folder, name, node in namings:
             _give(folder.seen, name, node)
         self._journal.append(namings)
 
     def sync_folder(self, folder: Folder) -> None:
-        """Brings the folder's names, and all that was named before them, to the disk."""
+        """Writes the folder's names, and all earlier name changes, to the disk."""
         last = max(
             (
                 number

@@ -1,8 +1,8 @@
-"""Volatile files as a mounted file system whose power can be cut and whose syncs can fail.
+"""Mounts volatile files as a file system whose power can be cut and whose syncs can fail.
 
-A process of its own (`python -m tests.support.faults.volatile_mount PATH`): were it in the test's,
-a page fault on a mapped file would wait for the interpreter that it has stopped. It takes one JSON
-command a line and answers each with one JSON line; power_cut_disk.py is the other end.
+It is a process (`python -m tests.support.faults.volatile_mount PATH`), because in the test's own
+process a page fault on a mapped file would wait for the interpreter that it has stopped. It takes
+one JSON command a line and answers each with one JSON line; power_cut_disk.py is the other end.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _ROOM_BYTES = 1 << 40
 
 @dataclass(slots=True)
 class SyncFaults:
-    """What goes wrong with syncs and writes."""
+    """Sets the faults of syncs and writes."""
 
     delay_seconds: float = 0.0
     error_rate: float = 0.0
@@ -51,7 +51,7 @@ class SyncFaults:
 
 
 class Refused(Exception):
-    """The request's answer is an error number."""
+    """Raised to answer a request with an error number."""
 
     def __init__(self, error_number: int) -> None:
         super().__init__(error_number)
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 class VolatileMount:
-    """Volatile files at a path, mounted anew after each power cut."""
+    """Mounts volatile files at a path, again after each power cut."""
 
     def __init__(self, mount_path: Path) -> None:
         """Mounts an empty disk."""
@@ -94,7 +94,7 @@ class VolatileMount:
         self._start()
 
     def cut_power(self, loss: Loss, rng: random.Random) -> None:
-        """Loses what was not synced; who used the files gets errors; the rest is mounted anew."""
+        """Loses unsynced writes, gives errors to users of the files, and mounts the rest again."""
         with self._lock:
             self._files.lose(loss, rng)
             # Whatever is still asked was asked after the cut: it is neither done nor answered.
@@ -103,7 +103,7 @@ class VolatileMount:
         self._start()
 
     def unmount(self) -> None:
-        """Takes the files away from their path."""
+        """Unmounts the files."""
         self._connection.abort()
         self._thread.join()
         self._connection.close()
