@@ -8,7 +8,7 @@ SERVE_LOCK ?= requirements/serve.txt
 DOCS_LOCK ?= requirements/docs.txt
 # The Triton server's binary, which goes into a folder of its own: decision 4.
 TRITON_LOCK ?= requirements/triton.txt
-# The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is to be had (most
+# The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
 # registries have none), it fails at once and the plain spelling follows. To take another build,
 # name it: make install TORCH=path/to/torch.whl
 TORCH          ?= torch==2.13.0+cpu
@@ -17,12 +17,15 @@ TORCH_FALLBACK ?= torch==2.13.0
 BIN    := .venv/bin
 SBOM   := uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
+STUBS  ?= .
+# The contract of the last release, as a set of descriptors.
+RELEASED := protos/released.binpb
 
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: roll-run soak-run sbom check docs protos metrics-doc settings-doc lock
+.PHONY: roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,20 +74,35 @@ roll-run: .venv/.ok ## Restarts every service 10 times under load; QUICK=1 for o
 soak-run: .venv/.ok ## Looks for what grows in 20 minutes, after 10; MINUTES=120 before a release, QUICK=1 for 3
 	$(BIN)/python -m benchmarks.runs.soak --minutes $(if $(QUICK),3,$(or $(MINUTES),20))
 
-check: .venv/.ok ## Checks style, types, the direction of imports and the protos
+coverage: .venv/.ok ## Runs the tests and reports which lines they reach, in every process; twice the time
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup -q
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+check: .venv/.ok ## Checks style, types, the direction of imports, the protos and the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
+	$(BIN)/buf breaking --against $(RELEASED)
+	rm -rf build/stubs && mkdir -p build/stubs
+	$(MAKE) --no-print-directory protos STUBS=build/stubs
+	diff -r -x __init__.py -x __pycache__ build/stubs/tandem/v1 tandem/v1
+	$(MAKE) --no-print-directory docs
 
 docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site; fails on a warning
 	$(BIN)/python docs/site/stage_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-protos: .venv/.ok ## Writes the stubs in tandem/v1 anew; commit what changes
-	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. $(PROTOS)
-	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(filter %_service.proto,$(PROTOS))
+protos: .venv/.ok ## Writes the stubs in tandem/v1 again; commit what changes
+	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(STUBS) --pyi_out=$(STUBS) $(PROTOS)
+	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=$(STUBS) \
+		$(filter %_service.proto,$(PROTOS))
+
+released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
+	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
 metrics-doc: .venv/.ok ## Writes docs/metrics.md anew out of what the services say
 	@sed '/^## /,$$d' docs/metrics.md > docs/metrics.md.part
@@ -116,7 +134,7 @@ lock: ## Resolves pyproject.toml anew and writes requirements/; needs uv on PATH
 .venv/.ok: $(LOCK) $(TRITON_LOCK) pyproject.toml
 	$(PYTHON) -m venv .venv
 	@$(BIN)/pip install "$(TORCH)" || { \
-		echo "$(TORCH) is not to be had here; installing $(TORCH_FALLBACK), which may be larger"; \
+		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK), which may be larger"; \
 		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
 	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/pip install --no-deps --no-build-isolation -e .
