@@ -1,12 +1,14 @@
 """The text uses the field's standard terms: docs/glossary.md lists them under "Standard terms"."""
 
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Add CHANGELOG.md, protos and code once their wording has changed.
+# Add "CHANGELOG.md", "protos/**/*.proto", "tandem/**/*.py" and "*_svc/**/*.py" once they are clean.
 SEARCHED = [
     "README.md",
     "CONTRIBUTING.md",
@@ -15,8 +17,8 @@ SEARCHED = [
     "deploy/*.md",
     "docs/**/*.md",
 ]
-# Pages that code generates, and the page that lists the phrases.
-UNSEARCHED = {"docs/metrics.md", "docs/settings.md", "docs/glossary.md"}
+# Pages and stubs that programs generate, and the page that lists the phrases.
+UNSEARCHED = re.compile(r"docs/(metrics|settings|glossary)\.md|tandem/v1/.*")
 PHRASES = {
     r"nobody": "no one, or name who",
     r"whoever": "anyone who",
@@ -47,38 +49,70 @@ PHRASES = {
 BANNED = re.compile(rf"\b({'|'.join(PHRASES)})\b", re.IGNORECASE)
 
 
-def found_in(text: str) -> list[str]:
-    """Returns "line: phrase" for each phrase in prose; code and addresses may have anything."""
+def found_in(prose: list[tuple[int, str]]) -> list[str]:
+    """Returns "line: phrase" for each phrase in numbered lines."""
+    return [f"{number}: {match[0]}" for number, line in prose for match in BANNED.finditer(line)]
+
+
+def markdown_prose(text: str) -> list[tuple[int, str]]:
+    """Returns a page's lines without code and link targets, which may have anything."""
     code_or_target = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)\n]*\)", re.MULTILINE | re.DOTALL)
     prose = code_or_target.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return list(enumerate(prose.splitlines(), 1))
+
+
+def python_prose(text: str) -> list[tuple[int, str]]:
+    """Returns the comments and strings of a program, line by line; names may be anything."""
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}
     return [
-        f"{number}: {match[0]}"
-        for number, line in enumerate(prose.splitlines(), 1)
-        for match in BANNED.finditer(line)
+        (token.start[0] + offset, line)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type in kinds
+        for offset, line in enumerate(token.string.splitlines())
     ]
 
 
-def pages() -> list[str]:
+def proto_prose(text: str) -> list[tuple[int, str]]:
+    """Returns the comments of a proto."""
+    return [
+        (number, comment)
+        for number, line in enumerate(text.splitlines(), 1)
+        if (comment := line.partition("//")[2])
+    ]
+
+
+PROSE = {".md": markdown_prose, ".py": python_prose, ".proto": proto_prose}
+
+
+def searched() -> list[str]:
     """Returns the searched files, relative to the repository."""
-    paths = [path for pattern in SEARCHED for path in ROOT.glob(pattern)]
-    return sorted({path.relative_to(ROOT).as_posix() for path in paths} - UNSEARCHED)
+    paths = {path for pattern in SEARCHED for path in ROOT.glob(pattern)}
+    names = sorted(path.relative_to(ROOT).as_posix() for path in paths)
+    return [name for name in names if not UNSEARCHED.fullmatch(name)]
 
 
-@pytest.mark.parametrize("page", pages())
-def test_a_page_uses_standard_terms(page: str) -> None:
+@pytest.mark.parametrize("name", searched())
+def test_a_file_uses_standard_terms(name: str) -> None:
     """PHRASES says what to write instead."""
-    assert found_in((ROOT / page).read_text(encoding="utf-8")) == []
+    path = ROOT / name
+    assert found_in(PROSE[path.suffix](path.read_text(encoding="utf-8"))) == []
 
 
-@pytest.mark.parametrize(
-    "phrase", ["Nobody", "is told", "went on", "mended", "the services behind"]
-)
+@pytest.mark.parametrize("phrase", ["Nobody", "is told", "went on", "mended", "services behind"])
 def test_the_search_finds_a_phrase(phrase: str) -> None:
     """The control: in prose it is found, with its line; in code it is not."""
-    assert found_in(f"first\n{phrase} here") == [f"2: {BANNED.search(phrase)[0]}"]  # type: ignore[index]
-    assert found_in(f"`{phrase}`\n```\n{phrase}\n```") == []
+    found = BANNED.search(phrase)
+    assert found is not None
+    expected = [f"2: {found[0]}"]
+
+    assert found_in(markdown_prose(f"first\n{phrase} here")) == expected
+    assert found_in(markdown_prose(f"`{phrase}`\n```\n{phrase}\n```")) == []
+    assert found_in(python_prose(f"x = 1\n# {phrase}\n")) == expected
+    assert found_in(python_prose(f'x = 1\nraise ValueError(f"{phrase} {{x}}")\n')) == expected
+    assert found_in(python_prose("told = beside(anew)\n")) == []
+    assert found_in(proto_prose(f'syntax = "proto3";\n// {phrase}\n')) == expected
 
 
-def test_pages_are_searched() -> None:
-    """So that a moved folder does not empty the test."""
-    assert len(pages()) > 70
+def test_files_are_searched() -> None:
+    """A moved folder must not empty the test."""
+    assert len(searched()) > 70
