@@ -10,7 +10,7 @@ from typing import Self
 
 from tokenizers import Tokenizer
 
-from tandem.model_io.json_object import check_file, from_fields, read_object
+from tandem.model_io.json_object import check_file, read_object
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.config import JointConfig
@@ -46,7 +46,7 @@ class CheckpointFiles:
         except ValueError as error:
             raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
         try:
-            config = from_fields(JointConfig, fields)
+            config = JointConfig.of_fields(fields)
         except ValueError as error:
             raise ValueError(
                 f"{folder} is no checkpoint of this version: {CONFIG}: {error}"

@@ -1,9 +1,10 @@
 """The shape of a model, as written beside its checkpoint."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Self, get_args
 
-from tandem.model_io.json_object import within
+from tandem.model_io.json_object import from_fields, within
 
 TOKEN_SIZE = 16
 """Pixels on a side of what one image token of a grid or of patches sees."""
@@ -100,6 +101,18 @@ class JointConfig:
         a_layer = 4 * self.width**2 + 2 * self.width * inner_width
         words_and_places = (self.vocabulary_size + self.max_text_tokens) * self.width
         return words_and_places + self.layer_count * a_layer
+
+    @classmethod
+    def of_fields(cls, values: Mapping[str, object]) -> Self:
+        """Returns the shape that config.json describes; raises ValueError as `from_fields` does.
+
+        A missing field is an error unless it is newer than the first checkpoint: another head_count
+        is another function of the same weights.
+        """
+        names = {each.name for each in fields(cls)} - _LATER_FIELDS
+        if lacks := sorted(names - values.keys()):
+            raise ValueError(f"it lacks {', '.join(lacks)}")
+        return from_fields(cls, values)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest and for the fingerprint.

@@ -107,6 +107,16 @@ def test_every_odd_value_of_every_field_is_refused_by_its_name(checkpoint: Path,
             assert len(str(caught.value)) < 800
 
 
+def test_every_field_that_a_checkpoint_lacks_is_named(checkpoint: Path) -> None:
+    """Nothing is made up: with another head_count the same weights are another function."""
+    path = checkpoint / "config.json"
+    said = json.loads(path.read_text())
+    for name in ("vocabulary_size", "width", "head_count", "layer_count", "image_size"):
+        path.write_text(json.dumps({key: value for key, value in said.items() if key != name}))
+        with pytest.raises(ValueError, match=f"config.json: it lacks {name}"):
+            CheckpointFiles.read(checkpoint)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", NO_OBJECTS.values(), ids=NO_OBJECTS.keys())
 def test_a_file_that_is_none_is_named(checkpoint: Path, name: str, content: bytes) -> None:
