@@ -41,7 +41,8 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.training import loss_curve, recipes
 from tandem.training.curve_plot import plot_dev_recalls
-from tandem.training.recipes import RECIPES, NamedRecipe, Recipe
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import RECIPES, NamedRecipe
 
 JOINT = "joint"
 Varied = Callable[[int, NamedRecipe], Recipe]

@@ -34,7 +34,8 @@ from pathlib import Path
 
 from tandem.model_io.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import Recipe, bi_encoder, cross_encoder, default
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import bi_encoder, cross_encoder, default
 
 INTERVAL_STEP_COUNT = 10
 FAMILY_SIZE = 4

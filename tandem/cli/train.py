@@ -23,7 +23,8 @@ from tandem.model_io.readable_records import (
 )
 from tandem.modeling.config import ImageSource
 from tandem.training.data.fitting_captions import FittingCaptions
-from tandem.training.recipes import RECIPES, Recipe
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import RECIPES
 
 if TYPE_CHECKING:
     from tandem.training.source import TrainingSource

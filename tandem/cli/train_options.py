@@ -9,7 +9,8 @@ from typing import Any, Final
 from tandem.model_io.readable_records import OnError
 from tandem.modeling.config import ImageSource
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.training.recipes import RECIPES, Recipe, finetune, in_rounds, on_corpus, recipe_named
+from tandem.training.recipe import Recipe, in_rounds, on_corpus
+from tandem.training.recipes import RECIPES, finetune, recipe_named
 
 FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"

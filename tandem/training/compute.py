@@ -1,10 +1,8 @@
-"""Where a run computes, and how exactly.
+"""Chooses the device and the precision of a run.
 
-The CPU and CUDA take one path: of what a run does, nothing but `Compute` asks which it is. What
-starts a run does, to connect its processes and to warn of a CPU that emulates bf16. **The CUDA path
-has not been run**: no GPU was there when this was written. What a CPU run promises, the same
-weights again and after going on, is not promised for CUDA, whose kernels may add in another order
-each time.
+CPU and CUDA share one path: within a run, only `Compute` knows which it is. **The CUDA path has not
+been run**: no GPU was available when this was written. A CPU run gives the same weights again, also
+after a resume; CUDA kernels may add in a different order each time, so a CUDA run may not.
 """
 
 from dataclasses import dataclass
@@ -16,14 +14,14 @@ from tandem.training.data.batches import Batch, with_tensors
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A device, and whether matrices are multiplied in bf16 or all is float32."""
+    """Holds a device and the precision of its matrix products."""
 
     device: torch.device
     precision: str
     """As in a recipe: "bf16" or "fp32"."""
 
     def put(self, batch: Batch) -> Batch:
-        """Returns a tensor, or a batch with its tensors, on the device: the one place for it."""
+        """Returns a tensor, or a batch with its tensors, on the device; nothing else moves them."""
         return with_tensors(batch, lambda tensor: tensor.to(self.device))
 
     def autocast(self) -> torch.autocast:
@@ -32,10 +30,10 @@ class Compute:
 
 
 def device_named(name: str | None, cuda_number: int = 0) -> torch.device:
-    """Returns the device of a name such as cpu, cuda or cuda:1.
+    """Returns the device that `name` (cpu, cuda, cuda:1 …) stands for.
 
-    Without a name, cuda where torch sees one, else cpu. `cuda_number` is for a name without one.
-    Raises ValueError for a name of another kind, and for a CUDA device that torch does not see.
+    Without a name it is cuda where torch sees one, else cpu. `cuda_number` completes a bare "cuda".
+    Raises ValueError for any other name, and for a CUDA device that torch does not see.
     """
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name is None:

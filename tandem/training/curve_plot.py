@@ -1,4 +1,4 @@
-"""A run's curve as a picture: what it lost, and what that bought."""
+"""Plots a run's losses and dev recalls."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ PLOT_NAME: Final = "loss_curve.png"
 
 _LOSSES: Final = {"be_loss": "BE", "ce_loss": "CE", "ance_loss": "ANCE", "mlm_loss": "MLM"}
 _RECALLS: Final = {"be_r10": "BE R@10", "be_r1": "BE R@1", "ce_r1": "BE + CE R@1"}
-# Rounds that a point is the mean of: single rounds hide the line in their noise.
+# Rounds averaged into one point: single rounds are too noisy to show the trend.
 _WINDOW: Final = 10
 
 
 def plot_run(folder: Path) -> Path:
-    """Draws losses and dev recalls over the run's minutes into its folder; returns the picture."""
+    """Plots losses and dev recalls over the run's minutes into its folder; returns the file."""
     lines = read_curve(folder)
     figure = Figure(figsize=(10.0, 4.0), layout="constrained")
     losses, recalls = figure.subplots(1, 2)
@@ -38,10 +38,10 @@ def plot_run(folder: Path) -> Path:
 
 
 def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
-    """Draws dev R@1 over the rounds, before and after reranking, as the mean of each run's seeds.
+    """Plots dev R@1 over the rounds, before and after reranking, averaged over each run's seeds.
 
-    A run alone with the CE is not in the second panel: its dev pairs a text with every image of a
-    smaller set, which is another figure.
+    A run that trains the CE alone is left out: its dev pairs a text with every image of a smaller
+    set, which is not comparable.
     """
     figure = Figure(figsize=(11.0, 4.0), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -50,9 +50,9 @@ def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
     ):
         for number, (run, folders) in enumerate(runs.items()):
             curves = [_dev_recalls(folder, name) for folder in folders]
-            # Seeds are measured at the same rounds, for they have one recipe.
+            # Seeds of one recipe are measured at the same rounds.
             points = [(at[0][0], fmean(y for _, y in at)) for at in zip(*curves, strict=True)]
-            # The same in both panels, though the second has not all of them.
+            # The same colour in both panels, though the second lacks some runs.
             _draw(axes, points, run.replace("_", " "), marker=".", colour=f"C{number}")
         _finish(axes, "dev R@1, %" if axes is panels[0] else "", title)
         axes.set_xlabel("rounds")
@@ -61,7 +61,7 @@ def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:
 
 
 def _dev_recalls(folder: Path, name: str) -> list[tuple[float, float]]:
-    """Returns round and recall where both were measured on what the BE retrieves."""
+    """Returns round and recall of the measurements that reranked what the BE retrieved."""
     recalls = [
         (line["round"], line["dev_recall_percent"])
         for line in read_curve(folder)
@@ -91,7 +91,7 @@ def _draw(
 ) -> None:
     if points:
         x, y = zip(*points, strict=True)
-        # A single point, as of a short run's losses, is no line, and would not be seen.
+        # A single point, as in a short run, makes no visible line; a marker shows it.
         axes.plot(x, y, label=label, marker=marker or ("." if len(x) == 1 else None), color=colour)
 
 

@@ -1,4 +1,4 @@
-"""Recall on dev scenes while training: text to image, BE over all, CE over a pool.
+"""Measures text-to-image recall on the dev split: BE over all images, CE over a pool.
 
 Shapes: Q queries, N images, R image tokens, D width.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 from tandem.evaluation.metrics import recall_at
 from tandem.modeling.joint_model import JointModel
 from tandem.training.data.batches import TextBatch
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 
-# The pool that the BE hands on: the paper's k (Geigle et al. 2022, section 6).
+# Images that the CE reranks per text: the k of Geigle et al. 2022, section 6.
 _POOL_K = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DevSet:
-    """Texts and images that match row by row: image tokens float16 [N, R, D], their mask [N, R].
+    """Holds texts and images that match row by row: tokens float16 [N, R, D], their mask [N, R].
 
-    The row's own image alone counts as right. Of the default's 500 scenes 18 have a text that is
-    said of another too, most of them of a single kind of drawing (seeds 1 and 2), so that the best
-    R@1 to be expected is about 98; of records no two share a caption.
+    Only the row's own image counts as right. Of the default's 500 scenes, 18 have a text that is
+    true of another scene too, mostly those with a single kind of drawing (seeds 1 and 2), so the
+    best R@1 that can be expected is about 98. No two records share a caption.
     """
 
     texts: TextBatch
@@ -34,7 +34,7 @@ class DevSet:
 
 @dataclass(frozen=True, slots=True)
 class DevRecall:
-    """Percentages; None of what the recipe does not train."""
+    """Holds percentages; None for a use that the recipe does not train."""
 
     be_r1: float | None
     be_r10: float | None
@@ -42,7 +42,7 @@ class DevRecall:
 
     @property
     def score(self) -> float:
-        """What picks the best checkpoint: the mean over the ways of use that are trained."""
+        """The mean over the trained uses, by which the best checkpoint is picked."""
         uses = []
         if self.be_r1 is not None and self.be_r10 is not None:
             uses.append((self.be_r1 + self.be_r10) / 2)
@@ -65,10 +65,10 @@ def dev_recall(
     query_count: int | None = None,
     on_query: Callable[[int], None] = lambda _: None,
 ) -> DevRecall:
-    """Returns the recalls of what the recipe trains, of all texts or of the first `query_count`.
+    """Returns the recalls of the uses that the recipe trains.
 
-    Every picture is searched either way. `on_query` takes the number of texts that the CE is done
-    with.
+    Asks all texts, or the first `query_count`, and searches every picture. `on_query` receives the
+    number of texts that the CE has reranked.
     """
     query_count = min(query_count or len(dev.tokens), len(dev.tokens))
     retrieved_QN = _retrieve(model, dev, cls_id)[:query_count] if recipe.trains_be else None
@@ -91,7 +91,7 @@ def _retrieve(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
     chunks = zip(dev.tokens.split(128), dev.image_mask.split(128), strict=True)
     images_ND = torch.cat([model.embed_images(tokens, cls_id, mask) for tokens, mask in chunks])
     texts_QD = model.embed_texts(dev.texts.ids, dev.texts.mask)
-    # In bf16 neighbours would tie, and chance would have a say in which checkpoint is the best.
+    # In bf16 neighbours would tie, and ties would decide which checkpoint is the best.
     with torch.autocast(texts_QD.device.type, enabled=False):
         similarity_QN = texts_QD.float() @ images_ND.float().T
     return similarity_QN.argsort(dim=1, descending=True, stable=True)

@@ -1,4 +1,4 @@
-"""A run whose numbers are none any more ends by name, with what it kept and what to try."""
+"""Ends a run whose numbers became NaN or infinite, and says what it kept and what to try."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,12 +15,12 @@ from tandem.training.run_state import FILE_NAME
 
 
 class TrainingDiverged(ValueError):
-    """A loss, a gradient or a weight is NaN or infinite; no later step can mend it."""
+    """A loss, a gradient or a weight is NaN or infinite; no later step can repair it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """Which step of which stage, and where the run's files are."""
+    """Names one step of a stage, for error messages."""
 
     stage: str
     number: int
@@ -30,7 +30,7 @@ class StepPlace:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Raises what is no finite number, within, as TrainingDiverged at this place."""
+        """Turns NotFinite and WeightsNotFinite raised within into TrainingDiverged at this step."""
         try:
             yield
         except (NotFinite, WeightsNotFinite) as error:
@@ -48,17 +48,17 @@ class StepPlace:
     def _kept(self) -> str:
         has_checkpoint = (self.folder / WEIGHTS).is_file() and (self.folder / TRAINING).is_file()
         kept = (
-            f"{self.folder} keeps the checkpoint that lay there."
+            f"{self.folder} keeps its earlier checkpoint."
             if has_checkpoint
             else f"{self.folder} has no checkpoint."
         )
         if (self.folder / FILE_NAME).is_file():
-            kept += " --resume goes on from the last state before."
+            kept += " --resume continues from the last state before it."
         return kept
 
     def _to_try(self) -> str:
         finer = "--precision fp32, " if self.precision != "fp32" else ""
         return (
             f"{finer}another --seed, another start (--init, --pretrained), or a recipe with a "
-            "lower learning_rate; and look at the corpus' pictures and regions"
+            "lower learning_rate; also check the corpus' pictures and regions"
         )

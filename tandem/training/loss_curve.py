@@ -1,10 +1,10 @@
-"""How a run's losses go: one line of JSON a round, and the same numbers for TensorBoard.
+"""Writes a run's losses: one line of JSON per round, and the same numbers for TensorBoard.
 
     {"round": 150, "be_loss": 2.1, "ce_loss": 0.61, "learning_rate": 0.00047, "seconds": 181.3,
      "dev_recall_percent": {"be_r1": 41.2, "be_r10": 88.0, "ce_r1": 44.6}}
 
-A loss is the mean over the round's steps, and absent where the round had no such step. Seconds are
-the run's own, without the time between a stop and going on. Recalls stand where they were measured.
+A loss is the mean over the round's steps and is absent where the round had no such step. Seconds
+exclude the time between a stop and a resume. Recalls are present where they were measured.
 """
 
 import json
@@ -24,16 +24,16 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class LossCurveIncomplete(ValueError):
-    """A run goes on from a round that its curve does not reach."""
+    """A run resumes from a round that its curve does not reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One round."""
+    """Describes one round."""
 
     round_number: int
     losses: Mapping[str, float]
-    """By what was trained: "be", "mlm", "ce", "ance"."""
+    """By use: "be", "mlm", "ce", "ance"."""
     learning_rate: float
     seconds: float
     recall: DevRecall | None
@@ -49,13 +49,13 @@ class CurvePoint:
 
 
 class LossCurve:
-    """A run's curve on disk. What a kill left behind the last state is cut off when it goes on."""
+    """Appends to a run's curve on disk; a resumed run drops the rounds after its last state."""
 
     def __init__(self, folder: Path, done_round_count: int, seconds: float) -> None:
-        """Keeps the first `done_round_count` rounds of the curve that lies there, and no others.
+        """Keeps the first `done_round_count` rounds of an existing curve and drops the others.
 
-        `seconds`: that the run has taken so far. Raises LossCurveIncomplete if one of these rounds
-        is missing.
+        `seconds`: the run's time so far. Raises LossCurveIncomplete if one of these rounds is
+        missing.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE_NAME
@@ -67,7 +67,7 @@ class LossCurve:
         self._tensorboard = _Tensorboard(folder / TENSORBOARD_FOLDER, lines, seconds)
 
     def add(self, point: CurvePoint) -> None:
-        """Returns once the round is on disk: no state may be kept of a round that is not here."""
+        """Returns once the round is on disk, which it must be before its state is kept."""
         line = point.to_dict()
         self._file.write(f"{json.dumps(line)}\n")
         self._file.flush()
@@ -75,7 +75,7 @@ class LossCurve:
         self._tensorboard.add(line)
 
     def close(self) -> None:
-        """Writes what TensorBoard has yet to see."""
+        """Closes the files and flushes TensorBoard's."""
         self._file.close()
         self._tensorboard.close()
 
@@ -89,12 +89,12 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
 def rounds_in_curve(folder: Path) -> int:
     """Returns how many rounds a run's curve has; 0 where there is none."""
     path = folder / FILE_NAME
-    # A line that a kill cut has no end.
+    # A line that a kill cut short has no newline.
     return path.read_text(encoding="utf-8").count("\n") if path.is_file() else 0
 
 
 class _Tensorboard:
-    """Made anew from the curve when a run goes on, so that the two cannot disagree."""
+    """Writes TensorBoard's files, again from the curve after a resume, so that they agree."""
 
     def __init__(self, folder: Path, lines: list[dict[str, Any]], seconds: float) -> None:
         for old in folder.glob("events.out.tfevents.*"):
@@ -120,7 +120,7 @@ class _Tensorboard:
 
 
 def _lines(path: Path, count: int) -> list[dict[str, Any]]:
-    """Returns the lines of the first `count` rounds; the last of a file may be cut by a kill."""
+    """Returns the lines of the first `count` rounds; a kill may have cut the file's last line."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     kept = text.split("\n")[:-1][:count]
     try:
@@ -130,7 +130,7 @@ def _lines(path: Path, count: int) -> list[dict[str, Any]]:
         is_whole = False
     if not is_whole:
         raise LossCurveIncomplete(
-            f"{path} lacks some of the rounds 1 to {count} that the run has behind it; "
-            "put it back, or delete run_state.pt beside it to start anew"
+            f"{path} lacks some of the rounds 1 to {count} that the run has done; restore it, or "
+            "delete run_state.pt next to it to start over"
         )
     return lines

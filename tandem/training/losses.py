@@ -1,6 +1,8 @@
-"""The objectives of the joint model (Geigle et al. 2022, 3.2 and 3.1).
+"""Defines the loss functions, each a pure function of embeddings or logits to a scalar.
 
-Shapes: B batch.
+Geigle et al. 2022 train the BE with a triplet loss (section 3.2) and the CE by classifying pairs
+(section 3.1). Shapes: B rows, D width, S = 1 + K a pair's own and its K negatives, C classes, M
+masked words, V vocabulary.
 """
 
 import torch
@@ -11,12 +13,21 @@ from torch import Tensor
 def batch_hard_triplet_loss(
     texts_BD: Tensor, images_BD: Tensor, groups_B: Tensor, margin: float
 ) -> Tensor:
-    """Returns the bidirectional triplet loss with the hardest negative of the batch, a scalar.
+    """Returns the bidirectional triplet loss with the hardest negative of the batch.
 
-    texts_BD, images_BD: unit-length embeddings, row j of both is one pair. groups_B: int64; rows of
-    one group are never negatives of each other, as where one's text describes the other's image.
-    Distance is 1 - cosine. Mean over the batch, not the sum of the VSE++ line; the hardest
-    negative, not the mean of all.
+        mean_j [ max(0, m + d(t_j, i_j) - min_k d(t_j, i_k))
+               + max(0, m + d(t_j, i_j) - min_k d(t_k, i_j)) ]
+
+    with distance d = 1 - cosine, margin m, and k over rows of other groups (Geigle et al. 2022,
+    equation 2).
+
+    texts_BD, images_BD: unit-length embeddings; row j of both is one pair. groups_B: int64; rows of
+    one group are never negatives of each other, because one's text may describe the other's image.
+
+    Relation to the max-of-hinges loss of VSE++ (Faghri et al. 2018): VSE++ *sums* the hinges over
+    the batch and excludes only the pair itself. This is the *mean*, so the gradient does not grow
+    with the batch size, and a whole group is excluded. Batch-hard triplet loss as in person
+    re-identification mines a negative in one modality; here each direction has its own.
 
     >>> eye = torch.eye(2)
     >>> batch_hard_triplet_loss(eye, eye, torch.tensor([0, 1]), margin=0.1).item()
@@ -24,7 +35,7 @@ def batch_hard_triplet_loss(
     """
     distance_BB = 1.0 - texts_BD @ images_BD.T
     same_BB = groups_B[:, None] == groups_B[None, :]
-    # Distances end at 2, so 2 more puts a positive behind every negative.
+    # A distance is at most 2, so adding 2 ranks a positive after every negative.
     masked_BB = distance_BB + 2.0 * same_BB
     positive_B = distance_BB.diagonal()
     hardest_text_B = masked_BB.min(dim=0).values
@@ -36,11 +47,15 @@ def batch_hard_triplet_loss(
 
 
 def sampled_triplet_loss(texts_BSD: Tensor, images_BSD: Tensor, margin: float) -> Tensor:
-    """Returns the bidirectional triplet loss with every sampled negative, a scalar.
+    """Returns the bidirectional triplet loss over sampled negatives.
 
-    texts_BSD, images_BSD: unit-length embeddings; of each pair its own text and image stand first
-    of S, and its negatives after them. Distance is 1 - cosine. Mean over all 2 B (S - 1) hinges,
-    not the hardest (Geigle et al., arXiv v1, appendix A.3).
+        mean_jk [ max(0, m + d(t_j, i_j) - d(t_j, i_jk)), max(0, m + d(t_j, i_j) - d(t_jk, i_j)) ]
+
+    with distance d = 1 - cosine and margin m (Geigle et al., arXiv v1, appendix A.3). Unlike
+    batch_hard_triplet_loss it averages all 2 B K hinges and does not pick the hardest.
+
+    texts_BSD, images_BSD: unit-length embeddings; index 0 of S is the pair's own, the K others are
+    its negatives.
     """
     text_BD, image_BD = texts_BSD[:, 0], images_BSD[:, 0]
     positive_B1 = 1.0 - (text_BD * image_BD).sum(-1, keepdim=True)
@@ -51,12 +66,15 @@ def sampled_triplet_loss(texts_BSD: Tensor, images_BSD: Tensor, margin: float) -
 
 
 def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: float) -> Tensor:
-    """Returns the symmetric cross-entropy of each pair against all others of the batch, a scalar.
+    """Returns the symmetric cross-entropy of each pair against all others of the batch.
 
-    What comes before batch_hard_triplet_loss when nothing is pretrained: at random weights all
-    distances are nearly equal, the hardest negative pulls everything into one point, and the
-    triplet loss rests at twice the margin for good. Every row is a negative of every other, so that
-    none should say what another shows (PairPool.match_batch says how often one does).
+        (CE(T I^T / tau, own image) + CE(I T^T / tau, own text)) / 2
+
+    This is the InfoNCE loss of CLIP (Radford et al. 2021) with a fixed temperature tau. It precedes
+    batch_hard_triplet_loss when nothing is pretrained: with random weights all distances are nearly
+    equal, the hardest negative pulls all embeddings into one point, and the triplet loss stays at
+    twice the margin. Every row is a negative of every other, so no caption should be true of
+    another row's image (PairPool.match_batch says how often one is).
     """
     logits_BB = texts_BD @ images_BD.T / temperature
     target_B = torch.arange(len(logits_BB), device=logits_BB.device)
@@ -64,27 +82,27 @@ def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: floa
 
 
 def pair_classification_loss(match_logits_B: Tensor, matches_B: Tensor) -> Tensor:
-    """Returns the cross-entropy of match against no match, a scalar.
+    """Returns the binary cross-entropy of match against mismatch (Geigle et al. 2022, section 3.1).
 
-    match_logits_B: z1 - z0 of the two-class head, so that this binary form equals the two-class
-    softmax. matches_B: 1 where the pair belongs together, else 0.
+    match_logits_B: z1 - z0 of the two-class head; with it, the binary form equals the two-class
+    softmax of the paper's code. matches_B: 1 where the pair belongs together, else 0.
     """
     return F.binary_cross_entropy_with_logits(match_logits_B, matches_B.to(match_logits_B.dtype))
 
 
 def masked_word_loss(word_logits_MV: Tensor, words_M: Tensor, masked_count: float) -> Tensor:
-    """Returns the cross-entropy of masked words, a scalar: their sum over `masked_count`.
+    """Returns the cross-entropy of masked words: its sum divided by `masked_count`.
 
-    That is M, or where several processes have each a part of the batch, the mean of their M.
+    `masked_count` is M; where several processes share a batch, the mean of their M.
     """
     return F.cross_entropy(word_logits_MV.float(), words_M, reduction="sum") / masked_count
 
 
 def labelling_loss(class_logits_BRC: Tensor, classes_BR: Tensor) -> Tensor:
-    """Returns the cross-entropy of each image token's drawing, a scalar.
+    """Returns the cross-entropy of each image token's drawing.
 
-    Class 0 is "no drawing's centre lies here", which most tokens are; it is weighed down so that
-    the drawings count for about as much.
+    Class 0 means that no drawing's centre lies under the token, as is true of most; its weight of
+    0.2 gives the drawings about the same influence.
     """
     weight_C = torch.ones(class_logits_BRC.shape[-1], device=class_logits_BRC.device)
     weight_C[0] = 0.2

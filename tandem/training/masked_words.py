@@ -1,9 +1,9 @@
-"""Masked words: what a text leaves out is told from the rest of it and from its image.
+"""Masks caption words, for masked language modelling (MLM) with the caption's image as context.
 
-BERT's objective with an image beside the text (masked language modelling, MLM), by which the
-published encoders that Geigle et al. begin with had learned before. Ours begin at random, and a
-pair's single bit, match or no match, says little of which thing is how many and where; a masked
-"left" asks for just that.
+The model predicts a masked word from the rest of the caption and from its image. The published
+encoders that Geigle et al. begin with were pretrained this way; ours begin with random weights. The
+single bit of a pair, match or mismatch, says little about which object is how many and where; a
+masked "left" asks exactly that.
 
 Shapes: B rows, T text tokens.
 """
@@ -20,10 +20,10 @@ _MASKS = ("[MASK]", "<mask>")
 
 
 def mask_id(tokenizer: Tokenizer) -> int:
-    """Returns the id that stands where a word is masked.
+    """Returns the token id that replaces a masked word.
 
-    A published tokenizer has one for it. Ours has none, and takes the padding's: no text has that
-    where it counts.
+    A published tokenizer has one. Ours uses the padding's id, which no text has at a position that
+    counts.
 
     >>> from tandem.training.data.caption_tokenizer import train_tokenizer
     >>> mask_id(train_tokenizer(["two cats"], 50))
@@ -38,11 +38,10 @@ def mask_id(tokenizer: Tokenizer) -> int:
 def masked(
     batch: MatchBatch, share: float, mask_id: int, special: SpecialTokens, rng: random.Random
 ) -> MaskedBatch:
-    """Returns the batch with so large a share of its words masked, each by the same chance.
+    """Returns the batch with each word masked with probability `share`.
 
-    Padding and what stands around a text are never masked. One word at least is, so that a loss has
-    something to be the mean of. Raises ValueError for a share outside 0 to 1 and for texts without
-    words.
+    Padding and special tokens are never masked. At least one word is, so that the mean loss is
+    defined. Raises ValueError for a share outside 0 to 1 and for texts without words.
     """
     if not 0 < share <= 1:
         raise ValueError(f"the masked share is {share}; it must be above 0 and at most 1")

@@ -1,4 +1,4 @@
-"""What one micro-batch costs: drawn from the pool, run through the model, compared.
+"""Computes the loss of one micro-batch for each use: draws it, runs the model, compares.
 
 Shapes: B rows, D width.
 """
@@ -26,14 +26,14 @@ from tandem.training.masked_words import mask_id, masked
 from tandem.training.run import Run
 
 _MINING_BATCH_SIZE = 256
-# A batch's texts have 11 tokens in the mean and its longest 24. In halves by length a step took 12
-# to 15 % less CPU time than whole; in four parts, whose products are smaller, 8 to 13 %. That was
-# over fourteen rounds beside other trainings: what a whole run gains has not been measured.
+# A batch's texts have 11 tokens on average, its longest 24. Split in two by length, a step took 12
+# to 15 % less CPU time; in four parts, whose matrix products are smaller, 8 to 13 %. Measured over
+# fourteen rounds while other trainings ran; the gain over a whole run was not measured.
 _LENGTH_PART_COUNT = 2
 
 
 class Objectives:
-    """One method a use of the model; each call draws anew from the one generator of batches."""
+    """Has one method for each use of the model; every call draws a new batch from `rng`."""
 
     def __init__(
         self, model: JointModel, pool: PairPool, rng: random.Random, tokenizer: Tokenizer, run: Run
@@ -42,20 +42,10 @@ class Objectives:
         self._special, self._mask_id = special_tokens(tokenizer), mask_id(tokenizer)
         self._recipe, self._compute, self._processes = run.recipe, run.compute, run.processes
         self.mined: MinedNegatives | None = None
-        """What ance_loss draws from and ce_loss may; None before the first mining."""
-
-    def loss(self, use: str, round_number: int) -> Tensor:
-        """Returns a micro-batch's loss of one use, named as in Recipe.uses_in_order."""
-        losses = {
-            "be": self.be_loss,
-            "mlm": self.mlm_loss,
-            "ce": self.ce_loss,
-            "ance": self.ance_loss,
-        }
-        return losses[use](round_number)
+        """What ance_loss draws from and ce_loss may draw from; None before the first mining."""
 
     def be_loss(self, round_number: int) -> Tensor:
-        """Returns the loss of embedding pairs; softmax in the first rounds, then triplet."""
+        """Returns the BE's loss: in-batch softmax in the first rounds, then batch-hard triplet."""
         recipe = self._recipe
         batch = self._pool.match_batch(self._rng, recipe.be_batch_size)
         own = self._taken(batch)
@@ -67,7 +57,7 @@ class Objectives:
         )
 
     def ce_loss(self, round_number: int) -> Tensor:
-        """Returns the loss of telling matches from mismatches, siblings' after the warm-up."""
+        """Returns the CE's loss on matches and mismatches; siblings mismatch after the warm-up."""
         recipe = self._recipe
         is_warm = round_number > recipe.random_negative_round_count
         sibling_share = recipe.sibling_negative_share if is_warm else 0.0
@@ -96,11 +86,11 @@ class Objectives:
         return pair_classification_loss(logits_B, pairs.matches[_rows(parts)])
 
     def mlm_loss(self, round_number: int) -> Tensor:
-        """Returns the loss of telling masked words from the rest of their text and its image."""
+        """Returns the masked language modelling loss: masked words from their text and image."""
         recipe = self._recipe
         drawn = self._pool.match_batch(self._rng, recipe.mlm_batch_size)
         whole = masked(drawn, recipe.mlm_masked_share, self._mask_id, self._special, self._rng)
-        # Every process knows the whole batch, and so what the mean is over.
+        # All processes draw the same batch, so each knows the count that the mean is over.
         masked_count = int(whole.is_masked.sum()) / self._processes.count
         batch = self._taken(whole)
         logits, words = [], []
@@ -121,7 +111,7 @@ class Objectives:
         return masked_word_loss(torch.cat(logits), torch.cat(words), masked_count)
 
     def ance_loss(self, round_number: int) -> Tensor:
-        """Returns the loss of embedding pairs among mined negatives."""
+        """Returns the triplet loss of pairs against mined negatives (ANCE)."""
         recipe = self._recipe
         assert self.mined is not None, "the recipe's order has no such step before the first mining"
         batch = self._taken(
@@ -134,10 +124,10 @@ class Objectives:
         return sampled_triplet_loss(texts_CD.view(shape), images_CD.view(shape), recipe.margin)
 
     def mine(self, groups_N: Tensor, round_number: int) -> MinedNegatives:
-        """Returns the nearest wrong ones by today's weights, one caption drawn for each picture.
+        """Returns the nearest wrong texts and images by the present weights.
 
-        What is drawn follows from seed and round, and leaves the generator of batches alone. Every
-        process mines all by itself.
+        One caption of each picture is drawn, by a generator of its own that follows from seed and
+        round. Every process mines everything itself.
         """
         recipe = self._recipe
         rng = random.Random(f"mining/{recipe.seed}/{round_number}")
@@ -159,7 +149,7 @@ class Objectives:
         return mined
 
     def _taken(self, batch: Batch) -> Batch:
-        """Returns this process's part of a batch that all draw alike, on the device."""
+        """Returns this process's part of a batch that all of them draw, on the device."""
         return self._compute.put(self._processes.part(batch))
 
     def _embeddings(self, batch: ImageTextBatch) -> tuple[Tensor, Tensor]:
@@ -175,5 +165,5 @@ class Objectives:
 
 
 def _rows(parts: Sequence[LengthPart]) -> Tensor:
-    """Returns which row of the batch each row of the parts is, one part behind the other."""
+    """Returns the batch row of each row of the parts, in the order of the parts."""
     return torch.cat([part.rows for part in parts])

@@ -1,4 +1,4 @@
-"""One optimiser step, and how the learning rate goes."""
+"""Takes optimiser steps: gradient accumulation, clipping, weight decay, learning rate schedule."""
 
 import math
 from collections.abc import Callable
@@ -11,11 +11,11 @@ _WARM_UP_STEP_COUNT = 100
 
 
 class NotFinite(ArithmeticError):
-    """What training computed is NaN or infinite."""
+    """A loss, a gradient or a weight is NaN or infinite."""
 
 
 def check_loss(name: str, loss: float) -> None:
-    """Raises NotFinite for a loss that is no finite number."""
+    """Raises NotFinite for a loss that is NaN or infinite."""
     if not math.isfinite(loss):
         raise NotFinite(f"the {name} loss is {loss}")
 
@@ -23,10 +23,10 @@ def check_loss(name: str, loss: float) -> None:
 def accumulate_gradient(micro_batch_loss: Callable[[], Tensor], count: int) -> float:
     """Adds the mean gradient of `count` micro-batches to the parameters; returns their mean loss.
 
-    Where a loss is a mean over rows, as the CE's is, and micro-batches are equally large, that is
-    the gradient of one batch `count` times as large. The BE's is not that batch's: its negatives,
-    the hardest too, come from the micro-batch. The authors' code sums and does not divide, which
-    makes the gradient `count` times as steep, up to the clip.
+    For a loss that is a mean over rows, such as the CE's, this equals the gradient of one batch
+    `count` times as large. The BE's differs, because its negatives come from the micro-batch. The
+    code of Geigle et al. sums and does not divide, so its gradient is `count` times as large, up to
+    the clip.
     """
     total = 0.0
     for _ in range(count):
@@ -37,9 +37,9 @@ def accumulate_gradient(micro_batch_loss: Callable[[], Tensor], count: int) -> f
 
 
 def step(optimiser: Optimizer, clip_norm: float) -> None:
-    """Goes one step down the gradient, cut to `clip_norm` by its norm over all parameters.
+    """Takes one optimiser step, with the gradient clipped to a global norm of `clip_norm`.
 
-    Raises NotFinite, having changed no parameter, where that norm is NaN or infinite.
+    Raises NotFinite, having changed no parameter, where the norm is NaN or infinite.
     """
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     norm = nn.utils.clip_grad_norm_(parameters, clip_norm).item()
@@ -49,7 +49,7 @@ def step(optimiser: Optimizer, clip_norm: float) -> None:
 
 
 def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Returns AdamW's groups: matrices decay; biases and norms do not."""
+    """Returns AdamW's parameter groups: matrices decay, biases and norms do not."""
     matrices = [p for p in module.parameters() if p.ndim >= 2]
     others = [p for p in module.parameters() if p.ndim < 2]
     return [
@@ -59,10 +59,9 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, obj
 
 
 def warm_up_then_linear(optimiser: AdamW, step_count: int) -> LambdaLR:
-    """Returns a schedule that rises over 100 steps, or a tenth of them, and falls to 0 at the last.
+    """Returns a schedule that warms up over 100 steps, or a tenth, and falls linearly to 0.
 
-    The papers start from pretrained weights and need no warm-up; from nothing one
-    does.
+    The papers need no warm-up, because they start from pretrained weights.
     """
     warm_up = min(_WARM_UP_STEP_COUNT, max(1, step_count // 10))
     return LambdaLR(

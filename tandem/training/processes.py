@@ -1,7 +1,7 @@
-"""Several processes that train one model, each on its part of every batch.
+"""Trains one model with several processes (data parallelism), each on its part of every batch.
 
-A recipe's batch is the whole one, drawn alike by all; so a run by two processes follows the run by
-one, but for the order in which floats are added. torchrun starts them:
+All processes draw the recipe's whole batch alike, so a run by two processes follows a run by one,
+except for the order in which floats are added. torchrun starts them:
 
     python -m torch.distributed.run --nproc-per-node 2 -m tandem.cli train default
 """
@@ -21,34 +21,34 @@ from tandem.training.data.batches import Batch, with_tensors
 
 Result = TypeVar("Result")
 
-# The others wait while the first learns the image backbone.
+# The others wait while the first trains the image backbone.
 _TIMEOUT = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process among those of the run. Every method but `part` is called by all of them."""
+    """Identifies this process in the run. All processes must call each method except `part`."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes and tells."""
+        """Whether this is the process that writes files and reports progress."""
         return self.rank == 0
 
     def part(self, batch: Batch) -> Batch:
-        """Returns this process's rows of a batch: the first of `count` equal parts, or the next.
+        """Returns this process's rows: part number `rank` of `count` equal ones.
 
-        Raises ValueError where it does not divide.
+        Raises ValueError where the rows do not divide.
         """
         return batch if self.count == 1 else with_tensors(batch, self._rows)
 
     def gathered(self, rows_BD: Tensor) -> Tensor:
-        """Returns the rows of all processes in the order of the whole batch, for one same loss.
+        """Returns the rows of all processes in the order of the whole batch, so all share one loss.
 
-        Gradient flows to this process's rows: times `count`, because all of them compute the loss
-        that counts once, and `average_gradients` divides.
+        Gradient flows only to this process's rows, multiplied by `count`: each process computes the
+        whole loss, and `average_gradients` divides.
         """
         if self.count == 1:
             return rows_BD
@@ -60,7 +60,7 @@ class Processes:
         return torch.cat(parts)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Makes every gradient the mean over the processes: that of the whole batch."""
+        """Replaces every gradient by the mean over the processes: that of the whole batch."""
         if self.count == 1:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -76,7 +76,7 @@ class Processes:
         return sum(values) / len(values)
 
     def each(self, value: Result) -> list[Result]:
-        """Returns the processes' values by rank; whatever can be pickled."""
+        """Returns the processes' values by rank; they must be picklable."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -89,13 +89,13 @@ class Processes:
         return [made[number % self.count][number // self.count] for number in range(count)]
 
     def take_from_first(self, module: nn.Module) -> None:
-        """Makes weights and buffers those of the first process."""
+        """Copies the first process's weights and buffers to all."""
         if self.count > 1:
             for tensor in module.state_dict().values():
                 dist.broadcast(tensor, src=0)
 
     def wait(self) -> None:
-        """Returns when all have come here."""
+        """Returns when all processes have called it."""
         if self.count > 1:
             dist.barrier()
 
@@ -118,9 +118,9 @@ def torchrun_local_rank() -> int:
 
 @contextmanager
 def torchrun_processes(device: torch.device) -> Iterator[Processes]:
-    """Gives the processes that torchrun started, connected; without torchrun, this one alone.
+    """Connects the processes that torchrun started; without torchrun, yields this one alone.
 
-    gloo on the CPU, NCCL on CUDA, which has not been run.
+    Uses gloo on the CPU and NCCL on CUDA, which has not been run.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:

@@ -25,7 +25,7 @@ from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.data.records_digest import records_sha256
 from tandem.training.pair_lesson import PairLesson
 from tandem.training.picture_tokens import PixelPictures
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
 from tandem.training.source import TrainingData
 

@@ -1,4 +1,7 @@
-"""The second stage: BE and CE take turns on one encoder (Geigle et al. 2022, 3.3)."""
+"""Trains the joint encoder in rounds: BE and CE take turns (Geigle et al. 2022, section 3.3).
+
+Image tokens are fixed by now (backbone_stage.py); objectives.py has each use's loss.
+"""
 
 import platform
 import random
@@ -32,22 +35,35 @@ from tandem.training.run import Run, restore
 def train_rounds(
     model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
-    """Trains the joint encoder, keeps the best checkpoint by dev score, returns its recalls.
+    """Trains the joint encoder, keeps the best checkpoint by dev score and returns its recalls.
 
-    A round is a batch-hard triplet step for the BE and pair classification steps for the CE, and
-    whatever else the recipe has, on one set of weights with one optimiser.
+    A round is one step or more for each use that the recipe trains, in turn, on one set of weights
+    with one optimiser: triplet loss for the BE, pair classification for the CE, masked words, and
+    mined negatives.
     """
     recipe, progress = run.recipe, run.progress
     dev = run.compute.put(dev)
+
+    # One optimiser for all uses; the learning rate warms up, then falls linearly to 0.
     optimiser = AdamW(
         decayed_groups(model.joint_encoder, recipe.weight_decay),
         recipe.learning_rate,
     )
     schedule = warm_up_then_linear(optimiser, recipe.round_count)
+
+    # What each step of a round minimises. One generator draws every batch, so that a run repeats.
     rng = random.Random(f"rounds/{recipe.seed}")
     cls_id = special_tokens(tokenizer).cls_id
     objectives = Objectives(model, pool, rng, tokenizer, run)
+    loss_of = {
+        "be": objectives.be_loss,
+        "mlm": objectives.mlm_loss,
+        "ce": objectives.ce_loss,
+        "ance": objectives.ance_loss,
+    }
     groups_N = pool.groups() if recipe.mined_refresh_round_count else None
+
+    # Resume: weights, optimiser, schedule and generators as they were after the last kept round.
     best: DevRecall | None = None
     modules = {"backbone": model.image_backbone, "encoder": model.joint_encoder}
     done = 0
@@ -57,21 +73,26 @@ def train_rounds(
         best = DevRecall(**state.best) if state.best else None
         objectives.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
     progress("encoder", done, recipe.round_count, "")
+
     with _curve(run, done) as curve:
         for round_number in range(done + 1, recipe.round_count + 1):
             place = run.place("encoder", round_number, recipe.round_count)
             model.train()
-            model.image_backbone.eval()
+            model.image_backbone.eval()  # frozen: its batch norms use the statistics they learned
             losses: dict[str, list[float]] = {}
+
+            # Every so many rounds, look up the negatives that the present BE finds hardest.
             if groups_N is not None and recipe.mines_before(round_number):
                 objectives.mined = objectives.mine(groups_N, round_number)
 
+            # One optimiser step for each use: forward and backward per micro-batch, average the
+            # gradient over the processes, clip it, step.
             for use in recipe.uses_in_order(is_mined=objectives.mined is not None):
                 optimiser.zero_grad(set_to_none=True)
                 loss = accumulate_gradient(
-                    partial(objectives.loss, use, round_number), recipe.accumulation_step_count
+                    partial(loss_of[use], round_number), recipe.accumulation_step_count
                 )
-                # Every process learns of all losses before one of them ends the run.
+                # Averaged before the check, so that all processes stop at the same bad loss.
                 mean_loss = run.processes.mean(loss)
                 run.processes.average_gradients(model.joint_encoder.parameters())
                 with place.named():
@@ -81,6 +102,7 @@ def train_rounds(
             learning_rate = float(schedule.get_last_lr()[0])
             schedule.step()  # once a round, as the paper's code does
 
+            # Evaluate on dev, and keep the checkpoint if it is the best so far.
             recall: DevRecall | None = None
             with place.named():
                 if recipe.measures_after(round_number) or run.keeps_after(round_number):
@@ -96,6 +118,8 @@ def train_rounds(
                         made_by = _made_by(run, round_number, recall)
                         with place.named():
                             save_checkpoint(run.folder, model, tokenizer, made_by)
+
+            # Record the round in the curve before the state: a resumed run needs both.
             means = {use: mean(values) for use, values in losses.items()}
             if curve:
                 curve.add(CurvePoint(round_number, means, learning_rate, run.seconds(), recall))

@@ -1,4 +1,4 @@
-"""A training run: what its stages share, and the state that it keeps for going on."""
+"""Holds what the stages of a training run share, and keeps the state that it can resume from."""
 
 import os
 import random
@@ -21,7 +21,7 @@ from tandem.training.divergence import StepPlace
 from tandem.training.loss_curve import FILE_NAME as CURVE_NAME
 from tandem.training.loss_curve import rounds_in_curve
 from tandem.training.processes import Processes
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.run_state import (
     FILE_NAME,
     RunState,
@@ -31,29 +31,28 @@ from tandem.training.run_state import (
     restore_batch_rng,
 )
 
-# Called with the stage, the step reached, the steps there are, and what to show of it.
+# Called with the stage, the step reached, the number of steps, and a note to show.
 Progress = Callable[[str, int, int, str], None]
 
 
 class RunFolderTaken(ValueError):
-    """A folder holds what another run wrote."""
+    """The folder holds another run's files."""
 
 
 def check_init_stays(init: Path, folder: Path) -> None:
-    """Raises ValueError where a run would write over the checkpoint that it begins with."""
+    """Raises ValueError where a run would overwrite the checkpoint that it begins with."""
     if init.resolve() == folder.resolve():
         raise ValueError(
-            f"{folder} holds the checkpoint that the run begins with, which the run's first would "
-            "replace, be it better or worse; choose another --folder"
+            f"{folder} holds the checkpoint that the run begins with, and would be overwritten; "
+            "choose another --folder"
         )
 
 
 def check_unfinished(folder: Path) -> None:
-    """Raises RunStateInvalid where a run is over, which to go on with would write over its result.
+    """Raises RunStateInvalid for a finished run, whose result a resume would overwrite.
 
-    That is where no state is left, and the curve reaches the last round of the checkpoint's recipe.
-    A run that was killed before its first state is not over: it has nothing to go on from, and
-    begins anew.
+    A run is finished where no state is left and the curve reaches the last round of the
+    checkpoint's recipe. A run that was killed before its first state is not: it starts over.
     """
     if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
         return
@@ -63,24 +62,24 @@ def check_unfinished(folder: Path) -> None:
         return
     if rounds_in_curve(folder) == recipe.get("round_count"):
         raise RunStateInvalid(
-            f"the run in {folder} is over, so there is nothing to go on with; choose another "
-            "--folder, or --overwrite in --resume's place to train anew"
+            f"the run in {folder} is over, so there is nothing to resume; choose another --folder, "
+            "or use --overwrite instead of --resume to train again"
         )
 
 
 def check_free(folder: Path) -> None:
-    """Raises RunFolderTaken where another run's files are: a run begins where there are none."""
+    """Raises RunFolderTaken where the folder holds another run's files."""
     if not any((folder / name).exists() for name in (WEIGHTS, FILE_NAME, CURVE_NAME)):
         return
     what = "an unfinished run" if (folder / FILE_NAME).exists() else "a checkpoint"
-    on = "--resume goes on with it, " if (folder / FILE_NAME).exists() else ""
+    on = "--resume continues it, " if (folder / FILE_NAME).exists() else ""
     raise RunFolderTaken(
-        f"{folder} holds {what}: {on}--overwrite trains anew in its place, --folder elsewhere"
+        f"{folder} holds {what}: {on}--overwrite replaces it, --folder trains elsewhere"
     )
 
 
 def check_writable(folder: Path) -> None:
-    """Raises ValueError where a run's files could not be written, before it has worked for them."""
+    """Raises ValueError where the run's files could not be written, before any work is done."""
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise ValueError(f"{there} is no folder; choose another --folder")
@@ -89,20 +88,20 @@ def check_writable(folder: Path) -> None:
 
 
 def check_there(folder: Path) -> None:
-    """Raises RunStateInvalid where there is no folder of a run to go on with."""
+    """Raises RunStateInvalid where there is no run to resume."""
     if not folder.is_dir():
         raise RunStateInvalid(
-            f"there is no run in {folder} to go on with; leave --resume out to begin one, or give "
-            "the --folder that it was begun with"
+            f"there is no run in {folder} to resume; drop --resume to start one, or give the "
+            "--folder of the run"
         )
 
 
 def no_progress(*_: object) -> None:
-    """Is the progress of all processes but the first."""
+    """Ignores progress, in every process but the first."""
 
 
 class Run:
-    """What the stages share: the recipe, where things go, and the state that was found."""
+    """Holds the recipe, the folder, the device, the processes and the state that was found."""
 
     def __init__(
         self,
@@ -118,8 +117,8 @@ class Run:
     ) -> None:
         """Raises ValueError for a recipe that trains nothing, RunStateInvalid for another's state.
 
-        `state_every`: steps from one state on disk to the next. `resume`: look for one.
-        `skipped_counts`: records that were left out, by what was wrong with them.
+        `state_every`: steps between states on disk. `resume`: load the state. `skipped_counts`:
+        skipped records by fault.
         """
         if not (recipe.trains_be or recipe.trains_ce):
             raise ValueError(f"recipe {recipe.name} has steps for neither BE nor CE")
@@ -149,34 +148,34 @@ class Run:
         self.state_file = RunStateFile(folder, recipe)
         self._found = self.state_file.load() if resume else None
         if not resume and processes.is_first:
-            self.state_file.delete()  # another run's, which a later one must not go on from
-        processes.wait()  # the first may write a later state as soon as it goes on
+            self.state_file.delete()  # another run's, which must never be resumed
+        processes.wait()  # all have loaded the state before the first writes the next
         self._state_every = state_every
         self._start_time = time.monotonic() - (self._found.seconds if self._found else 0.0)
 
     def seconds(self) -> float:
-        """Returns how long the run has taken, without the time between a stop and going on."""
+        """Returns how long the run has taken, without the time between a stop and a resume."""
         return time.monotonic() - self._start_time
 
     @property
     def was_resumed(self) -> bool:
-        """Whether a state was found, of whatever stage."""
+        """Whether a state of any stage was found."""
         return self._found is not None
 
     def found(self, stage: str) -> RunState | None:
-        """Returns the state to go on from, if it is of this stage."""
+        """Returns the state to resume from, if it is of this stage."""
         return self._found if self._found and self._found.stage == stage else None
 
     def place(self, stage: str, step: int, step_count: int) -> StepPlace:
-        """Returns what is told of a step that comes to no finite numbers."""
+        """Returns what names a step in error messages."""
         return StepPlace(stage, step, step_count, self.folder, self.recipe.precision)
 
     def keeps_after(self, step: int) -> bool:
-        """Whether the state is written behind this step."""
+        """Returns whether the state is written after this step."""
         return step % self._state_every == 0
 
     def end(self, note: str) -> None:
-        """Removes the state: the run is over."""
+        """Ends the run: removes its state and reports the end."""
         if self.processes.is_first:
             self.state_file.delete()
         self.progress("done", 1, 1, note)
@@ -192,7 +191,7 @@ class Run:
         best: DevRecall | None = None,
         mined: MinedNegatives | None = None,
     ) -> None:
-        """Writes the state, unless it was written not long ago or another process writes."""
+        """Writes the state if one is due after this step, in the first process only."""
         if not self.keeps_after(step) or not self.processes.is_first:
             return
         self.state_file.save(
@@ -218,7 +217,7 @@ def restore(
     schedule: LambdaLR,
     rng: random.Random | None = None,
 ) -> None:
-    """Sets everything that steps change to what it was when the state was kept."""
+    """Restores everything that a step changes."""
     for name, module in modules.items():
         module.load_state_dict(state.modules[name])
     optimiser.load_state_dict(state.optimiser)

@@ -1,4 +1,4 @@
-"""What an unfinished run needs to go on as if it had never stopped."""
+"""Saves and loads the state of an unfinished run, so that a resume gives the same weights."""
 
 import os
 import random
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 
 FILE_NAME = "run_state.pt"
 
 
 class RunStateInvalid(ValueError):
-    """The run cannot go on from what its folder holds."""
+    """The run cannot resume from what its folder holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """A run between two steps. Weights are exact, where a checkpoint's are rounded."""
+    """Describes a run between two steps, with exact weights (a checkpoint's are rounded)."""
 
     stage: str
     step: int
@@ -33,23 +33,23 @@ class RunState:
     schedule: dict[str, Any]
     torch_rng: Tensor
     batch_rng: Tensor
-    """Of the generator that draws batches, as int64; empty in a stage that draws by number."""
+    """State of the generator that draws batches, as int64; empty in a stage that has none."""
     mined: dict[str, Tensor]
-    """The negatives in use, by MinedNegatives.to_tensors; empty before the first mining."""
+    """Present negatives, from MinedNegatives.to_tensors; empty before the first mining."""
     best: dict[str, float | None] | None
     seconds: float
-    """That the run has taken so far."""
+    """Duration of the run so far."""
 
 
 class RunStateFile:
-    """One run's state on disk: replaced whole, so that a kill leaves the last one."""
+    """Keeps one run's state on disk; a save replaces the file whole, so a kill leaves the last."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._path = folder / FILE_NAME
         self._recipe = recipe
 
     def save(self, state: RunState) -> None:
-        """Returns once the state is on disk."""
+        """Writes the state and syncs it to disk."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         fields = {name: getattr(state, name) for name in RunState.__slots__}
@@ -67,7 +67,7 @@ class RunStateFile:
     def load(self) -> RunState | None:
         """Returns the state, or None where there is none.
 
-        Raises RunStateInvalid for a damaged file, and for another recipe's: the two would be mixed.
+        Raises RunStateInvalid for a damaged file and for the state of another recipe.
         """
         if not self._path.is_file():
             return None
@@ -78,26 +78,26 @@ class RunStateFile:
             why = (
                 error if isinstance(error, PickleRefused) else f"{self._path} is of another version"
             )
-            raise RunStateInvalid(f"{why}; delete it to start anew") from error
+            raise RunStateInvalid(f"{why}; delete it to start over") from error
         if content.get("text_version") != VISIBLE_TEXT_VERSION:
             raise RunStateInvalid(
-                f"{self._path} was kept by a release that reads texts in another way, and its "
-                "tokens would be mixed with this one's; delete it to start anew"
+                f"{self._path} is from a release that reads texts differently, so its tokens do "
+                "not match this one's; delete it to start over"
             )
         if differing := self._recipe.differing(recipe):
             raise RunStateInvalid(
                 f"{self._path} is of another recipe: {', '.join(differing)} differ; "
-                "resume with that one, or delete the file to start anew"
+                "resume with that recipe, or delete the file to start over"
             )
         return state
 
     def delete(self) -> None:
-        """Removes it: the run is over."""
+        """Removes the file, if there is one."""
         self._path.unlink(missing_ok=True)
 
 
 def batch_rng_state(rng: random.Random) -> Tensor:
-    """Returns the generator's state as int64, so that no pickle is needed to keep it.
+    """Returns the generator's state as int64, which needs no pickle to be saved.
 
     >>> rng = random.Random(1)
     >>> state = batch_rng_state(rng)

@@ -17,7 +17,7 @@ from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.scene_pairs import ScenePairs
 from tandem.training.label_lesson import LabelLesson
 from tandem.training.picture_tokens import PixelPictures
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
 from tandem.training.source import TrainingData
 

@@ -15,7 +15,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.training.backbone_stage import BackboneLesson
 from tandem.training.data.pair_pool import PairSource
 from tandem.training.data.pooled_images import PooledImages
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
 
 

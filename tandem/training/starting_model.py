@@ -1,4 +1,4 @@
-"""What a run begins from: random weights, a published encoder, or a checkpoint of ours."""
+"""Builds the model that a run begins from: random, a published encoder, or our checkpoint."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,15 +13,15 @@ from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 
 
 def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
-    """Returns the recipe with shape and digest of what it begins from, if it does from anything.
+    """Returns the recipe with the shape and the digest of the weights that it begins from, if any.
 
-    `init` is the checkpoint of a recipe that begins trained, or with its image backbone. Raises
-    PublishedCheckpointInvalid where no published encoder is under its name, and ValueError for a
-    folder that is no checkpoint.
+    `init` is the checkpoint of a recipe that begins trained or with a trained image backbone.
+    Raises PublishedCheckpointInvalid for an unknown published encoder, and ValueError for a folder
+    that is no checkpoint.
     """
     if recipe.begins_trained:
         files = CheckpointFiles.read(init)
@@ -74,9 +74,9 @@ def as_trained(recipe: Recipe, init: Path) -> Recipe:
 def starting_model(
     recipe: Recipe, init: Path, learn_vocabulary: Callable[[], Tokenizer]
 ) -> tuple[JointModel, Tokenizer]:
-    """Returns the model as it is before its first step, with its tokenizer.
+    """Returns the model before its first step, with its tokenizer.
 
-    `learn_vocabulary` is asked where nothing published brings a tokenizer. Raises
+    `learn_vocabulary` is called for a model that begins with random weights. Raises
     PublishedCheckpointInvalid, ValueError for an `init` that is no checkpoint, and
     PackagedWeightsMissing for an image source that needs a package.
     """
@@ -105,9 +105,9 @@ def starting_model(
 
 
 def _untrained(config: JointConfig, init: Path | None) -> JointModel:
-    """Returns a model of random weights but for an image backbone that is trained already.
+    """Returns a model of random weights, except for an image backbone that is already trained.
 
-    That is a package's, or the one of `init`, whose size of pictures the model then has.
+    That is a package's backbone, or the one of `init`, which then sets the image size.
     """
     if init is None:
         model = JointModel(config)

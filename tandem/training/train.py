@@ -18,7 +18,7 @@ from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.first_recall import FirstRecall, first_recall
 from tandem.training.processes import ALONE, Processes
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.rounds import train_rounds
 from tandem.training.run import Progress, Run, check_init_stays, no_progress
 from tandem.training.source import TrainingSource

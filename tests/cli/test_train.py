@@ -32,7 +32,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["huge"], "no recipe 'huge'"),
         (["defalt"], "no recipe 'defalt'; did you mean default? There are ance"),
         (["finetun"], "did you mean finetune?"),
-        (["tiny", "--resume"], "to go on with; leave --resume out to begin one"),
+        (["tiny", "--resume"], "to resume; drop --resume"),
         (["tiny", "--resume", "--overwrite"], "one goes on with a run, the other begins anew"),
         (["finetune"], "finetune needs --corpus"),
         (
@@ -92,9 +92,9 @@ def test_a_seed_that_is_none_is_refused(seed: str) -> None:
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("model.safetensors", "holds a checkpoint: --overwrite trains anew"),
-        ("loss_curve.jsonl", "holds a checkpoint: --overwrite trains anew"),
-        ("run_state.pt", "holds an unfinished run: --resume goes on with it, --overwrite"),
+        ("model.safetensors", "holds a checkpoint: --overwrite"),
+        ("loss_curve.jsonl", "holds a checkpoint: --overwrite"),
+        ("run_state.pt", "holds an unfinished run: --resume continues it, --overwrite"),
     ],
 )
 def test_what_another_run_wrote_is_not_written_over(tmp_path: Path, file: str, says: str) -> None:

@@ -21,7 +21,7 @@ from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.loss_curve import FILE_NAME
 from tandem.training.pair_lesson import PairLesson
 from tandem.training.processes import ALONE
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.run import Run
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import tiny_model, tiny_tokenizer

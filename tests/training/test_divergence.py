@@ -15,7 +15,8 @@ from tandem.training.divergence import TrainingDiverged
 from tandem.training.loss_curve import read_curve
 from tandem.training.objectives import Objectives
 from tandem.training.optimisation import NotFinite, step
-from tandem.training.recipes import Recipe, tiny
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import tiny
 from tandem.training.run_state import FILE_NAME, RunStateFile
 from tandem.training.scene_source import SceneSource
 from tandem.training.train import train

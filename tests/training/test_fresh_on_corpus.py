@@ -21,7 +21,8 @@ from tandem.modeling.region_tokens import write_regions
 from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.data.records_digest import records_sha256
 from tandem.training.loss_curve import FILE_NAME
-from tandem.training.recipes import Recipe, on_corpus, tiny
+from tandem.training.recipe import Recipe, on_corpus
+from tandem.training.recipes import tiny
 from tandem.training.record_source import RecordSource
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.train import RunRecalls, train

@@ -60,7 +60,7 @@ def losses_and_gradients(folder: Path, round_number: int) -> tuple[dict[str, Ten
     )
     asked = Objectives(model, pool, random.Random(3), tokenizer, run)
     asked.mined = asked.mine(pool.groups(), round_number)
-    losses = {use: asked.loss(use, round_number) for use in USES}
+    losses = {use: getattr(asked, f"{use}_loss")(round_number) for use in USES}
     total = torch.stack(list(losses.values())).sum()
     return losses, list(torch.autograd.grad(total, list(model.joint_encoder.parameters())))
 

@@ -6,17 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tandem.modeling.config import ImageSource
+from tandem.training.recipe import Recipe, in_rounds, on_corpus
 from tandem.training.recipes import (
     RECIPES,
-    Recipe,
     ance,
     bi_encoder,
     compact,
     cross_encoder,
     cross_encoder_after_be,
     half,
-    in_rounds,
-    on_corpus,
     recipe_named,
     small,
 )
@@ -77,7 +75,7 @@ def test_another_base_is_varied_alike() -> None:
     assert replace(begun, begins_trained=False, name=alone.name) == replace(
         alone, begins_with_backbone=False
     )
-    with pytest.raises(ValueError, match="recipe small has 3 layers: no half"):
+    with pytest.raises(ValueError, match="recipe small has 3 layers"):
         half(5, small)
 
 
@@ -165,7 +163,7 @@ def test_fewer_rounds_are_the_same_in_small() -> None:
     assert [n for n in range(1, 25) if recipe.mines_before(n)] == [11, 16, 21]
     assert in_rounds(ance(1), 2400) == ance(1)
     assert in_rounds(recipe_named("default", 1), 1).dev_every_round_count == 1
-    with pytest.raises(ValueError, match="there must be 1 at least"):
+    with pytest.raises(ValueError, match="round_count is 0"):
         in_rounds(ance(1), 0)
 
 

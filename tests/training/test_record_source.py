@@ -16,7 +16,7 @@ from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.training.loss_curve import FILE_NAME
-from tandem.training.recipes import Recipe
+from tandem.training.recipe import Recipe
 from tandem.training.train import RunRecalls
 from tests.support.modeling.published_folders import xlm_r_tokenizer
 from tests.support.modeling.separate_checkpoint import save_be_and_ce

@@ -19,7 +19,8 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import TRAINING
 from tandem.training import loss_curve, run_state
 from tandem.training import run as run_module
-from tandem.training.recipes import Recipe, tiny
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import tiny
 from tandem.training.run import check_unfinished
 from tandem.training.run_state import FILE_NAME, RunStateFile, RunStateInvalid
 from tandem.training.scene_source import SceneSource

@@ -12,7 +12,8 @@ from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.config import ImageSource
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.training.recipes import RECIPES, Recipe, half, tiny
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import RECIPES, half, tiny
 from tandem.training.run_state import RunStateInvalid
 from tandem.training.scene_source import SceneSource
 from tandem.training.starting_model import in_its_shape, starting_model

@@ -1,4 +1,4 @@
-"""What a step is computed from: tensors that belong together.
+"""Defines the batches that steps are computed from.
 
 Shapes: B rows, P of them, K negatives a pair, T text tokens, R image tokens, D width.
 """
@@ -19,18 +19,18 @@ from tandem.model_io.visible_text import visible_text
 Batch = TypeVar("Batch")
 
 
-# Texts are padded to a multiple of it. oneDNN makes kernels for every shape and keeps those of
-# 1,024; of all lengths there are more, and a long run spent a seventh of its time on making them.
+# Texts are padded to a multiple of this. oneDNN compiles a kernel per shape and caches 1,024 of
+# them; with every length a shape of its own, a long run spent a seventh of its time compiling.
 _LENGTH_STEP = 4
 
 
 class CaptionTooLong(ValueError):
-    """A caption has more tokens than the model has places for."""
+    """A caption has more tokens than the model has positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Padded texts: int64 [B, T] each."""
+    """Holds padded texts: int64 [B, T] each."""
 
     ids: Tensor
     mask: Tensor
@@ -38,7 +38,7 @@ class TextBatch:
 
 @dataclass(frozen=True, slots=True)
 class LengthPart:
-    """Rows of a batch whose texts are about as long: int64 [P], and those texts."""
+    """Holds the rows of a batch whose texts have a similar length, int64 [P], and those texts."""
 
     rows: Tensor
     texts: TextBatch
@@ -46,7 +46,7 @@ class LengthPart:
 
 @dataclass(frozen=True, slots=True)
 class ImageTextBatch:
-    """Texts beside images, row by row: image tokens float16 [B, R, D].
+    """Holds a text and an image per row: image tokens float16 [B, R, D].
 
     `image_mask` int64 [B, R] is 1 where a token counts.
     """
@@ -58,10 +58,10 @@ class ImageTextBatch:
 
 @dataclass(frozen=True, slots=True)
 class MatchBatch(ImageTextBatch):
-    """Texts and images that match row by row.
+    """Holds texts and images that match row by row.
 
-    `groups` int64 [B] is equal where two rows are of one family. Rows of two families may say the
-    same all the same (PairPool.match_batch).
+    `groups` int64 [B] is equal where two rows are of one family. Captions of two families may still
+    be equal (PairPool.match_batch).
     """
 
     groups: Tensor
@@ -69,21 +69,21 @@ class MatchBatch(ImageTextBatch):
 
 @dataclass(frozen=True, slots=True)
 class PairBatch(ImageTextBatch):
-    """Texts beside images; `matches` float [B] is 1 where they belong together."""
+    """Holds pairs; `matches` float [B] is 1 where text and image belong together."""
 
     matches: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class TripletBatch(ImageTextBatch):
-    """B times 1 + K rows: of each pair its own text and image, then K wrong texts and images."""
+    """Holds B times 1 + K rows: each pair's own text and image, then K wrong texts and images."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedBatch(ImageTextBatch):
-    """Texts with some words masked, beside their own images.
+    """Holds texts with some words masked, and their images.
 
-    `is_masked` bool [B, T] says where; `words` int64 [B, T] are the ids that the texts had.
+    `is_masked` bool [B, T] marks the words; `words` int64 [B, T] are the original ids.
     """
 
     is_masked: Tensor
@@ -104,7 +104,7 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -
         )
         raise CaptionTooLong(
             f"caption {text!r} has {len(ids)} tokens, the limit is {max_text_tokens}; "
-            "begin with a tokenizer that knows its words"
+            "begin from a tokenizer that knows its words"
         )
     length = min(_padded_length(longest), max_text_tokens)
     padded, mask = pad_texts(encoded, length, special_tokens(tokenizer).pad_id)
@@ -112,10 +112,10 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -
 
 
 def by_length(texts: TextBatch, count: int) -> list[LengthPart]:
-    """Returns the rows from the shortest text to the longest, in `count` even parts or fewer.
+    """Returns the rows from the shortest text to the longest, in at most `count` even parts.
 
-    Each is padded to about the longest of its own texts, so that short ones cost less; what a row
-    gives does not hang on its padding.
+    Each part is padded to about its own longest text, so that short texts cost less; padding does
+    not change a row's output.
     """
     lengths_B = texts.mask.sum(1)
     parts = []

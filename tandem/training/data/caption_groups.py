@@ -1,4 +1,4 @@
-"""Which pictures share a caption, so that none is taken for a wrong answer to the other's."""
+"""Groups pictures that share a caption, so that none becomes a negative of the other."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,11 +8,10 @@ from tandem.model_io.visible_text import folded_text
 def caption_groups(
     captions: Sequence[Iterable[str]], joined: Iterable[Sequence[int]] = ()
 ) -> list[int]:
-    """Returns a group number for each picture, equal where captions are shared, in either's words.
+    """Returns a group number for each picture, equal where two pictures share a caption.
 
-    `captions` are each picture's; letter case, and what nobody sees, is no difference. `joined` are
-    pictures that belong together whatever is said of them. Who shares with a third is in its group
-    too.
+    `captions` are each picture's; letter case and invisible characters make no difference. `joined`
+    are pictures that belong together whatever their captions. Sharing is transitive.
 
     >>> caption_groups([["a dog"], ["two dogs", "a pair"], ["A pair"], ["a cat"]])
     [0, 1, 1, 3]

@@ -21,20 +21,21 @@ _SPECIAL = [PAD, UNKNOWN, CLS, SEP]
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
     """Returns a lower-casing WordPiece tokenizer that adds [CLS] and [SEP].
 
-    Accents stay: they tell Czech and French words apart. The same texts give the same vocabulary.
-    Learns what can be seen of the texts, as is read of them later (visible_text.py).
+    Accents stay, because they distinguish Czech and French words. The same texts give the same
+    vocabulary. Only visible characters are learned, as only they are read later (visible_text.py).
     """
     texts = list(map(visible_text, texts))
     learner = _tokenizer(models.WordPiece(unk_token=UNKNOWN))
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
-        # Left to itself, the trainer numbers the letters inside words in its hash table's order,
-        # another in each run, and settles ties between merges by these numbers.
+        # The trainer would number the letters inside words in the order of its hash table, which
+        # changes in each run, and break ties between merges by these numbers.
         special_tokens=[*_SPECIAL, *_inner_letters(learner, texts)],
         show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
-    # Anew, because the learner takes those letters for special tokens, and would find "##a" whole.
+    # A new tokenizer, because the learner takes those letters for special tokens and would match
+    # "##a" literally.
     tokenizer = _tokenizer(models.WordPiece(learner.get_vocab(), unk_token=UNKNOWN))
     tokenizer.add_special_tokens(_SPECIAL)
     tokenizer.post_processor = processors.TemplateProcessing(

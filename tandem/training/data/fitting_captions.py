@@ -1,4 +1,4 @@
-"""Records without the captions that are too long for a model."""
+"""Drops captions that are too long for a model."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,11 +11,10 @@ from tandem.model_io.visible_text import TextNotUnicode
 
 @dataclass(slots=True)
 class FittingCaptions:
-    """Leaves out captions, not records, and counts what it left out.
+    """Drops captions, not records, and counts them.
 
-    A corpus' longest captions may not fit a model, as a fourth of the emoji have one that does not
-    fit the shipped model's 64 tokens. A record of which none would be left comes as it is: what
-    reads it says what is wrong with it, and of which record, as of a caption that is empty.
+    A quarter of the emoji have a caption that exceeds the bundled model's 64 tokens. A record of
+    which no caption would be left is unchanged, so that its reader reports it by name.
     """
 
     texts: TextPreprocessor
@@ -38,6 +37,6 @@ class FittingCaptions:
         except TextTooLong:
             return True
         except (TextEmpty, TextNotUnicode):
-            # Whoever reads the record finds it again, and can name the record, or skip it.
+            # The record's reader finds this again, and can name or skip the record.
             return False
         return False

@@ -1,8 +1,7 @@
-"""Negatives that the BE takes for right: the nearest wrong texts and images, drawn by nearness.
+"""Mines hard negatives: the wrong texts and images that the BE finds nearest.
 
-After ANCE, as Geigle et al. tried it (arXiv v1, appendix A.3): each picture's nearest texts and
-each text's nearest pictures that are not its own, and from these a draw by the softmax of their
-cosines.
+This is ANCE as Geigle et al. tried it (arXiv v1, appendix A.3): each picture's nearest texts and
+each text's nearest pictures other than its own, sampled by the softmax of their cosines.
 
 Shapes: N pictures, each with one text; K nearest; D width.
 """
@@ -18,7 +17,7 @@ _CHUNK_ROW_COUNT = 256
 
 @dataclass(frozen=True, slots=True)
 class NearestWrong:
-    """For each picture's number, the numbers of the K nearest that are wrong, and their cosines."""
+    """Holds the K nearest wrong texts or images of each picture, with their cosines."""
 
     numbers: Tensor
     """int32 [N, K]."""
@@ -26,7 +25,7 @@ class NearestWrong:
     """float32 [N, K]."""
 
     def draw(self, number: int, count: int, rng: random.Random) -> list[int]:
-        """Returns `count` different ones, each as likely as the softmax of its cosine says.
+        """Returns `count` different ones, drawn by the softmax of their cosines.
 
         Raises ValueError if there are fewer.
         """
@@ -43,13 +42,13 @@ class NearestWrong:
 
 @dataclass(frozen=True, slots=True)
 class MinedNegatives:
-    """What one mining found; good until the next."""
+    """Holds what one mining found, in use until the next."""
 
     texts_of_image: NearestWrong
     images_of_text: NearestWrong
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Returns what a run state keeps, because the weights that mined are gone by then."""
+        """Returns tensors for the run state: a resumed run no longer has the weights that mined."""
         return {
             "texts": self.texts_of_image.numbers,
             "text_cosines": self.texts_of_image.cosines,
@@ -59,7 +58,7 @@ class MinedNegatives:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "MinedNegatives":
-        """Returns what `to_tensors` was asked of."""
+        """Restores what `to_tensors` returned."""
         return cls(
             NearestWrong(tensors["texts"], tensors["text_cosines"]),
             NearestWrong(tensors["images"], tensors["image_cosines"]),
@@ -69,7 +68,7 @@ class MinedNegatives:
 def nearest_wrong(
     texts_ND: Tensor, images_ND: Tensor, groups_N: Tensor, neighbour_count: int
 ) -> MinedNegatives:
-    """Returns the nearest of other groups in both directions, nearest first.
+    """Returns the nearest rows of other groups in both directions, nearest first.
 
     texts_ND, images_ND: unit-length embeddings, row n of both is one pair. groups_N: int64, equal
     where one's text may be true of the other's image; those are never negatives of each other. A
@@ -78,7 +77,7 @@ def nearest_wrong(
     """
     left = len(groups_N) - int(groups_N.unique(return_counts=True)[1].max())
     if left == 0:
-        raise ValueError("every picture is in one group, so there is no wrong one to mine")
+        raise ValueError("every picture is in one group, so there are no negatives to mine")
     count = min(neighbour_count, left)
     return MinedNegatives(
         texts_of_image=_nearest(images_ND, texts_ND, groups_N, count),

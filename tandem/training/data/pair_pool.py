@@ -1,4 +1,4 @@
-"""Batches of texts and images for every objective, drawn from captioned pictures of any kind.
+"""Draws batches of texts and images for every objective, from captioned pictures of any kind.
 
 Shapes: N pictures, B rows.
 """
@@ -25,7 +25,7 @@ from tandem.training.data.pooled_images import PooledImages
 
 
 class PairSource(Protocol):
-    """Captioned pictures, numbered from 0 to N - 1."""
+    """Numbers captioned pictures from 0 to N - 1."""
 
     @property
     def families(self) -> Sequence[Sequence[int]]:
@@ -42,26 +42,26 @@ class PairSource(Protocol):
         ...
 
     def captions(self, number: int) -> Sequence[str]:
-        """Returns everything that is said of a picture."""
+        """Returns all captions of a picture."""
         ...
 
     def caption(self, number: int, rng: random.Random) -> str:
-        """Returns one of a picture's captions, drawn."""
+        """Draws one of a picture's captions."""
         ...
 
 
 def check_family_count(source: PairSource, count: int) -> None:
-    """Raises ValueError where a source has fewer families than a batch takes."""
+    """Raises ValueError where the source has fewer families than a batch takes."""
     there = len(source.families)
     if there < count:
         raise ValueError(
             f"a batch takes {count} families and the corpus has {there}; "
-            "give pictures of more families or, from Python, a recipe of smaller batches"
+            "give pictures of more families or, from Python, a recipe with smaller batches"
         )
 
 
 def draw_families(source: PairSource, rng: random.Random, count: int) -> list[int]:
-    """Returns the numbers of as many families, all different.
+    """Draws `count` different families and returns their numbers.
 
     Raises ValueError where there are fewer.
     """
@@ -70,15 +70,15 @@ def draw_families(source: PairSource, rng: random.Random, count: int) -> list[in
 
 
 def draw_member(source: PairSource, family: int, rng: random.Random) -> int:
-    """Returns the number of one of a family's pictures."""
+    """Draws one of a family's pictures and returns its number."""
     members = source.families[family]
     return members[rng.randrange(len(members))]
 
 
 class PairPool:
-    """A source's pictures with their image tokens, from which rounds are drawn.
+    """Draws batches from a source's pictures and their image tokens.
 
-    Everything drawn follows from the generator that is handed in.
+    Every draw follows from the generator that is passed in.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class PairPool:
     def match_batch(self, rng: random.Random, size: int) -> MatchBatch:
         """Returns one caption and one image of each of `size` families, matching row by row.
 
-        The groups are the families. Records of two families share no caption, but scenes may, most
-        of all those of a single kind of drawing: in 9 % of batches of 64 from the default's pool
-        some row's caption is said of another row's picture too (seeds 1 and 2, 5,000 batches each).
+        The groups are the families. Records of two families share no caption, but scenes may,
+        mostly those with a single kind of drawing: in 9 % of batches of 64 from the default's pool
+        some caption is also true of another row's picture (seeds 1 and 2, 5,000 batches each).
         """
         drawn = draw_families(self._source, rng, size)
         numbers = [draw_member(self._source, family, rng) for family in drawn]
@@ -124,12 +124,12 @@ class PairPool:
     ) -> PairBatch:
         """Returns a match and a mismatch for each picture drawn from `family_count` families.
 
-        All of a family are drawn where siblings mismatch, else one. A mismatch keeps the caption or
-        the image by equal chance and takes the other side from a sibling, with the given
-        probability, or from a picture of another family (methods: 1:1 negatives, half by image,
-        half by caption). With `mined`, and the probability beside it, the other side is one of the
-        nearest wrong ones instead. Raises ValueError for a single family, which has no other to
-        take a picture from.
+        Draws the whole family where siblings mismatch, else one picture. A mismatch keeps the
+        caption or the image with equal probability and takes the other side from a sibling, with
+        probability `sibling_negative_share`, or from another family: one mismatch per match, half
+        by image and half by caption, as in the code of Geigle et al. 2022. With `mined`, the other
+        side is a mined negative with probability `mined_negative_share`. Raises ValueError for a
+        single family, which has no other to take a picture from.
         """
         if family_count < 2:
             raise ValueError(f"family_count is {family_count}; mismatches need at least 2 families")
@@ -163,7 +163,7 @@ class PairPool:
         return TripletBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
 
     def in_order(self, rng: random.Random, size: int) -> Iterator[ImageTextBatch]:
-        """Yields every picture with one caption, `size` at a time, by number."""
+        """Yields every picture with one caption, in order of number, `size` at a time."""
         for start in range(0, len(self), size):
             numbers = range(start, min(start + size, len(self)))
             yield ImageTextBatch(self._texts(numbers, rng), *self._images.of(numbers))
@@ -171,7 +171,7 @@ class PairPool:
     def groups(self) -> Tensor:
         """Returns int64 [N], equal where one picture's caption may be true of the other.
 
-        That is where two share a caption, word by word, and in a family whose siblings do not
+        That holds for two pictures that share a caption, and within a family whose siblings do not
         mismatch.
         """
         joined = [] if self._source.siblings_mismatch else self._source.families

@@ -1,4 +1,4 @@
-"""Image tokens of the pictures that a run trains on, by the pictures' numbers.
+"""Gives image tokens of the pictures that a run trains on, by number.
 
 Shapes: N pictures, B rows, R image tokens, D token width.
 """
@@ -14,7 +14,7 @@ from tandem.modeling.region_tokens import RegionFile
 
 
 class PooledImages(Protocol):
-    """What batches take image tokens from."""
+    """Gives batches their image tokens."""
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
@@ -22,24 +22,24 @@ class PooledImages(Protocol):
 
 
 class HeldImages:
-    """Tokens that a backbone made of pixels, all in memory; all of them count."""
+    """Holds in memory the tokens that a backbone made of pixels; all of them count."""
 
     def __init__(self, tokens_NRD: Tensor) -> None:
         self._tokens_NRD = tokens_NRD
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask, row by row as numbered."""
+        """Returns tokens and mask in the order of `numbers`."""
         tokens_BRD = self._tokens_NRD[list(numbers)]
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
 
 
 class RegionImages:
-    """A detector's regions, read from their file when asked for: COCO's are 23 GB."""
+    """Reads a detector's regions from their file on demand: COCO's are 23 GB."""
 
     def __init__(self, regions: RegionFile, records: Sequence[Record]) -> None:
         """`records` are the pictures, in the order of their numbers."""
         self._regions, self._records = regions, records
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns tokens and mask; raises RegionsInvalid for a record that the file has not."""
+        """Returns tokens and mask; raises RegionsInvalid for a record that the file lacks."""
         return self._regions.of([self._records[number] for number in numbers])

@@ -1,4 +1,4 @@
-"""Records of any corpus as a source of pairs."""
+"""Makes records of any corpus a source of pairs."""
 
 import random
 from collections import defaultdict
@@ -10,10 +10,10 @@ from tandem.training.data.caption_groups import caption_groups
 
 
 class RecordPairs:
-    """Records as a source of pairs: a caption may be true of every sibling.
+    """Treats a caption as possibly true of every sibling.
 
-    Its families are the corpus' own, and where two of these share a caption they are one: those
-    pictures are never negatives of each other.
+    Families are the corpus' own; two that share a caption become one, so that their pictures are
+    never negatives of each other.
     """
 
     siblings_mismatch = False
@@ -33,9 +33,9 @@ class RecordPairs:
         self.families: Sequence[Sequence[int]] = list(members.values())
 
     def captions(self, number: int) -> Sequence[str]:
-        """Returns every caption in every language."""
+        """Returns all captions in all languages."""
         return self._captions[number]
 
     def caption(self, number: int, rng: random.Random) -> str:
-        """Returns a caption, all alike in chance."""
+        """Draws a caption, each with equal probability."""
         return rng.choice(self._captions[number])

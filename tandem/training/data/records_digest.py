@@ -1,4 +1,4 @@
-"""What tells one state of a corpus from another."""
+"""Computes a digest of the records that a run reads."""
 
 import json
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ from tandem.model_io.readable_records import picture_bytes
 
 
 def records_sha256(*parts: Iterable[Record], reads_pictures: bool = True) -> str:
-    """Returns a digest of what a run learns of records, in their order, part by part.
+    """Returns a digest of the records in their order, part by part.
 
-    That is names, families, captions and, with `reads_pictures`, the pictures' files as they are
-    read: it costs reading each once more. Raises RecordUnreadable for a picture that cannot be had.
+    It covers ids, families, captions and, with `reads_pictures`, the bytes of the picture files,
+    which are read once more. Raises RecordUnreadable for a picture that is not available.
     """
     digest = sha256()
     for part in parts:
         for record in part:
             captions = [(each.language, each.text) for each in record.captions]
-            # As JSON: no other captions run together to the same letters.
+            # As JSON, so that different captions cannot concatenate to the same text.
             said = json.dumps([record.record_id, record.family, captions])
             picture = sha256(picture_bytes(record)).hexdigest() if reads_pictures else ""
             digest.update(f"{said} {picture}\n".encode())

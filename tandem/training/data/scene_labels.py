@@ -1,7 +1,7 @@
-"""Which drawing's centre lies under each image token: what the backbone learns first.
+"""Labels each image token of a scene with the drawing whose centre lies under it.
 
-It plays the part that object detectors play for OSCAR and UNITER, whose region features the paper
-takes as given: tokens that say what is where, before any sentence is read.
+The backbone learns these labels first. They stand in for the object detectors of OSCAR and UNITER,
+whose region features the paper takes as given: tokens say what is where before any text is read.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from tandem.modeling.config import TOKEN_SIZE
 
 
 def class_count() -> int:
-    """Returns the number of classes: one a noun that training may draw, and 0 for none."""
+    """Returns the number of classes: one for each noun of the training split, and 0 for none."""
     return len(nouns_of("train")) + 1
 
 
 def token_classes(scene: Scene, image_size: int) -> NDArray[np.int64]:
-    """Returns int64 [R]: at each token, the class of the drawing whose centre is there, or 0."""
+    """Returns int64 [R]: for each token the class of the drawing centred there, or 0."""
     number_of = {noun.codepoints: n for n, noun in enumerate(nouns_of("train"), start=1)}
     side = image_size // TOKEN_SIZE
     classes = np.zeros((side, side), dtype=np.int64)

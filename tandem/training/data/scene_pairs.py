@@ -1,4 +1,4 @@
-"""Scenes for training: labelled pixels for the backbone, pairs for the encoder.
+"""Draws scenes for training: labelled pixels for the backbone, pairs for the encoder.
 
 Shapes: B rows, H W pixels, R image tokens.
 """
@@ -19,23 +19,23 @@ from tandem.corpus.scenes.records import FAMILY_SIZE, Split, scene_families
 from tandem.corpus.scenes.scene import Scene
 from tandem.training.data.scene_labels import token_classes
 
-# English is what most queries of the demo are in.
+# Most queries of the demo are in English.
 _LANGUAGE_WEIGHTS = (2, 1, 1, 1)
 
 
 def labelled_pixels(
     seed: int, batch_size: int, batch_count: int, image_size: int, start: int = 0
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields uint8 [B, H, W, 3] with int64 [B, R]: scenes and the drawing under each token.
+    """Yields uint8 [B, H, W, 3] with int64 [B, R]: scenes, and the drawing under each token.
 
-    `start` is the number of the first batch of the `batch_count` there are.
+    Yields batches `start` to `batch_count` - 1.
     """
     drawn = _DrawnScenes("train", seed, start * batch_size, batch_count * batch_size, image_size)
     return iter(DataLoader(drawn, batch_size=batch_size, num_workers=1, prefetch_factor=4))
 
 
 class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]]):
-    """Scenes drawn in a process beside the training."""
+    """Draws scenes in a worker process."""
 
     def __init__(self, split: Split, seed: int, start: int, stop: int, image_size: int) -> None:
         self._split: Split = split
@@ -44,12 +44,12 @@ class _DrawnScenes(IterableDataset[tuple[NDArray[np.uint8], NDArray[np.int64]]])
     def __iter__(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
         scenes = chain.from_iterable(scene_families(self._split, self._seed))
         for scene in islice(scenes, self._start, self._stop):
-            # A copy: Pillow's own buffer is read-only, and torch warns of that.
+            # A copy, because Pillow's buffer is read-only and torch warns about that.
             yield scene_pixels(scene).copy(), token_classes(scene, self._image_size)
 
 
 class ScenePairs:
-    """Scenes as a source of pairs: a caption is false of the scene's siblings."""
+    """Treats a caption as false of the scene's siblings."""
 
     siblings_mismatch = True
 
@@ -60,11 +60,11 @@ class ScenePairs:
         ]
 
     def captions(self, number: int) -> Sequence[str]:
-        """Returns every caption in every language."""
+        """Returns all captions in all languages."""
         scene = self._scenes[number]
         return [text for language in LANGUAGES for text in captions_of(scene, language)]
 
     def caption(self, number: int, rng: random.Random) -> str:
-        """Returns a caption in a language drawn first."""
+        """Draws a language, then one of its captions."""
         language = rng.choices(LANGUAGES, _LANGUAGE_WEIGHTS)[0]
         return rng.choice(captions_of(self._scenes[number], language))

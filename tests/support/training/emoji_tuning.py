@@ -9,7 +9,8 @@ from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.recipes import Recipe, finetune
+from tandem.training.recipe import Recipe
+from tandem.training.recipes import finetune
 from tandem.training.record_source import RecordSource
 from tandem.training.starting_model import as_trained
 from tandem.training.train import RunRecalls, train

@@ -1,0 +1,222 @@
+"""Defines a recipe: the complete configuration of a training run.
+
+A recipe and its seed determine a checkpoint; both are written into its training.json. The named
+ones are in recipes.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from tandem.corpus.scenes.records import FAMILY_SIZE
+from tandem.modeling.config import ImageSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a joint model is trained."""
+
+    name: str
+    seed: int
+    width: int
+    layer_count: int
+    head_count: int
+    vocabulary_size: int
+    backbone_step_count: int
+    """Steps in which the image backbone learns before the rounds: by labelling the drawings of
+    scenes (label_lesson.py), or together with the BE on another corpus (pair_lesson.py)."""
+    backbone_batch_size: int
+    """Pictures a step."""
+    backbone_learning_rate: float
+    pool_family_count: int
+    """Families whose image tokens are computed once and trained on."""
+    round_count: int
+    """A round is `be_steps_per_round` for the BE and then `ce_steps_per_round` for the CE."""
+    ce_steps_per_round: int
+    be_batch_size: int
+    """Pairs a step, each of a different family, so negatives come from other families."""
+    ce_family_count: int
+    """Families a step; each of their scenes gives one match and one mismatch."""
+    softmax_round_count: int
+    """Rounds of in-batch softmax for the BE before the batch-hard triplet takes over."""
+    softmax_temperature: float
+    random_negative_round_count: int
+    """Rounds before mismatches come from siblings; with siblings from the start, the CE stays at
+    chance."""
+    sibling_negative_share: float
+    """Share of the later mismatches that are a sibling's caption."""
+    learning_rate: float
+    weight_decay: float
+    margin: float
+    gradient_clip_norm: float
+    dev_family_count: int
+    dev_every_round_count: int
+    be_steps_per_round: int = 1
+    pretrained: str = ""
+    """Folder or hub name of a published encoder to begin from, which then sets `width`,
+    `layer_count`, `head_count` and `vocabulary_size`; empty begins with random weights."""
+    pretrained_weights_sha256: str = ""
+    """Digest of its weight files; filled in when the run starts."""
+    has_half_the_layers: bool = False
+    """Take every second layer of the published encoder, from the first."""
+    begins_trained: bool = False
+    """Begin from a checkpoint of ours, which then sets the shape."""
+    begins_with_backbone: bool = False
+    """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
+    detector."""
+    image_source: ImageSource = "grid"
+    accumulation_step_count: int = 1
+    """Micro-batches of the sizes above whose mean gradient makes one step."""
+    mined_from_round_count: int = 0
+    """Rounds before the first mining; with random weights the nearest negatives are arbitrary."""
+    mined_refresh_round_count: int = 0
+    """Rounds between minings; 0 mines nothing."""
+    mined_neighbour_count: int = 50
+    """Nearest wrong texts per image, and images per text, to draw negatives from."""
+    mined_negative_share: float = 0.0
+    """Share of the CE's mismatches that are mined, after the first mining."""
+    ance_steps_per_round: int = 0
+    """Steps of the triplet loss over mined negatives, after the first mining."""
+    ance_batch_size: int = 16
+    """Pairs a step."""
+    ance_negative_count: int = 7
+    """Mined texts per pair, and as many mined images."""
+
+    mlm_steps_per_round: int = 0
+    """Steps of masked language modelling (masked_words.py)."""
+    mlm_batch_size: int = 64
+    """Pairs a step, each of a different family."""
+    mlm_masked_share: float = 0.5
+    """Average share of a text's tokens that are masked."""
+
+    corpus: str = "scenes"
+    """Name or path of what is trained on."""
+    corpus_sha256: str = ""
+    """Digest of the records that are read; filled in when the run starts, except for scenes, which
+    follow from the seed."""
+    regions_sha256: str = ""
+    """Digest of the file of regions that replaces pixels; filled in when the run starts."""
+    init_weights_sha256: str = ""
+    """Digest of the checkpoint that training began with; empty for random weights."""
+    precision: str = "bf16"
+    """Of matrix products: bf16, or fp32 to compare runs closely."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("bf16", "fp32"):
+            raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
+        if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):
+            raise ValueError(
+                f"recipe {self.name} takes a trained image backbone as it is: "
+                "set backbone_step_count to 0 and begins_trained to False"
+            )
+        if self.begins_trained and self.has_half_the_layers:
+            raise ValueError(
+                f"recipe {self.name} has half the layers of a published encoder, and a checkpoint "
+                "of ours keeps all of its layers: leave --init out"
+            )
+        uses_mined = self.ance_steps_per_round > 0 or self.mined_negative_share > 0
+        if uses_mined and not self.mined_refresh_round_count:
+            raise ValueError(
+                f"recipe {self.name} draws mined negatives and never mines: "
+                "set mined_refresh_round_count"
+            )
+        if uses_mined and not self.trains_be:
+            raise ValueError(f"recipe {self.name} mines by the BE, which it does not train")
+
+    @property
+    def trains_be(self) -> bool:
+        """Whether the model learns to embed."""
+        return self.be_steps_per_round > 0
+
+    @property
+    def trains_ce(self) -> bool:
+        """Whether the model learns to match."""
+        return self.ce_steps_per_round > 0
+
+    def mines_before(self, round_number: int) -> bool:
+        """Returns whether negatives are mined, or mined again, before this round."""
+        late = round_number - 1 - self.mined_from_round_count
+        period = self.mined_refresh_round_count
+        return period > 0 and late >= 0 and late % period == 0
+
+    def measures_after(self, round_number: int) -> bool:
+        """Returns whether dev recall is measured after this round, as it is after the last."""
+        return round_number % self.dev_every_round_count == 0 or round_number == self.round_count
+
+    def uses_in_order(self, *, is_mined: bool) -> tuple[str, ...]:
+        """Returns what each step of a round trains: "be", "mlm", "ce" or "ance".
+
+        The ANCE step comes between the CE's, as in Geigle et al.: BE, CE, ANCE, CE.
+        """
+        be, ce = ("be",) * self.be_steps_per_round, ("ce",) * self.ce_steps_per_round
+        mlm = ("mlm",) * self.mlm_steps_per_round
+        ance = ("ance",) * self.ance_steps_per_round if is_mined else ()
+        return be + mlm + ce[:1] + ance + ce[1:]
+
+    @property
+    def batch_family_count(self) -> int:
+        """The largest number of families that one step draws from."""
+        by_use = {
+            "be": self.be_batch_size,
+            "mlm": self.mlm_batch_size,
+            "ce": self.ce_family_count,
+            "ance": self.ance_batch_size,
+        }
+        return max(by_use[use] for use in self.uses_in_order(is_mined=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields, for a manifest."""
+        return asdict(self)
+
+    def differing(self, made_by: Mapping[str, object]) -> list[str]:
+        """Returns the names of the fields in which another recipe's manifest differs.
+
+        A manifest older than a field counts as having the field's default, which made it. A field
+        that no longer exists always differs, because its effect is unknown.
+        """
+        ours = self.to_dict()
+        theirs = {field.name: field.default for field in fields(self)} | dict(made_by)
+        return sorted(name for name in theirs if name not in ours or ours[name] != theirs[name])
+
+
+def on_corpus(recipe: Recipe, corpus: str) -> Recipe:
+    """Returns a recipe for scenes, adapted to any other corpus.
+
+    Siblings share captions there, so each family gives the CE only one match and one mismatch, from
+    another family or mined; the recipe takes `FAMILY_SIZE` times as many families to keep the batch
+    size, and as many more for dev. The vocabulary has room for more words. Only the backbone of a
+    fresh grid learns before the rounds, from the corpus itself.
+    """
+    learns_backbone = recipe.image_source == "grid" and not recipe.begins_trained
+    return replace(
+        recipe,
+        corpus=corpus,
+        vocabulary_size=max(recipe.vocabulary_size, 8_000),
+        backbone_step_count=recipe.backbone_step_count if learns_backbone else 0,
+        ce_family_count=recipe.ce_family_count * FAMILY_SIZE,
+        random_negative_round_count=0,
+        sibling_negative_share=0.0,
+        dev_family_count=recipe.dev_family_count * FAMILY_SIZE,
+    )
+
+
+def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
+    """Returns the recipe with `round_count` rounds and everything counted in rounds scaled alike.
+
+    The number of minings stays the same. Raises ValueError for no rounds.
+    """
+    if round_count < 1:
+        raise ValueError(f"round_count is {round_count}; it must be at least 1")
+
+    def scaled(count: int) -> int:
+        return -(-count * round_count // recipe.round_count)
+
+    return replace(
+        recipe,
+        round_count=round_count,
+        softmax_round_count=scaled(recipe.softmax_round_count),
+        random_negative_round_count=scaled(recipe.random_negative_round_count),
+        mined_from_round_count=scaled(recipe.mined_from_round_count),
+        mined_refresh_round_count=scaled(recipe.mined_refresh_round_count),
+        dev_every_round_count=scaled(recipe.dev_every_round_count),
+    )
