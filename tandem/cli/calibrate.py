@@ -1,4 +1,4 @@
-"""`tandem models calibrate`: match probabilities and adaptive depth, measured for a checkpoint."""
+"""Implements `tandem models calibrate`: fits match probabilities and adaptive depth."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,62 +40,63 @@ _POOL_SIZE = 20
 
 def calibrate(
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="a checkpoint's folder; the shipped one unless given")
+        Path | None, typer.Argument(help="folder of a checkpoint; by default the bundled one")
     ] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="that it will serve in; as tandem models add")
+        Precision | None, typer.Option(help="serving precision, as for tandem models add")
     ] = None,
     corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes",
-    dev_split: Annotated[str, typer.Option(help="to fit on")] = "val",
-    test_split: Annotated[str, typer.Option(help="to report on")] = "test",
+    dev_split: Annotated[str, typer.Option(help="split to fit on")] = "val",
+    test_split: Annotated[str, typer.Option(help="split to report on")] = "test",
     gallery_count: Annotated[
-        int, typer.Option("--count", help="pictures of each split", min=1)
+        int, typer.Option("--count", help="pictures per split", min=1)
     ] = 2_000,
     query_count: Annotated[
-        int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
+        int | None, typer.Option(help="queries per direction; by default the whole gallery", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1,
+    seed: Annotated[int, typer.Option(help="seed of the scenes", min=0, max=MAX_SEED)] = 1,
     k: Annotated[
-        int, typer.Option("--rerank-k", help="candidates of a whole rerank", min=3)
+        int, typer.Option("--rerank-k", help="candidates of a full rerank", min=3)
     ] = _POOL_SIZE,
     first_count: Annotated[
-        int, typer.Option(help="candidates read before a rerank may stop", min=2)
+        int, typer.Option(help="candidates to score before a rerank may stop", min=2)
     ] = 4,
     further_count: Annotated[
-        int, typer.Option(help="candidates read before it is asked again", min=1)
+        int, typer.Option(help="candidates to score between further stop checks", min=1)
     ] = 4,
     lost_points: Annotated[
-        float, typer.Option(help="of R@1 that stopping early may lose on dev", min=0.0)
+        float, typer.Option(help="points of R@1 that stopping early may lose on dev", min=0.0)
     ] = 0.2,
     on_error: Annotated[
         OnError,
-        typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
+        typer.Option(help="stop at a record that cannot be read, or skip and count it"),
     ] = OnError.STOP,
-    report: Annotated[Path | None, typer.Option(help="Markdown file for what was found")] = None,
+    report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None,
     write: Annotated[
         bool | None,
         typer.Option(
             "--write/--no-write",
-            help="calibration.json beside the checkpoint; unset writes beside one that is named, "
-            "and leaves the shipped one as it is",
+            help="write calibration.json next to the checkpoint; by default yes for a checkpoint "
+            "that "
+            "is named, no for the bundled one",
         ),
     ] = None,
 ) -> None:
-    """Measures a checkpoint's match probabilities and when its reranks may stop.
+    """Fits a checkpoint's match probabilities and its adaptive-depth rule.
 
-    Writes calibration.json beside a checkpoint that is named, for the precision alone; `tandem
-    models add` and `tandem up` put it beside the model that is served. What was measured of the
-    shipped checkpoint is printed, and with --write written.
+    Writes calibration.json next to a named checkpoint, for this precision only; `tandem models add`
+    and `tandem up` copy it next to the served model. For the bundled checkpoint the result is only
+    printed, unless --write is given.
     """
     if first_count >= k:
         raise ValueError(
-            f"first_count {first_count} of {k} candidates leaves nothing to stop; ask "
-            f"for {k - 1} or fewer"
+            f"first_count {first_count} of {k} candidates leaves nothing to stop; give {k - 1} or "
+            "fewer"
         )
     writes = checkpoint is not None if write is None else write
     if report is not None and not report.resolve().parent.is_dir():
         raise ValueError(f"{report} cannot be written: make its folder first")
-    # Here: torch takes seconds, which `tandem --help` need not wait.
+    # Imported here: torch takes seconds, which `tandem --help` should not wait for.
     from tandem.evaluation.model_calibration import FittedCalibration, calibration_markdown
     from tandem.modeling.checkpoint import load_checkpoint
     from tandem.modeling.export.export_manifest import export_manifest
@@ -132,10 +133,10 @@ def calibrate(
         report.write_text(page, encoding="utf-8", errors="backslashreplace")
         out.print(f"written: {report}")
     if not writes:
-        out.print(f"{path} stays as it is: --write puts this calibration in {chosen} into it")
+        out.print(f"{path} is unchanged; --write adds this calibration in {chosen}")
         return
     write_calibrations(path, with_calibration(others, calibration))
-    out.print(f"{path}: calibrated in {chosen}; tandem models add puts it beside the model")
+    out.print(f"{path}: calibrated in {chosen}; tandem models add copies it next to the model")
 
 
 def _pools(
@@ -165,8 +166,9 @@ def _pools(
         errors.print(line)
     if len(records) < k:
         raise ValueError(
-            f"{split} of {corpus} gives {len(records)} pictures, and a pool has {k} candidates: "
-            f"ask for {_round_up(k)} or more with --count, or for smaller pools with --rerank-k"
+            f"{split} of {corpus} has {len(records)} pictures, fewer than the {k} candidates of a "
+            "pool: "
+            f"give --count {_round_up(k)} or more, or a smaller --rerank-k"
         )
     gallery = make_gallery(records, languages_of(records))
     encoded = OfflineGallery(checkpoint, gallery)
@@ -184,5 +186,5 @@ def _pools(
 
 
 def _round_up(count: int) -> int:
-    """Returns the count that every corpus can give: scenes come by fours."""
+    """Returns a count that every corpus can give: scenes come in fours."""
     return -(-count // 4) * 4

@@ -1,4 +1,4 @@
-"""`tandem compare`: reports of several systems or seeds, side by side."""
+"""Implements `tandem compare`: compares reports of several systems or seeds."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +15,14 @@ from tandem.evaluation.report import Report
 def compare(
     systems: Annotated[
         list[str],
-        typer.Argument(help="NAME=REPORT[,REPORT...]: a system's report.json, one for each seed"),
+        typer.Argument(help="NAME=REPORT[,REPORT...]: a system's report.json, one per seed"),
     ],
 ) -> None:
-    """Compares R@1 of systems on the same queries; the first is what the others are held against.
+    """Compares R@1 of systems on the same queries, each against the first.
 
-    Several reports of a system are its seeds: their mean and deviation are shown. p is how likely
-    chance alone parts a system from the first on these queries (McNemar, exact; a query that
-    several seeds answer is one).
+    Several reports of one system are its seeds; their mean and standard deviation are shown. p is
+    the p-value of an exact McNemar test against the first system (a query that several seeds answer
+    counts once).
     """
     reports: dict[str, list[Report]] = {}
     for name, of_seeds in map(_system, systems):

@@ -1,4 +1,4 @@
-"""`tandem train`: a recipe into a checkpoint, on scenes or on a corpus of one's own."""
+"""Implements `tandem train`: trains a model by a recipe, on scenes or on your own corpus."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -35,66 +35,69 @@ def train(
         str,
         typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
     ],
-    folder: Annotated[Path, typer.Option(help="where the checkpoint goes")] = Path("checkpoints"),
-    seed: Annotated[int, typer.Option(help="of everything random", min=0, max=MAX_SEED)] = 1,
+    folder: Annotated[Path, typer.Option(help="folder for the checkpoint")] = Path("checkpoints"),
+    seed: Annotated[int, typer.Option(help="random seed", min=0, max=MAX_SEED)] = 1,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:n; cuda where there is one, else cpu")
+        str | None, typer.Option(help="cpu, cuda or cuda:n; by default cuda if available, else cpu")
     ] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to begin from"),
+        typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from"),
     ] = None,
     image_source: Annotated[
-        ImageSource | None, typer.Option(help="of image tokens; unset is the recipe's")
+        ImageSource | None, typer.Option(help="source of image tokens; by default the recipe's")
     ] = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(help="bf16 or fp32, of products of matrices; unset is the recipe's"),
+        typer.Option(help="bf16 or fp32, for matrix products; by default the recipe's"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with a run that stopped")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="train anew in the place of another run")
+        bool, typer.Option("--overwrite", help="replace another run in the folder")
     ] = False,
     corpus: Annotated[
-        str | None, typer.Option(help="what is trained on: emoji or a path; unset is scenes")
+        str | None, typer.Option(help="corpus to train on: emoji or a path; by default scenes")
     ] = None,
     regions: Annotated[
-        Path | None, typer.Option(help="with --corpus: a file of regions to read for pixels")
+        Path | None, typer.Option(help="with --corpus: file of regions to read instead of pixels")
     ] = None,
     init: Annotated[
         Path | None,
         typer.Option(
-            help=f"the checkpoint to begin with: of {FINETUNE} and of a CE after a BE, "
-            "else the shipped; of any recipe with --corpus, else none"
+            help=f"checkpoint to start from: for {FINETUNE} and cross_encoder_after_be, by default "
+            "the "
+            "bundled one; with --corpus for any recipe, by default none"
         ),
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(help="with --corpus; unset is the recipe's", min=1),
+        typer.Option(help="with --corpus: number of rounds; by default the recipe's", min=1),
     ] = None,
     backbone_steps: Annotated[
         int | None,
         typer.Option(
-            help="with --corpus: in which the image backbone learns it, before the rounds; unset "
-            "is the recipe's, and 0 where a checkpoint is begun with",
+            help="with --corpus: steps that train the image backbone before the rounds; by default "
+            "the "
+            "recipe's, and 0 when starting from a checkpoint",
             min=0,
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(help="with --corpus: of training records; unset is all")
+        int | None, typer.Option(help="with --corpus: number of training records; by default all")
     ] = None,
     drop_long_captions: Annotated[
-        bool, typer.Option("--drop-long-captions", help="with --corpus: go on without those")
+        bool,
+        typer.Option("--drop-long-captions", help="with --corpus: drop too long captions"),
     ] = False,
     on_error: Annotated[
         OnError | None,
         typer.Option(
-            help="with --corpus: a record that cannot be read stops the run unless told to skip"
+            help="with --corpus: stop at a record that cannot be read (default), or skip it"
         ),
     ] = None,
 ) -> None:
-    """Trains a model by a recipe; the best checkpoint by dev recall is kept."""
-    # Here: torch and matplotlib take seconds, which no other command need wait.
+    """Trains a model by a recipe and keeps the best checkpoint by dev recall."""
+    # Imported here: torch and matplotlib take seconds, which no other command should wait for.
     from tandem.training.compute import device_named
     from tandem.training.curve_plot import plot_run
     from tandem.training.processes import torchrun_local_rank, torchrun_processes
@@ -120,7 +123,7 @@ def train(
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)
     if resume and overwrite:
-        raise ValueError("--resume and --overwrite: one goes on with a run, the other begins anew")
+        raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
     check_writable(target)
     if resume:
         check_there(target)
@@ -162,7 +165,7 @@ def train(
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads a corpus' splits for a model, and counts what it leaves out."""
+    """Reads a corpus' splits for a model and counts what it skips."""
 
     on_error: OnError
     drops_long_captions: bool
@@ -170,14 +173,14 @@ class _Reading:
     captions: FittingCaptions | None = None
 
     def of(self, records: Iterable[Record], check: TextCheck) -> Iterable[Record]:
-        """Yields the records that the model can read, in their order."""
+        """Yields the records that the model can read, in order."""
         if self.drops_long_captions:
             self.captions = self.captions or FittingCaptions(check.texts)
             records = self.captions.of(records)
         return readable_records(records, check, self.on_error, self.skipped)
 
     def lines(self) -> Iterable[str]:
-        """Yields what was left out, or that nothing was."""
+        """Yields lines on what was skipped, or that nothing was."""
         if self.captions and self.captions.dropped_count:
             whole_count = self.captions.kept_count + self.captions.dropped_count
             yield f"{self.captions.dropped_count:,} of {whole_count:,} captions were too long"
@@ -187,26 +190,26 @@ class _Reading:
 
 
 def _kept(folder: Path) -> str:
-    """Returns what a run that ended early leaves, and how to go on with it."""
+    """Returns what an interrupted run leaves and how to continue."""
     from tandem.training.run_state import FILE_NAME
 
     if (folder / FILE_NAME).exists():
-        return f"{folder} keeps the run up to its last state; --resume goes on from there"
-    return "it had no state to go on from yet; the same command begins anew"
+        return f"{folder} keeps the run up to its last state; --resume continues from there"
+    return "there was no state to resume from yet; run the same command again"
 
 
 def _tell_start(
     bar: TrainingBar, recipe: Recipe, folder: Path, device: str, is_resumed: bool
 ) -> None:
-    """Says what begins, and where this CPU has no bf16: a run is slow then, for no other sign."""
+    """Prints what starts, and warns of a CPU without bf16, on which a run is slow."""
     what = f"{recipe.name} on {recipe.corpus}" if recipe.corpus else recipe.name
-    goes_on = ", going on where it stopped" if is_resumed else ""
+    goes_on = ", resumed" if is_resumed else ""
     bar.say(
-        f"trains {what} in {recipe.round_count:,} rounds on {device} in {recipe.precision}, into "
+        f"trains {what} for {recipe.round_count:,} rounds on {device} in {recipe.precision}, into "
         f"{folder}{goes_on}"
     )
     if device == "cpu" and recipe.precision == Precision.BF16 != native_precision():
         bar.say(
             "this CPU emulates bf16, several times slower than fp32; "
-            "--precision fp32 is faster here, and comes to other weights"
+            "--precision fp32 is faster here, and gives different weights"
         )

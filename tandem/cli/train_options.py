@@ -1,4 +1,4 @@
-"""What `tandem train` is told beside a recipe's name, and the recipe that comes of it."""
+"""Applies the options of `tandem train` to the named recipe, and rejects those it would ignore."""
 
 import difflib
 from collections.abc import Collection
@@ -32,7 +32,7 @@ _OF_EVERY_CORPUS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """What shapes a run beside its recipe; None where it was not given."""
+    """Holds the options that change a recipe; None where one was not given."""
 
     corpus: str | None
     regions: Path | None
@@ -46,29 +46,32 @@ class TrainOptions:
     on_error: OnError | None
 
     def chosen(self, recipe: str, seed: int) -> Recipe:
-        """Returns the recipe of that name as the options shape it.
+        """Returns the named recipe with the options applied.
 
-        Raises ValueError for a name that is none, and for an option that would be ignored.
+        Raises ValueError for an unknown name and for an option that would be ignored.
         """
         if recipe == FINETUNE:
             return self._finetune(seed)
         if recipe not in RECIPES:
             close = difflib.get_close_matches(recipe, RECIPE_NAMES, n=1)
-            meant = f"; did you mean {close[0]}?" if close else ";"
-            raise ValueError(f"no recipe {recipe!r}{meant} There are {', '.join(RECIPE_NAMES)}")
+            meant = f"; did you mean {close[0]}?" if close else "."
+            raise ValueError(
+                f"no recipe {recipe!r}{meant} The recipes are {', '.join(RECIPE_NAMES)}"
+            )
         named = recipe_named(recipe, seed)
         if self.corpus is None or self.corpus == SCENES:
             return self._on_scenes(named)
         return self._on_corpus(named, self.corpus)
 
     def _finetune(self, seed: int) -> Recipe:
-        # Here: it loads torch.
+        # Imported here: it loads torch.
         from tandem.training.starting_model import as_trained
 
         self._refuse_all_but(
             _OF_EVERY_CORPUS,
-            f"{FINETUNE} has its encoder and image source from --init; "
-            "leave it out, or train a recipe",
+            f"{FINETUNE} takes its encoder and image source from --init; drop the option, or train "
+            "a "
+            "recipe",
         )
         if self.corpus is None:
             raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
@@ -84,7 +87,7 @@ class TrainOptions:
             taken = {"init", "rounds"}
         self._refuse_all_but(
             {"corpus", *taken},
-            f"recipe {recipe.name} says it all of scenes; leave it out, or say another --corpus",
+            f"recipe {recipe.name} fixes these options on scenes; drop them, or pass --corpus",
         )
         recipe = self._shaped(recipe, self.image_source)
         return recipe if self.rounds is None else replace(recipe, round_count=self.rounds)
@@ -104,7 +107,8 @@ class TrainOptions:
             )
         self._refuse_all_but(
             _OF_EVERY_CORPUS | taken,
-            "the checkpoint that the run begins with says it; leave it out, or begin without",
+            "the checkpoint that the run starts from fixes it; drop the option, or start without "
+            "one",
         )
         source = self.image_source
         if source is None and "image_source" in taken and self.regions:

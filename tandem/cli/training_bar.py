@@ -1,4 +1,4 @@
-"""What a person sees of a training run: stage after stage, and every dev recall on a line."""
+"""Shows the progress of a training run: one stage after another, and each dev recall on a line."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _UNITS = {"encoder": "rounds", "backbone": "steps", "done": ""}
 
 
 class TrainingBar:
-    """Shows progress; `show` is what a run calls."""
+    """Shows progress; a run calls `show`."""
 
     def __init__(
         self, terminal: Terminal = errors, clock: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class TrainingBar:
         self._work.__exit__(kind, error, trace)
 
     def show(self, stage: str, step: int, step_count: int, note: str) -> None:
-        """Takes how far a stage is; a note that begins with "dev" stays in sight from then on."""
+        """Shows how far a stage is; a note that begins with "dev" stays visible from then on."""
         shown = ", ".join(filter(None, [note, self._dev]))
         if note.startswith("dev "):
             self._dev = shown = note

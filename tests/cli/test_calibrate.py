@@ -66,12 +66,12 @@ def test_what_is_measured_is_written_for_its_precision(checkpoint: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--first-count", "20"], "leaves nothing to stop; ask for 19 or fewer"),
+        (["--first-count", "20"], "leaves nothing to stop; give 19 or fewer"),
         (
             ["--count", "16"],
-            "gives 16 pictures, and a pool has 20 candidates: ask for 20 or more",
+            "has 16 pictures, fewer than the 20 candidates of a pool: give --count 20",
         ),
-        (["--count", "4", "--rerank-k", "5", "--first-count", "2"], "ask for 8 or more"),
+        (["--count", "4", "--rerank-k", "5", "--first-count", "2"], "--count 8 or more"),
         (["--report", "nowhere/page.md"], "make its folder first"),
         (["--dev-split", "none"], "no split 'none' of scenes"),
     ],
@@ -104,7 +104,7 @@ def test_the_shipped_calibration_is_written_when_told(
     assert "## Match probability" in printed
     assert "gallery of 24, 12 queries each way" in printed
     assert (checkpoint / CALIBRATION_NAME).exists() == is_written
-    assert ("--write puts this calibration" in printed) != is_written
+    assert ("--write adds this calibration" in printed) != is_written
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(2**64)])

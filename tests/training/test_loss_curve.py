@@ -114,7 +114,7 @@ def test_a_curve_that_lacks_rounds_is_refused(tmp_path: Path, left: str) -> None
     """Naming the file and what to do; the file stays as it is."""
     (tmp_path / FILE_NAME).write_text(left)
 
-    with pytest.raises(LossCurveIncomplete, match=r"loss_curve\.jsonl lacks.*1 to 2.*put it back"):
+    with pytest.raises(LossCurveIncomplete, match=r"loss_curve\.jsonl lacks.*1 to 2.*restore it"):
         LossCurve(tmp_path, 2, 0.0)
 
     assert (tmp_path / FILE_NAME).read_text() == left
