@@ -26,7 +26,7 @@ from tandem.model_io.buckets import pad_texts
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint
-from tandem.modeling.image_tokens import ImageTokens, PixelTokens
+from tandem.modeling.image_tokens import PixelTokens, RecordTokens
 
 Floats = NDArray[np.floating[Any]]
 Fusion = Callable[[Floats, Floats, float], Floats]
@@ -127,7 +127,7 @@ class OfflineGallery:
     """A gallery as one checkpoint encodes it."""
 
     def __init__(
-        self, checkpoint: Checkpoint, gallery: Gallery, images: ImageTokens | None = None
+        self, checkpoint: Checkpoint, gallery: Gallery, images: RecordTokens | None = None
     ) -> None:
         """Encodes it, with image tokens out of the records' pixels unless `images` has them.
 

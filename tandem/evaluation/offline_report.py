@@ -11,7 +11,7 @@ from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import Order, first_answer_ranks
 from tandem.evaluation.report import BE, Ranking, Report
 from tandem.modeling.checkpoint import Checkpoint
-from tandem.modeling.image_tokens import ImageTokens
+from tandem.modeling.image_tokens import RecordTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
 # The paper's (Geigle et al. 2022, Table 9).
@@ -29,7 +29,7 @@ def offline_report(
     *,
     retriever: Checkpoint | None = None,
     fusion_pool_size: int | None = None,
-    images: ImageTokens | None = None,
+    images: RecordTokens | None = None,
     on_query: OnQuery = lambda *_: None,
 ) -> Report:
     """Returns the report of a checkpoint, or of two, of which `retriever` makes the pools.

@@ -1,4 +1,4 @@
-"""A checkpoint: a folder with weights, shape, tokenizer, and what made them."""
+"""Saves and loads checkpoints: folders with weights, shape, tokenizer, and what made them."""
 
 import json
 import math
@@ -28,12 +28,12 @@ from tandem.modeling.stored_weights import (
 
 
 class WeightsNotFinite(ValueError):
-    """A model has weights that are no finite numbers, and must not become a checkpoint."""
+    """A model has weights that are NaN or infinite, and must not become a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A trained model with its tokenizer, ready to run, in float32."""
+    """Holds a trained model with its tokenizer, ready to run, in float32."""
 
     model: JointModel
     files: CheckpointFiles
@@ -42,23 +42,23 @@ class Checkpoint:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's own."""
+        """The model's tokenizer."""
         return self.files.tokenizer
 
     @property
     def weights_sha256(self) -> str:
-        """Of the file of weights."""
+        """Digest of the weights file."""
         return self.files.weights_sha256
 
 
 def save_checkpoint(
     folder: Path, model: JointModel, tokenizer: Tokenizer, training: dict[str, Any]
 ) -> None:
-    """Writes a checkpoint, each file whole or not at all; weights as float16, which halves them.
+    """Writes a checkpoint, each file atomically, with weights in float16 to halve their size.
 
-    The rounding is part of the checkpoint: whoever loads it, trains on or exports it sees the
-    rounded weights, so there is one model and not two. Raises WeightsNotFinite, having written
-    nothing, for a weight that is NaN or infinite, or is in float16.
+    The rounding is part of the checkpoint: whatever loads, trains or exports it sees the rounded
+    weights. Raises WeightsNotFinite, having written nothing, for a weight that is NaN or infinite,
+    or becomes so in float16.
     """
     weights = {
         name: tensor.half().contiguous() if tensor.is_floating_point() else tensor
@@ -72,11 +72,11 @@ def save_checkpoint(
         TOKENIZER: tokenizer.to_str(pretty=True),
     }
     if any(_text(folder / name) != text for name, text in small_files.items()):
-        # Another model's weights must not stand beside them, not for a moment.
+        # Another model's weights must never lie next to them.
         (folder / WEIGHTS).unlink(missing_ok=True)
     for name, text in small_files.items():
         write_text_whole(folder / name, text)
-    # With a mode of its own: safetensors keeps it to its owner, and services run as another user.
+    # With its own file mode: safetensors makes it private, and services run as another user.
     write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
     write_text_whole(folder / TRAINING, _json(training))
 
@@ -84,8 +84,8 @@ def save_checkpoint(
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Returns the checkpoint in evaluation mode.
 
-    Raises ValueError naming the folder if a file is missing or damaged, or the weights do not fit
-    the shape or are no finite numbers. No room is made for weights that are not there.
+    Raises ValueError naming the folder if a file is missing or damaged, or if the weights do not
+    fit the shape or are not finite. Memory is allocated only for weights that the file has.
     """
     files = CheckpointFiles.read(folder)
     try:
@@ -94,9 +94,9 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise ValueError(f"{folder} is no checkpoint of this version: {error}") from error
     held_count = sum(math.prod(each.shape) for each in stored.values())
     faults = []
-    if files.config.least_weight_count > held_count:  # or room is made for what is not there
+    if files.config.least_weight_count > held_count:  # checked before the model is allocated
         told_count = files.config.least_weight_count
-        faults = [f"{CONFIG} tells of {told_count:,} at least, {WEIGHTS} has {held_count:,}"]
+        faults = [f"{CONFIG} needs at least {told_count:,}, {WEIGHTS} has {held_count:,}"]
     else:
         model = JointModel(files.config)
         faults = weight_faults(stored, weights_like(model.state_dict()))
@@ -105,7 +105,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     weights = load_file(folder / WEIGHTS)
     if names := not_finite(weights):
         raise ValueError(
-            f"{folder}: weights are NaN or infinite: {names}; restore {WEIGHTS}, or train anew"
+            f"{folder}: weights are NaN or infinite: {names}; restore {WEIGHTS}, or train again"
         )
     model.load_state_dict(
         {

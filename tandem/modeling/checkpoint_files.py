@@ -1,6 +1,6 @@
-"""A checkpoint's folder and what its small files say, for whoever needs no weights.
+"""Reads a checkpoint's small files, for callers that do not need its weights.
 
-Apart from `checkpoint`, because loading weights needs torch and its seconds.
+Separate from checkpoint.py, because loading weights imports torch, which takes seconds.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """What tells one checkpoint from another."""
+    """Identifies a checkpoint by shape, tokenizer and digest of its weights."""
 
     config: JointConfig
     tokenizer: Tokenizer
@@ -33,7 +33,7 @@ class CheckpointFiles:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Returns what the folder holds.
+        """Reads the folder.
 
         Raises ValueError naming the folder if a file is missing or damaged.
         """

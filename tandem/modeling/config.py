@@ -1,4 +1,4 @@
-"""The shape of a model, as written beside its checkpoint."""
+"""Defines the shape of a model, as config.json of its checkpoint states it."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -7,16 +7,16 @@ from typing import Any, Final, Literal, Self, get_args
 from tandem.model_io.json_object import from_fields, within
 
 TOKEN_SIZE = 16
-"""Pixels on a side of what one image token of a grid or of patches sees."""
+"""Side of the square that one image token of a grid or of patches covers, in pixels."""
 
 REGION_WIDTH = 2048 + 6
-"""Of a region's token: what a detector says of a box, and where the box is."""
+"""Width of a region's token: the detector's features of a box, and the box."""
 
 Encoder = Literal["pre_norm", "post_norm"]
-"""Our own layers, or BERT's, which can begin from a published checkpoint."""
+"""Kinds of layers: our own, or BERT's, which can start from a published checkpoint."""
 
 ImageSource = Literal["grid", "patches", "efficientnet_lite0", "regions"]
-"""What image tokens are: our small CNN's, bare pixels, a frozen network's, or a detector's."""
+"""Sources of image tokens: our small CNN, raw pixels, a frozen network, or a detector."""
 
 _PATCH_WIDTH = TOKEN_SIZE * TOKEN_SIZE * 3
 _EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH = 32, 1280
@@ -24,7 +24,7 @@ _EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH = 32, 1280
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointConfig:
-    """A single-stream encoder over text tokens and image tokens."""
+    """Describes a single-stream encoder over text tokens and image tokens."""
 
     vocabulary_size: int
     width: int = 192
@@ -36,19 +36,19 @@ class JointConfig:
     dropout: float = 0.0
     encoder: Encoder = "pre_norm"
     feed_forward_width: int | None = None
-    """Inside a layer; None is four times `width`."""
+    """Hidden width of a feed-forward block; None means four times `width`."""
     norm_epsilon: float = 1e-5
-    """Of the encoder's layer norms: BERT's is 1e-12."""
+    """Epsilon of the encoder's layer norms; BERT's is 1e-12."""
     image_source: ImageSource = "grid"
     grid_width: int | None = None
-    """D of the grid's tokens; None is `width`. The other sources have their own."""
+    """Width of the grid's tokens; None means `width`. Other sources have fixed widths."""
     region_count: int = 50
-    """Regions an image has at most."""
+    """Maximum number of regions per image."""
     has_two_encoders: bool = False
-    """BE and CE are two encoders of this shape (Sep+Coop) and not one that is both."""
+    """Whether BE and CE are two encoders of this shape (Sep+Coop) instead of one."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError, naming the field, for what no model can be made of."""
+        """Raises ValueError naming a field from which no model can be built."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is not None:
@@ -67,25 +67,25 @@ class JointConfig:
             known = ", ".join(get_args(ImageSource))
             raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
         if self.has_two_encoders and self.image_token_count == 1:
-            raise ValueError("has_two_encoders: a pair is told by two image tokens at least")
+            raise ValueError("has_two_encoders: a pair needs two image tokens at least")
 
     @property
     def grid_side(self) -> int:
-        """Image tokens on a side of the image; 0 where they lie in no grid."""
+        """Image tokens along one side of the image; 0 without a grid."""
         if self.image_source == "regions":
             return 0
         is_coarse = self.image_source == "efficientnet_lite0"
-        # Rounded up, as its convolutions do.
+        # Its convolutions round up.
         return -(-self.image_size // (_EFFICIENTNET_STRIDE if is_coarse else TOKEN_SIZE))
 
     @property
     def image_token_count(self) -> int:
-        """R: tokens an image has, of regions at most."""
+        """R: tokens per image; a maximum for regions."""
         return self.grid_side**2 if self.grid_side else self.region_count
 
     @property
     def token_width(self) -> int:
-        """D of image tokens, as the image source gives them."""
+        """Width of image tokens as the image source gives them."""
         widths = {
             "grid": self.grid_width or self.width,
             "patches": _PATCH_WIDTH,
@@ -96,7 +96,7 @@ class JointConfig:
 
     @property
     def least_weight_count(self) -> int:
-        """Numbers that such a model has at least: its words, its places, its layers' matrices."""
+        """Lower bound of the model's weight count: words, positions and the layers' matrices."""
         inner_width = self.feed_forward_width or 4 * self.width
         a_layer = 4 * self.width**2 + 2 * self.width * inner_width
         words_and_places = (self.vocabulary_size + self.max_text_tokens) * self.width
@@ -117,8 +117,8 @@ class JointConfig:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest and for the fingerprint.
 
-        Fields that came after the first shipped checkpoint are left out at their defaults, so that
-        a fingerprint made before them is made again.
+        Fields that are newer than the first released checkpoint are omitted at their defaults, so
+        that its fingerprint stays the same.
         """
         later = {each.name: each.default for each in fields(self) if each.name in _LATER_FIELDS}
         return {
@@ -126,7 +126,7 @@ class JointConfig:
         }
 
 
-# What no real model comes near, and what a damaged file should not make room for.
+# No real model comes near these; they keep a damaged file from allocating memory.
 _RANGES: Final = {
     "vocabulary_size": (1, 10_000_000),
     "width": (1, 65_536),

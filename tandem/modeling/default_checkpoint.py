@@ -1,4 +1,4 @@
-"""The checkpoint that ships with Tandem."""
+"""Locates the checkpoint that ships with Tandem."""
 
 from pathlib import Path
 

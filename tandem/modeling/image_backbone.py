@@ -1,4 +1,4 @@
-"""The small convolutional network that turns pixels into a grid of image tokens.
+"""Defines the small convolutional network that turns pixels into a grid of image tokens.
 
 Shapes: B batch, H W pixels, C channels, R image tokens, D token width.
 """
@@ -30,12 +30,12 @@ class ImageBackbone(nn.Module):
         return self.tokens(pixels).half()
 
     def tokens(self, pixels: Tensor) -> Tensor:
-        """As forward, but in the weights' own precision: what training differentiates."""
+        """Returns [B, R, D] in the precision of the weights, for training."""
         scaled = pixels.permute(0, 3, 1, 2).to(self.norm.weight.dtype) / 127.5 - 1.0
         grid_BCHW = self.stages(self.stem(scaled))
         tokens_BRD = self.project(grid_BCHW.flatten(2).transpose(1, 2))
         if tokens_BRD.dtype is torch.float16:
-            # Projected in half precision; CUDA's norm takes input and weights of one type alone.
+            # Projected in half precision; CUDA's norm needs input and weights of one type.
             tokens_BRD = tokens_BRD.to(self.norm.weight.dtype)
         return self.norm(tokens_BRD)
 

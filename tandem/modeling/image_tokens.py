@@ -1,4 +1,4 @@
-"""Where image tokens come from: pixels, by one of three backbones, or a detector's file.
+"""Gives image tokens: from pixels by one of three backbones, or from a detector's file.
 
 Shapes: B records, H W pixels, R image tokens, D token width.
 """
@@ -18,8 +18,8 @@ from tandem.modeling.image_backbone import ImageBackbone
 from tandem.modeling.patches import PatchTokens
 
 
-class ImageTokens(Protocol):
-    """What training and evaluation get image tokens of a corpus from."""
+class RecordTokens(Protocol):
+    """Gives the image tokens of a corpus' records."""
 
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
@@ -27,7 +27,7 @@ class ImageTokens(Protocol):
 
 
 class PixelTokens:
-    """Image tokens that a backbone makes of a record's picture; all of them count."""
+    """Computes image tokens of a record's picture with a backbone; all of them count."""
 
     def __init__(self, backbone: nn.Module, image_size: int) -> None:
         self._backbone, self._image_size = backbone, image_size
@@ -43,13 +43,13 @@ class PixelTokens:
 
 
 class NoPixels(nn.Module):
-    """The backbone of a model that reads regions: its tokens are made elsewhere."""
+    """Stands in for the backbone of a model that reads regions, which no pixels give."""
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Raises ValueError."""
+        """Raises ValueError, because regions come from a file."""
         raise ValueError(
-            "this model reads a detector's regions (image_source regions), which no pixels give; "
-            "give it a file of regions"
+            "this model reads a detector's regions (image_source regions), not pixels; give it a "
+            "file of regions"
         )
 
 
@@ -57,7 +57,7 @@ Backbone = ImageBackbone | PatchTokens | EfficientNetLite0 | NoPixels
 
 
 def image_backbone_of(config: JointConfig) -> Backbone:
-    """Returns what turns pixels into image tokens, float16 [B, R, D], with random weights."""
+    """Returns the module that turns pixels into image tokens, float16 [B, R, D], untrained."""
     match config.image_source:
         case "grid":
             return ImageBackbone(config)

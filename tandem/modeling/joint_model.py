@@ -1,7 +1,7 @@
 """Defines the joint model, which a checkpoint holds: an image backbone and a joint encoder.
 
-Shapes: B batch, T text tokens, R image tokens, L = T + R, D width, which image tokens may have
-another of until they are projected; M masked words, V words of the vocabulary.
+Shapes: B batch, T text tokens, R image tokens, L = T + R, D width (image tokens may have another
+width before they are projected), M masked words, V words of the vocabulary.
 """
 
 import torch
@@ -14,7 +14,7 @@ from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 
 
 class JointModel(nn.Module):
-    """Backbone and encoder together, or two encoders: what a checkpoint holds."""
+    """Combines an image backbone with a joint encoder, or with two separate encoders."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class JointModel(nn.Module):
     ) -> Tensor:
         """Returns the bi-encoder's embeddings, float32 [B, D]; without a mask, all tokens count.
 
-        The text side is [CLS] alone, as in the paper's code: no [SEP].
+        The text side is [CLS] alone, without [SEP], as in the code of Geigle et al. 2022.
         """
         ids_B1 = torch.full((tokens_BRD.shape[0], 1), cls_id, device=tokens_BRD.device)
         mask_BR = _all_count(tokens_BRD) if image_mask_BR is None else image_mask_BR
@@ -61,11 +61,11 @@ class JointModel(nn.Module):
         at_BT: Tensor,
         image_mask_BR: Tensor | None = None,
     ) -> Tensor:
-        """Returns which words the text may have at the places where `at_BT` is true, [M, V].
+        """Returns the logits of all words at the positions where `at_BT` is true, [M, V].
 
         Text and image are read together, by the CE's encoder if there are two; without a mask, all
-        image tokens count. A word scores as its embedding's product with what was read at the
-        place, row after row. Only training asks.
+        image tokens count. A word's logit is the product of its embedding and the hidden state.
+        Only training needs it.
         """
         encoder = encoders_in(self.joint_encoder)[-1]
         assert isinstance(encoder, JointEncoder), "two of them at most"

@@ -1,4 +1,4 @@
-"""Image tokens that are the picture's own patches, as ViLT takes them.
+"""Makes image tokens of a picture's patches, as ViLT does.
 
 Shapes: B batch, H W pixels, S tokens on a side, P pixels on a patch's side, R = S * S,
 D = P * P * 3.
@@ -11,14 +11,14 @@ from tandem.modeling.config import TOKEN_SIZE, JointConfig
 
 
 class PatchTokens(nn.Module):
-    """Cuts pixels into patches. It has no weights: the encoder's projection is ViLT's."""
+    """Cuts pixels into patches; it has no weights, as the encoder projects them."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.side = config.grid_side
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, H, W, 3] -> float16 [B, R, D], -1 to 1, in rows from the top left corner."""
+        """uint8 [B, H, W, 3] -> float16 [B, R, D], -1 to 1, row by row from the top left."""
         scaled = pixels.to(torch.float32) / 127.5 - 1.0
         cut_BSPSP3 = scaled.unflatten(2, (self.side, TOKEN_SIZE)).unflatten(
             1, (self.side, TOKEN_SIZE)

@@ -1,8 +1,8 @@
-"""A detector's regions as image tokens, from one file that was made beforehand.
+"""Reads a detector's regions as image tokens from a precomputed file.
 
-The file is safetensors: `tokens` float16 [N, R, 2054] and `counts` int64 [N], how many of an
-image's R rows are regions, with the record ids as a JSON list in its header. Rows are read when
-asked for, so a file may be larger than memory.
+The file is safetensors: `tokens` float16 [N, R, 2054], and `counts` int64 [N], how many of an
+image's R rows are regions. Its header has the record ids as a JSON list. Rows are read on demand,
+so the file may be larger than memory.
 
 Shapes: N images of the file, B records, n regions of one image, R regions at most, D = 2054.
 """
@@ -30,7 +30,7 @@ _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
 
 
 class RegionsInvalid(ValueError):
-    """A file of regions is damaged, or has none for a record."""
+    """A file of regions is damaged, or lacks a record."""
 
 
 def region_tokens(
@@ -41,10 +41,10 @@ def region_tokens(
 ) -> NDArray[np.float16]:
     """Returns float16 [n, 2054], each region as OSCAR reads it (Li et al. 2020).
 
-    `said_nF` is what the detector says of each region, [n, 2048], as it is; `boxes_n4` are x1, y1,
-    x2, y2 in pixels of an image of that width and height. Behind the 2,048 come x1 / W, y1 / H,
-    x2 / W, y2 / H, width / W, height / H. Raises ValueError for other shapes, and for a box outside
-    the image: it would be in another unit.
+    `said_nF` are the detector's features, [n, 2048], unchanged; `boxes_n4` are x1, y1, x2, y2 in
+    pixels of an image of that width and height. The 2,048 are followed by x1 / W, y1 / H, x2 / W,
+    y2 / H, width / W, height / H. Raises ValueError for other shapes, and for a box outside the
+    image, whose unit would be another.
 
     >>> tokens = region_tokens(np.zeros((1, 2048)), np.array([[50, 0, 100, 25]]), 200, 100)
     >>> tokens[0, 2048:].tolist()
@@ -57,7 +57,7 @@ def region_tokens(
         )
     corners_n4 = boxes_n4 / np.array([width, height, width, height])
     sides_n2 = corners_n4[:, 2:] - corners_n4[:, :2]
-    # A detector's last pixel may be counted as one more.
+    # Detectors may count the last pixel as one more.
     if corners_n4.size and (corners_n4.min() < -0.01 or corners_n4.max() > 1.01):
         raise ValueError(f"boxes reach out of an image of {width:g} x {height:g} pixels")
     if (sides_n2 < 0).any():
@@ -68,7 +68,7 @@ def region_tokens(
 def write_regions(
     path: Path, regions: Mapping[str, NDArray[np.float16]], region_count: int
 ) -> None:
-    """Writes each record's regions, [n, 2054], the first `region_count` of them in their order."""
+    """Writes the first `region_count` regions of each record, [n, 2054], in their order."""
     tokens = torch.zeros(len(regions), region_count, REGION_WIDTH, dtype=torch.float16)
     counts = torch.zeros(len(regions), dtype=torch.int64)
     for number, own in enumerate(regions.values()):
@@ -79,10 +79,10 @@ def write_regions(
 
 
 class RegionFile:
-    """Image tokens by record id. Its pixels are never looked at."""
+    """Gives image tokens by record id, without reading pixels."""
 
     def __init__(self, path: Path) -> None:
-        """Raises RegionsInvalid for what is no such file, naming it."""
+        """Raises RegionsInvalid naming a file that is not one of regions."""
         self._path = path
         try:
             check_file(path)
@@ -111,7 +111,7 @@ class RegionFile:
         self._rows = {record_id: row for row, record_id in enumerate(ids)}
 
     def __contains__(self, record_id: str) -> bool:
-        """Returns whether it has the record's regions."""
+        """Returns whether the file has the record's regions."""
         return record_id in self._rows
 
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
@@ -129,24 +129,24 @@ class RegionFile:
 
 @dataclass(frozen=True, slots=True)
 class RegionCheck:
-    """Checks all that a model of regions reads: that they are numbers, that every caption fits.
+    """Checks that a record's regions are finite and that every caption fits the model.
 
-    It costs what reading the regions costs.
+    It reads the regions.
     """
 
     regions: RegionFile
     texts: TextPreprocessor
     needs_caption: bool = True
-    """Whether a record without captions is as bad as one with an empty caption."""
+    """Whether a record without captions is a fault too."""
 
     def __call__(self, record: Record) -> None:
-        """Raises RecordUnreadable for the first thing that is wrong."""
+        """Raises RecordUnreadable for the first fault."""
         check_captions(record, self.texts, self.needs_caption)
         if record.record_id not in self.regions:
             why = "the file of regions has none of it"
             raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
         tokens, _ = self.regions.of([record])
-        # Where none of a row counts too: nothing times infinity is no number, and spreads.
+        # Masked rows too, because zero times infinity is NaN and spreads.
         if not tokens.isfinite().all():
             why = "the file has infinity, or no number, among them"
             raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, why)

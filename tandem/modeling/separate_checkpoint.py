@@ -1,4 +1,4 @@
-"""Two checkpoints into one: the BE of the first, the CE of the second (Sep+Coop)."""
+"""Combines two checkpoints into one: the BE of the first, the CE of the second (Sep+Coop)."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,12 +11,12 @@ from tandem.modeling.joint_model import JointModel
 
 
 def combine(bi_encoder: Path, cross_encoder: Path, folder: Path) -> Checkpoint:
-    """Writes the checkpoint whose BE and CE are those of two; returns it.
+    """Writes and returns a checkpoint with the BE of one and the CE of the other.
 
-    Both read one kind of image tokens and of word pieces, so that an item is stored once. Raises
-    ValueError, having written nothing, for a folder that holds a checkpoint already or one that is
-    none, for two that differ in shape, tokenizer or image backbone, and for one that is combined
-    already.
+    Both must read the same image tokens and word pieces, because an item is stored once. Raises
+    ValueError, having written nothing, for a target folder that holds a checkpoint, for a source
+    that is none or is combined already, and for two that differ in shape, tokenizer or image
+    backbone.
     """
     if (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} holds a checkpoint already; name another folder")

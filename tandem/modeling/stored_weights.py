@@ -1,4 +1,4 @@
-"""What a file of weights holds, told by its header: before anything is made room for."""
+"""Checks a weights file by its header, before any memory is allocated."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ _SHOWN_COUNT: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class StoredWeight:
-    """One tensor of a file: how it is called there, and its shape."""
+    """Describes one tensor of a file."""
 
     dtype: str
     shape: tuple[int, ...]
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it is of a type that weights are taken in."""
+        """Whether it has a floating-point type."""
         return self.dtype in _FLOATS
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is of integers, as counters are."""
+        """Whether it has an integer type, as counters do."""
         return self.dtype in _INTEGERS
 
 
@@ -64,7 +64,7 @@ def stored_weights(path: Path) -> dict[str, StoredWeight]:
 
 
 def weights_like(tensors: Mapping[str, Tensor]) -> dict[str, StoredWeight]:
-    """Returns what `stored_weights` would tell of tensors that were read already."""
+    """Returns what `stored_weights` would return for loaded tensors."""
     names = {dtype: name for name, dtype in (_FLOATS | _INTEGERS).items()}
     return {
         name: StoredWeight(names.get(each.dtype, str(each.dtype)), tuple(each.shape))
@@ -75,9 +75,9 @@ def weights_like(tensors: Mapping[str, Tensor]) -> dict[str, StoredWeight]:
 def weight_faults(
     stored: Mapping[str, StoredWeight], wanted: Mapping[str, StoredWeight]
 ) -> list[str]:
-    """Returns what keeps the stored weights from being those that are wanted, in words.
+    """Returns the differences between stored and wanted weights, in words.
 
-    What is wanted in any float is taken in any. The first names of each kind of fault are told.
+    Any floating-point type may replace another. Each kind of fault lists its first names.
     """
     shared = [name for name in wanted if name in stored]
     kinds = {
@@ -98,7 +98,7 @@ def weight_faults(
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str:
-    """Returns the names of weights with what is no finite number; nothing where all are."""
+    """Returns the names of weights that are NaN or infinite; empty if there are none."""
     return _listed(
         [
             name

@@ -1,7 +1,7 @@
-"""A checkpoint into the two models that Triton loads.
+"""Exports a checkpoint as the two models that Triton loads.
 
-What is written is checked first: the exporter refuses unless the saved files, loaded again, give
-what the eager model gives, for every kind of input, batch size and length that is served.
+The exporter installs the files only if, loaded again, they give what the eager model gives, for
+every kind of input, batch size and length that is served.
 """
 
 import shutil
@@ -35,21 +35,20 @@ _STAGING_NAME = ".staging"
 def export_model(checkpoint_folder: Path, repository: Path, precision: Precision) -> Manifest:
     """Writes model files, config.pbtxt and manifest.json into `repository`; returns the manifest.
 
-    The checkpoint's calibration, where it has one of this precision, goes with it. Raises
-    ExportMismatch, having written nothing, unless exported and eager model agree within 1e-5
-    (fp32) or 1e-3, and ValueError for a folder that is no checkpoint or one that reads no pixels.
-    The manifest is written last: a repository whose export broke off has none, and no service
-    starts on it.
+    Copies the checkpoint's calibration of this precision, if it has one. Raises ExportMismatch,
+    having written nothing, unless exported and eager model agree within 1e-5 (fp32) or 1e-3, and
+    ValueError for a folder that is no checkpoint or one that reads no pixels. The manifest is
+    written last, so a repository whose export was interrupted has none and no service starts on it.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     if isinstance(checkpoint.model.image_backbone, NoPixels):
         raise ValueError(
-            f"{checkpoint_folder} reads a detector's regions, which Triton has no pixels to make "
-            "of; measure it with tandem evaluate --checkpoint --regions"
+            f"{checkpoint_folder} reads a detector's regions, which cannot be served from pixels; "
+            "measure it with tandem evaluate --checkpoint --regions"
         )
     model = lowered(checkpoint.model, precision)
-    # Each in the folder that it is for, where Triton opens model.pt alone. So whatever of the
-    # repository is a mount or a link, it is on the right disk, and a rename puts it in place.
+    # Staged in the target folder, where Triton opens only model.pt: on the right disk whatever is a
+    # mount or a link, so that a rename installs it.
     files = {
         name: model_file(repository, name).parent / _STAGING_NAME / f"{name}.pt"
         for name in (IMAGE_BACKBONE, JOINT_ENCODER)
@@ -85,7 +84,7 @@ def _install(
 def _remove_staging(files: dict[str, Path]) -> None:
     for path in files.values():
         shutil.rmtree(path.parent, ignore_errors=True)
-        with suppress(OSError):  # something is in them, as after every export that succeeded
+        with suppress(OSError):  # not empty, as after every successful export
             path.parents[1].rmdir()
             path.parents[2].rmdir()
 

@@ -1,4 +1,4 @@
-"""What the manifest of an export says, from the checkpoint's small files: no weights, no torch."""
+"""Builds an export's manifest from the checkpoint's small files, without weights or torch."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,8 @@ from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
-# Each at most half again as long as the one before, so that a fifth of it at most is padding on
-# average. Half of the demo's texts have 11 tokens or fewer, all 26 or fewer. The model's own limit
-# is the last bucket.
+# Each is at most 1.5 times the one before, so padding averages at most a fifth. Half of the demo's
+# texts have at most 11 tokens, all have at most 26. The model's own limit is the last bucket.
 _SHORT_TEXT_LENGTHS = (8, 12, 16, 24, 32, 48)
 
 
@@ -51,11 +50,10 @@ def text_length_buckets(max_text_tokens: int) -> tuple[int, ...]:
 
 
 def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
-    """Names what turns content into embedding and tokens: weights, shape, tokenizer, precision.
+    """Returns a digest of what turns content into embedding and tokens.
 
-    And how texts are read before the tokenizer has them: two ways are two models.
-
-    Not the exported files, whose bytes change from one export to the next.
+    That is weights, shape, tokenizer, precision, and the version of text normalisation. The
+    exported files are excluded, because their bytes change with each export.
     """
     parts = {
         "format": FORMAT_VERSION,

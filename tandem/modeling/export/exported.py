@@ -1,6 +1,6 @@
-"""The two files of an export: traced, loaded again, tried, and held against an eager model.
+"""Writes and loads the two TorchScript files of an export, and compares them with the eager model.
 
-TorchScript appears in this file alone.
+No other file uses TorchScript.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 
-# Both run on this machine, on the same inputs. In fp32 the order of additions alone may differ; in
-# fewer bits such a difference can tip a value over to its neighbour.
+# Both run on this machine on the same inputs. In fp32 only the order of additions may differ; in
+# fewer bits, such a difference can round a value to its neighbour.
 _TOLERANCES = {
     Precision.FP32: 1e-5,
     Precision.BF16: 1e-3,
@@ -27,12 +27,12 @@ _TOLERANCES = {
 
 
 class ExportMismatch(ValueError):
-    """The exported model does not give what it should."""
+    """The exported model's output differs from the expected one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedModel:
-    """Both parts as a server loads them, and the manifest that tells what they take."""
+    """Holds both parts as a server loads them, and their manifest."""
 
     manifest: Manifest
     backbone: torch.jit.ScriptModule
@@ -40,14 +40,14 @@ class ExportedModel:
 
     @classmethod
     def load(cls, manifest: Manifest, backbone_file: Path, encoder_file: Path) -> Self:
-        """Returns the loaded files; raises ExportMismatch naming one that is no TorchScript."""
+        """Loads both files; raises ExportMismatch naming one that is no TorchScript."""
         return cls(manifest, _load(backbone_file), _load(encoder_file))
 
     @torch.inference_mode()
     def check_answers(self) -> None:
-        """Raises ExportMismatch unless every kind of input that is served has a legal answer.
+        """Raises ExportMismatch unless every kind of served input gives a valid output.
 
-        Legal are the shapes that the manifest tells, finite numbers, embeddings of unit length.
+        Valid means the shapes of the manifest, finite numbers, and embeddings of unit length.
         """
         manifest = self.manifest
         for batch in (1, 3):
@@ -68,7 +68,7 @@ class ExportedModel:
     def compare(self, model: JointModel) -> None:
         """Raises ExportMismatch unless `model`, in the export's precision, gives the same.
 
-        Within 1e-5 in fp32, else 1e-3, part by part.
+        The tolerance is 1e-5 in fp32, else 1e-3, for each part.
         """
         tolerance = _TOLERANCES[Precision(self.manifest.precision)]
         backbone, encoder = model.image_backbone, model.joint_encoder
@@ -90,7 +90,7 @@ def write_exported(
     )
     torch.jit.save(_traced(backbone, (sample_pixels(manifest, 2),)), str(backbone_file))
     if isinstance(encoder, SeparateEncoders):
-        # A trace takes one way through; what chooses between the two is compiled.
+        # A trace records one branch, so the choice between the encoders is scripted.
         traced = (_traced(each, pairs) for each in encoders_in(encoder))
         torch.jit.save(torch.jit.script(SeparateEncoders(*traced)), str(encoder_file))
     else:
@@ -107,7 +107,7 @@ def sample_pixels(manifest: Manifest, batch: int) -> Tensor:
 def sample_pairs(
     manifest: Manifest, batch: int, text_length: int, image_length: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns random inputs; each text after the first is padded from its middle on."""
+    """Returns random inputs; each text after the first is padded in its second half."""
     generator = torch.Generator().manual_seed(batch * 1000 + text_length)
     ids = torch.randint(
         0, manifest.vocabulary_size, (batch, text_length), dtype=torch.int64, generator=generator
@@ -130,8 +130,8 @@ def _served_inputs(manifest: Manifest) -> Iterator[tuple[Tensor, ...]]:
 
 @torch.inference_mode()
 def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
-    # A trace keeps whether a GPU may compute convolutions in TF32, which it otherwise does: fp32
-    # on a GPU would then be ten bits, and not what the CPU gives.
+    # A trace records whether a GPU may use TF32 for convolutions, as it does by default: fp32 on a
+    # GPU would then have ten bits and differ from the CPU.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         return torch.jit.trace(module, example, check_trace=False)
 
@@ -146,10 +146,10 @@ def _load(path: Path) -> torch.jit.ScriptModule:
 def _check_legal(name: str, answer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if answer.shape != shape or answer.dtype != dtype:
         raise ExportMismatch(
-            f"{name}: answers {list(answer.shape)} {answer.dtype} instead of {list(shape)} {dtype}"
+            f"{name}: gives {list(answer.shape)} {answer.dtype} instead of {list(shape)} {dtype}"
         )
     if not answer.isfinite().all():
-        raise ExportMismatch(f"{name}: answers what is no finite number")
+        raise ExportMismatch(f"{name}: gives NaN or infinity")
 
 
 def _compare(name: str, exported: Tensor, eager: Tensor, tolerance: float) -> None:

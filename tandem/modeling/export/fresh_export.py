@@ -1,4 +1,4 @@
-"""A start that exports only when it must, and imports torch only when it exports."""
+"""Exports only if the repository is stale, and imports torch only to export."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +21,11 @@ from tandem.modeling.export.export_manifest import export_manifest
 def export_if_stale(
     checkpoint_folder: Path, repository: Path, precision: Precision | None = None
 ) -> Manifest:
-    """Exports unless `repository` already holds, whole, what this exporter makes of the checkpoint.
+    """Exports the checkpoint unless `repository` already holds its complete export.
 
-    Without a `precision`, the one that its manifest tells stays, or a repaired file would give the
-    model another fingerprint; where nothing is told, it is this CPU's best. A calibration that is
-    newer than the export is carried over without one, and so is what this release tells Triton of
-    the models. Errors as export_model.
+    `precision` defaults to the one in the repository's manifest, so that a repair keeps the
+    fingerprint, or else to this CPU's best. A newer calibration and this release's config.pbtxt are
+    copied even without an export. Raises what export_model raises.
     """
     files = CheckpointFiles.read(checkpoint_folder)
     precision = precision or _told_precision(repository) or native_precision()
@@ -34,7 +33,7 @@ def export_if_stale(
     if manifest is not None:
         carry_calibration(checkpoint_folder, repository, manifest.fingerprint)
         return manifest
-    # Here, because torch takes seconds that the second start need not wait.
+    # Imported here, because torch takes seconds that a second start should not wait for.
     from tandem.modeling.export.export import export_model
 
     return export_model(checkpoint_folder, repository, precision)
@@ -42,7 +41,7 @@ def export_if_stale(
 
 def _told_precision(repository: Path) -> Precision | None:
     try:
-        # Of whatever format: an export of an earlier release is made again as it was.
+        # Of any format version: the export of an earlier release is repeated in its precision.
         fields = read_object(repository / JOINT_ENCODER / MANIFEST_NAME)
         return Precision(str(fields.get("precision")))
     except ValueError:
@@ -66,7 +65,7 @@ def _fresh_manifest(
 
 
 def _write_where_other(repository: Path, configs: Mapping[str, str]) -> None:
-    # Alone: an export anew would forget the versions that were added to the model since.
+    # Without an export, which would remove the versions that were added since.
     for name, config_text in configs.items():
         path = config_file(repository, name)
         if not path.is_file() or path.read_bytes() != config_text.encode():

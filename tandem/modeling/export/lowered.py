@@ -1,4 +1,4 @@
-"""A model that computes in fewer bits, as it is exported: what its eager twin is compared with."""
+"""Lowers a model to bf16, fp16 or int8, as it is exported."""
 
 import copy
 import warnings
@@ -16,8 +16,8 @@ _HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 def lowered(model: JointModel, precision: Precision) -> JointModel:
     """Returns a copy whose matrix products are in `precision`; in fp32, the model itself.
 
-    What adds many small numbers up stays in float32: the residual stream, norms, pooling and heads.
-    In int8 the encoder's layers alone are lowered, since torch quantises no convolution as it runs.
+    Long sums stay in float32: the residual stream, norms, pooling and heads. In int8 only the
+    encoder's layers are lowered, since torch has no dynamic quantisation of convolutions.
     """
     if precision is Precision.FP32:
         return model
@@ -36,7 +36,7 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
 
 
 class _Halved(nn.Module):
-    """A linear layer or a convolution in half precision, whatever comes in."""
+    """Runs a linear layer or a convolution in half precision, whatever its input."""
 
     def __init__(self, inner: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ def _halve(module: nn.Module, dtype: torch.dtype) -> None:
 
 def _quantised(layers: nn.ModuleList) -> nn.ModuleList:
     with warnings.catch_warnings():
-        # torch announces the end of this way for every release since 2.10. What shall replace it
-        # (torchao) cannot be traced to TorchScript, and torch is pinned.
+        # Deprecated since torch 2.10. Its replacement (torchao) cannot be traced to TorchScript,
+        # and torch is pinned.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", UserWarning)
         quantised: nn.ModuleList = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear})

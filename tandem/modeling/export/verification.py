@@ -1,4 +1,4 @@
-"""A model repository put to the test: its files, what they answer, and what they were made from."""
+"""Verifies a model repository: its files, their outputs, and the checkpoint they came from."""
 
 from pathlib import Path
 
@@ -17,15 +17,15 @@ from tandem.modeling.export.lowered import lowered
 
 
 def verify_repository(repository: Path, checkpoint_folder: Path | None = None) -> Manifest:
-    """Returns the manifest of a repository that holds what its manifest tells.
+    """Returns the manifest of a valid repository.
 
-    Every file has its digest, the models load and answer as the manifest says, a later version that
-    serves too, and with a checkpoint the first gives what it gives. Raises ValueError that names
-    the file at fault, and ExportMismatch for models that answer otherwise or are of another
-    checkpoint.
+    Every file must match its digest, and the models, including a later version that serves, must
+    load and give valid outputs. With a checkpoint, the first version must give the checkpoint's
+    outputs. Raises ValueError naming the faulty file, and ExportMismatch for models that give
+    other outputs or come from another checkpoint.
     """
     manifest = our_manifest(repository)
-    # Before anything is loaded: what is not the exporter's file is not run.
+    # Before anything is loaded, because loading a foreign file may run code.
     manifest.verify(repository)
     version = verify_serving_version(repository, manifest)
     backbone_file = model_file(repository, IMAGE_BACKBONE)

@@ -1,4 +1,4 @@
-"""Another joint encoder for a repository that serves: a checkpoint into a version's folder."""
+"""Exports a checkpoint's joint encoder as a further version of a serving repository."""
 
 import shutil
 from dataclasses import asdict
@@ -22,9 +22,9 @@ from tandem.modeling.export.exported import (
 )
 from tandem.modeling.export.lowered import lowered
 
-# In what a version may be another than the first.
+# Fields in which a version may differ from the first.
 _OWN_FIELDS = {"fingerprint", "precision", "models", "checkpoint"}
-# Of the tokens' length: precisions of one backbone differ by less, other backbones by all of it.
+# Relative to the tokens' norm: precisions of one backbone differ by less, other backbones by all.
 _TOKEN_TOLERANCE = 0.02
 
 
@@ -33,9 +33,9 @@ def export_version(
 ) -> int:
     """Writes the checkpoint's joint encoder as the repository's next version; returns its number.
 
-    In the repository's precision unless told. Nothing that serves is touched, and nobody is told to
-    serve it. Raises ValueError where the checkpoint goes with another tokenizer, other shapes or
-    another image backbone than the repository's, and ExportMismatch as export_model.
+    `precision` defaults to the repository's. The serving version stays in place. Raises ValueError
+    where tokenizer, shapes or image backbone differ from the repository's, and ExportMismatch like
+    export_model.
     """
     manifest = our_manifest(repository)
     checkpoint = load_checkpoint(checkpoint_folder)
@@ -44,8 +44,8 @@ def export_version(
     _check_same_shape(own_manifest, manifest, checkpoint_folder, repository)
     model = lowered(checkpoint.model, chosen)
     version = next_version(repository)
-    # On the disk that it is for, and under a name that no Triton takes for a version: it must never
-    # see half a folder.
+    # On the target disk, under a name that Triton does not take for a version, so that it never
+    # sees half a folder.
     staging = version_folder(repository, version).with_name(f".version-{version}")
     shutil.rmtree(staging, ignore_errors=True)
     folder = staging / str(version)

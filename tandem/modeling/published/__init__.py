@@ -1,1 +1,7 @@
-"""Reads checkpoints that others published: files, weights, vocabulary."""
+"""Reads checkpoints of BERT, MiniLM, RoBERTa and XLM-R as others publish them.
+
+- checkpoint.py: the front door; opens a folder or a hub name and fills a JointEncoder
+- files.py: finds and reads the files; vocabulary.py: BERT's vocab.txt
+- weights.py: which published weight goes where
+- pickled_tensors.py: tensors from a pickle, without running code
+"""

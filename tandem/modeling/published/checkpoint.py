@@ -1,7 +1,7 @@
-"""Checkpoints of BERT, MiniLM, RoBERTa and XLM-R as others publish them, and their way into ours.
+"""Opens published checkpoints of BERT, MiniLM, RoBERTa and XLM-R, and fills our encoder with them.
 
-Weights are read by name out of safetensors files, here and not by the library that wrote them: it
-draws at random what a file lacks and goes on, and we refuse.
+Weights are read by name, here and not by transformers, which silently initialises missing weights
+at random; we reject the file instead.
 """
 
 from collections.abc import Mapping
@@ -28,35 +28,35 @@ from tandem.modeling.published.files import (
 )
 from tandem.modeling.published.weights import named_as_ours, published_faults
 
-# RoBERTa's first position has the number after the padding's id; BERT's has number 0.
+# RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
-# Of no field of a real model.
+# No field of a real model is larger.
 _MAX_INTEGER = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCheckpoint:
-    """A published encoder: its folder, its shape in our words, and its tokenizer."""
+    """Holds a published encoder's folder, its shape in our terms, and its tokenizer."""
 
     folder: Path
     config: JointConfig
     layer_count: int
-    """Layers that were published."""
+    """Number of published layers."""
     layer_numbers: tuple[int, ...]
-    """Those of them that are taken, from 0."""
+    """The layers to take, counted from 0."""
     first_position: int
-    """The row of the published position table that a text's first token gets."""
+    """Row of the published position table for a text's first token."""
     tokenizer: Tokenizer
 
     @classmethod
     def open(cls, name_or_folder: str, max_text_tokens: int = 64) -> "PublishedCheckpoint":
-        """Returns the checkpoint in a folder, or of that name on the hub, which is downloaded.
+        """Opens a folder, or downloads a checkpoint of that name from the hub.
 
-        Raises PublishedCheckpointInvalid, naming file and field, for what is neither, for weights
-        that are not safetensors, and for an architecture that JointEncoder is not.
+        Raises PublishedCheckpointInvalid, naming file and field, for anything else, and for weights
+        or an architecture that JointEncoder cannot take.
         """
         folder = published_folder(name_or_folder)
-        weight_files(folder)  # before anything else is read of what is refused
+        weight_files(folder)  # first, so that nothing else is read of a folder without weights
         fields = _Fields(folder / CONFIG, read_fields(folder / CONFIG))
         kind, first_position = _kind_and_first_position(fields)
         config = _shape(fields, first_position, max_text_tokens)
@@ -75,14 +75,14 @@ class PublishedCheckpoint:
         )
 
     def halved(self) -> "PublishedCheckpoint":
-        """Returns the same with every second layer: 0, 2, 4 … (Geigle et al. 2022, figure 4)."""
+        """Returns the checkpoint with layers 0, 2, 4 … only (Geigle et al. 2022, figure 4)."""
         kept = self.layer_numbers[::2]
         return replace(self, layer_numbers=kept, config=replace(self.config, layer_count=len(kept)))
 
     def start(self, encoder: JointEncoder) -> None:
-        """Puts the published weights into `encoder`; what has no published one stays as it is.
+        """Loads the published weights into `encoder`; weights without a published one stay.
 
-        That is the image's side but for its type and norm, the half of the pooler that reads the
+        Those are the image side except its type and norm, the half of the pooler that reads the
         mean, and the classifier. Raises PublishedCheckpointInvalid naming weights that are NaN or
         infinite.
         """
@@ -93,7 +93,7 @@ class PublishedCheckpoint:
         encoder.load_state_dict(own | converted)
 
     def weights_sha256(self) -> str:
-        """Returns the digest over all files of weights, in the order of their names."""
+        """Returns the digest of all weight files in the order of their names."""
         digest = sha256()
         for path in weight_files(self.folder):
             with path.open("rb") as file:
@@ -104,7 +104,7 @@ class PublishedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """What config.json says, by fields that are of the type they should be."""
+    """Reads fields of config.json and checks their types."""
 
     path: Path
     said: Mapping[str, Any]
@@ -128,7 +128,7 @@ class _Fields:
         return float(value)
 
     def types(self) -> int | None:
-        """Returns the count of token types; None where it is not said."""
+        """Returns the number of token types; None where the field is missing."""
         return self.integer("type_vocab_size") if "type_vocab_size" in self.said else None
 
     def refused(self, name: str, wanted: str) -> PublishedCheckpointInvalid:
@@ -150,7 +150,7 @@ def _kind_and_first_position(fields: _Fields) -> tuple[str, int]:
 
 
 def _check_padding(kind: str, fields: _Fields, tokenizer: Tokenizer) -> None:
-    """Raises PublishedCheckpointInvalid where positions would begin at another row than they do."""
+    """Raises PublishedCheckpointInvalid where the padding's id would shift the positions."""
     if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
         return
     told, own = fields.integer("pad_token_id", unset=1, low=0), special_tokens(tokenizer).pad_id
@@ -162,7 +162,7 @@ def _check_padding(kind: str, fields: _Fields, tokenizer: Tokenizer) -> None:
 
 
 def _shape(fields: _Fields, first_position: int, max_text_tokens: int) -> JointConfig:
-    # Each would be another function of the same weights.
+    # Any other value would be another function of the same weights.
     for name, only in (
         ("hidden_act", "gelu"),
         ("position_embedding_type", "absolute"),

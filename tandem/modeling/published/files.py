@@ -1,7 +1,7 @@
-"""The files of a published checkpoint: found, refused where reading them could run code, and read.
+"""Finds and reads the files of a published checkpoint, without running code from them.
 
-The library that wrote them, transformers, is needed only to download by name and to read the older
-files of RoBERTa's and XLM-R's tokenizers.
+transformers is needed only to download by name and to read older tokenizer files of RoBERTa and
+XLM-R.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -39,22 +39,22 @@ _DOWNLOADED = (
     VOCABULARY,
     "tokenizer_config.json",
 )
-# Of RoBERTa and of XLM-R, before tokenizer.json.
+# Tokenizers of RoBERTa and XLM-R from before tokenizer.json.
 _BYTE_PAIRS = ("vocab.json", "merges.txt")
 _PIECES = "sentencepiece.bpe.model"
-# A model may have a few rows that no token has, up to a round number; not most of them.
+# A model may pad its vocabulary to a round number, but not with most of its rows.
 _LEAST_SHARE = 3
 _DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json")
 
 
 class PublishedCheckpointInvalid(ValueError):
-    """What was given is no checkpoint that an encoder can start from."""
+    """The folder or name is no checkpoint that an encoder can start from."""
 
 
 def published_folder(name_or_folder: str) -> Path:
-    """Returns the folder, or the one that the hub's checkpoint of that name is downloaded to.
+    """Returns the folder, or downloads the hub's checkpoint of that name and returns its folder.
 
-    Raises PublishedCheckpointInvalid for what is neither.
+    Raises PublishedCheckpointInvalid for anything else.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():
@@ -91,9 +91,9 @@ def read_fields(path: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Returns the files that the weights are in, by name: safetensors, or else torch's pickles.
+    """Returns the weight files, sorted by name: safetensors, or else torch's pickles.
 
-    Raises PublishedCheckpointInvalid where they are not there, or lie elsewhere.
+    Raises PublishedCheckpointInvalid where they are missing or lie outside the folder.
     """
     for name in (_WEIGHTS, _PICKLED):
         if (files := _listed(folder, name)) is not None:
@@ -107,8 +107,8 @@ def weight_files(folder: Path) -> list[Path]:
 def told_weights(folder: Path) -> dict[str, StoredWeight]:
     """Returns shape and type of all weights by their published names.
 
-    Of safetensors files by their headers, so that nothing is made room for that does not fit.
-    Errors as `read_weights`.
+    Reads only the headers of safetensors files, so that no memory is allocated for weights that do
+    not fit. Raises what `read_weights` raises.
     """
     told: dict[str, StoredWeight] = {}
     for path in weight_files(folder):
@@ -121,10 +121,10 @@ def told_weights(folder: Path) -> dict[str, StoredWeight]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Returns all weights by their published names, in float32; errors as `weight_files`.
+    """Returns all weights by their published names, in float32.
 
-    And for a file that is damaged, a pickle of more than tensors, and a weight that is NaN or
-    infinite.
+    Raises what `weight_files` raises, and PublishedCheckpointInvalid for a damaged file, a pickle
+    of more than tensors, and a weight that is NaN or infinite.
     """
     weights: dict[str, Tensor] = {}
     for path in weight_files(folder):
@@ -134,7 +134,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             raise PublishedCheckpointInvalid(f"{path} cannot be read: {error}") from error
         if names := not_finite(part):
             raise PublishedCheckpointInvalid(
-                f"{path}: weights are NaN or infinite: {names}; download it again, or begin from "
+                f"{path}: weights are NaN or infinite: {names}; download it again, or start from "
                 "another"
             )
         weights |= part
@@ -145,11 +145,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
-    """Returns the tokenizer without the padding and truncation that its file may ask for.
+    """Returns the tokenizer without the padding and truncation that its file may set.
 
-    all-MiniLM's asks for 128 tokens a text, which would be 128 tokens a caption to compute.
-    Raises PublishedCheckpointInvalid for none, for one without the special tokens we need, and for
-    one of another model, by its ids.
+    all-MiniLM's would pad every caption to 128 tokens. Raises PublishedCheckpointInvalid for a
+    missing tokenizer, for missing special tokens, and for the tokenizer of another model, by its
+    ids.
     """
     with _refused():
         path = folder / _TOKENIZER
@@ -182,7 +182,7 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """Raises what is wrong with a file as what is wrong with the checkpoint."""
+    """Turns FileInvalid into PublishedCheckpointInvalid."""
     try:
         yield
     except FileInvalid as error:
@@ -197,7 +197,7 @@ def _refuse_repeats(path: Path, told: Container[str], part: Iterable[str]) -> No
 
 
 def _listed(folder: Path, name: str) -> list[Path] | None:
-    """Returns the file of that name, or those of its index; None where there is neither."""
+    """Returns the file of that name, or the files of its index; None where both are missing."""
     if (folder / name).exists():
         return [folder / name]
     index = folder / f"{name}.index.json"
@@ -212,12 +212,12 @@ def _listed(folder: Path, name: str) -> list[Path] | None:
     for part in placed.values():
         is_text = isinstance(part, str) and "\0" not in part
         if not is_text or Path(part).name != part or Path(part).suffix != suffix:
-            raise PublishedCheckpointInvalid(f"{index} names {part!r}, no {suffix} beside it")
+            raise PublishedCheckpointInvalid(f"{index} names {part!r}, no {suffix} next to it")
     return sorted(folder / part for part in set(placed.values()))
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
-    """Returns the weights of a pickle: many a published BERT has no other file."""
+    """Returns the weights of a pickle, which is all that many a published BERT has."""
     try:
         weights = read_pickled_tensors(path)
     except PickleRefused as error:
@@ -227,7 +227,7 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     ):
         raise PublishedCheckpointInvalid(f"{path} is no list of weights by name")
     for name, tensor in weights.items():
-        # A view can say that a few bytes are a tensor of any size, and a copy makes room for it.
+        # A view can declare a few bytes to be a tensor of any size, which a copy would allocate.
         is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
         if not is_plain or tensor.is_quantized or not _is_held(tensor):
             raise PublishedCheckpointInvalid(f"{path}: {name} is no plain tensor of numbers")
@@ -239,7 +239,7 @@ def _is_held(tensor: Tensor) -> bool:
 
 
 def _older(folder: Path) -> Tokenizer:
-    """Returns the tokenizer of a folder that has RoBERTa's or XLM-R's own files alone."""
+    """Returns the tokenizer of a folder that has only RoBERTa's or XLM-R's older files."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:

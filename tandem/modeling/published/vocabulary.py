@@ -1,4 +1,4 @@
-"""BERT's tokenizer out of vocab.txt, which is all that its older checkpoints have of it."""
+"""Builds BERT's tokenizer from vocab.txt, the only tokenizer file of older checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ _SPECIAL = ("[PAD]", _UNKNOWN, _CLS, _SEP, "[MASK]")
 
 
 def word_piece_tokenizer(folder: Path) -> Tokenizer:
-    """Returns the tokenizer of a folder's vocab.txt, lower-casing unless its config says no.
+    """Returns the tokenizer of a folder's vocab.txt, lower-casing unless its config disables it.
 
     Raises FileInvalid naming the file and what is wrong.
     """
@@ -40,10 +40,10 @@ def word_piece_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
-    """Returns each line's number: a line ends in LF, or all in CR LF, and nothing else ends one.
+    """Returns the number of each line; lines end in LF, or all of them in CR LF.
 
-    A vocabulary of many scripts has U+2028 or U+0085 as a token, at which str.splitlines ends a
-    line, so that each token behind would have its neighbour's number.
+    str.splitlines would also split at U+2028 and U+0085, which are tokens of multilingual
+    vocabularies, and so shift the numbers of all tokens after them.
     """
     check_file(path)
     try:

@@ -1,4 +1,4 @@
-"""Which published weight goes where in JointEncoder, by name; nothing is left to chance.
+"""Maps published weights to those of JointEncoder by name, and rejects any mismatch.
 
 Shapes: D width.
 """
@@ -15,12 +15,12 @@ from tandem.modeling.stored_weights import StoredWeight, weight_faults
 
 Weight = TypeVar("Weight")
 
-# Of models with a head on top; the encoder's weights are then behind one of these.
+# Prefixes of the encoder's weights in models with a head.
 _PREFIXES = ("bert.", "roberta.")
 _HEADS = re.compile(r"(cls|lm_head|classifier|qa_outputs)\.")
-# Counters that older files carry beside the weights.
+# Counters that older files have in addition to the weights.
 _COUNTERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Google's first BERT files call a norm's weight and bias so.
+# Names of a norm's weight and bias in Google's first BERT files.
 _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 _WORD = "embeddings.word_embeddings.weight"
@@ -44,9 +44,9 @@ def published_faults(
     position_count: int,
     type_count: int | None,
 ) -> list[str]:
-    """Returns what keeps the published weights from being those of a shape, in words.
+    """Returns the differences between the published weights and those of the shape, in words.
 
-    Of any number of token types where `type_count` is None.
+    `type_count` None accepts any number of token types.
     """
     found, repeated = _encoder_weights(told)
     faults = [f"twice, under an old name and a new: {', '.join(repeated)}"] if repeated else []
@@ -65,7 +65,7 @@ def named_as_ours(
     first_position: int,
     own: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Returns what JointEncoder takes from published weights without faults, by its own names.
+    """Returns published weights without faults under the names of JointEncoder.
 
     `layer_numbers` are the layers that are taken, in order; `first_position` is the row of the
     position table for a text's first token; `own` the encoder's weights as they are.
@@ -79,7 +79,7 @@ def named_as_ours(
     }
     for end in ("weight", "bias"):
         norm = source[f"embeddings.LayerNorm.{end}"]
-        # Image tokens then come into the first layer at the scale that it has learnt for words.
+        # Image tokens then enter the first layer at the scale that it learned for words.
         ours[f"embedding_norm.{end}"], ours[f"image_norm.{end}"] = norm, norm.clone()
         for number, published_number in enumerate(layer_numbers):
             prefix = f"encoder.layer.{published_number}"
@@ -90,7 +90,7 @@ def named_as_ours(
                 ours[f"layers.{number}.{own_part}.{end}"] = source[f"{prefix}.{part}.{end}"]
     if f"{_POOLER}.weight" in source:
         # Our pooler reads the first position and the mean. It starts as the published one, which
-        # reads the first alone, and learns what the mean is worth.
+        # reads only the first, and learns the weight of the mean.
         weight_DD = source[f"{_POOLER}.weight"]
         ours["pooler.weight"] = torch.cat([weight_DD, torch.zeros_like(weight_DD)], dim=1)
         ours["pooler.bias"] = source[f"{_POOLER}.bias"]
@@ -100,7 +100,7 @@ def named_as_ours(
 def _shapes(
     config: JointConfig, position_count: int, type_count: int, has_pooler: bool
 ) -> dict[str, tuple[int, ...]]:
-    """Returns what a published encoder of this shape has, by its present names."""
+    """Returns the weights of a published encoder of this shape, by their present names."""
     width, inner_width = config.width, config.feed_forward_width or 4 * config.width
     shapes: dict[str, tuple[int, ...]] = {
         _WORD: (config.vocabulary_size, width),
@@ -127,9 +127,9 @@ def _shapes(
 
 
 def _encoder_weights(published: Mapping[str, Weight]) -> tuple[dict[str, Weight], list[str]]:
-    """Returns the encoder's own weights under their present names, without prefix and heads.
+    """Returns the encoder's weights under their present names, and the names that occur twice.
 
-    And the names that two of them have.
+    Prefixes and heads are removed.
     """
     prefix = next((p for p in _PREFIXES if any(name.startswith(p) for name in published)), "")
     weights: dict[str, Weight] = {}

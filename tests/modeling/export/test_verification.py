@@ -95,7 +95,7 @@ class Answering(nn.Module):
     [
         (16, 0.25, 0.0, None),  # sixteen quarters have unit length: the control
         (16, 0.3, 0.0, r"off unit length"),
-        (16, 0.25, float("nan"), r"no finite number"),
+        (16, 0.25, float("nan"), r"NaN or infinity"),
         (15, 0.25, 0.0, r"answers \[1, 15\] torch.float32 instead of \[1, 16\]"),
     ],
 )
