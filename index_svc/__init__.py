@@ -2,6 +2,7 @@
 
     servicer, admin_servicer   IndexService and IndexAdminService, over gRPC
     conversions                messages to plain types and back, checked on the way in
+    short_searches             which searches run in the event loop instead of a thread
     shard                      `Shard`: commits writes, applies them to the indexes, searches
     retrieval/                 one index in memory: rows, FAISS index, exact scan, filters
     attributes/                attributes in typed columns, and the conditions on them

@@ -196,18 +196,19 @@ class Shard:
         self._check_loaded()
         return dict(self._indexes)
 
-    def search(self, query: Query) -> Answer:
+    def search(self, query: Query, *, at_once: bool = False) -> Answer:
         """Returns the nearest items for each embedding of the query.
 
-        Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid, and
-        SequenceNotReached: the caller waits for applied_sequence first.
+        Raises ServiceUnavailable, IndexNotFound, ModelMismatch, EmbeddingInvalid,
+        SequenceNotReached (the caller waits for applied_sequence first), and with `at_once`
+        LockBusy instead of waiting for a change.
         """
         self._check_loaded()
         applied_sequence = self._applied_sequence  # before the search: it sees all up to here
         if applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied_sequence)
         index = self.index(query.index_id)
-        found = index.search(query)
+        found = index.search(query, at_once=at_once)
         for one in found:
             SEARCHES.labels(one.path.strategy.name.lower()).inc()
         self.live_recall.offer(query)

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class LockBusy(Exception):
+    """Raised instead of waiting for the lock."""
+
+
 class SharedLock:
     """Lets readers share; a writer waits for the readers inside, and later readers for it."""
 
@@ -15,9 +19,12 @@ class SharedLock:
         self._waiting_count = 0
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self, *, at_once: bool = False) -> Iterator[None]:
+        """Holds the lock with other sharers; `at_once` raises LockBusy instead of waiting."""
         with self._condition:
             # Waiting writers come first, or steady reading would starve them.
+            if at_once and (self._is_exclusive or self._waiting_count):
+                raise LockBusy
             self._condition.wait_for(lambda: not self._is_exclusive and not self._waiting_count)
             self._sharer_count += 1
         try:

@@ -2,7 +2,9 @@
 
 import threading
 
-from tandem.shared_lock import SharedLock
+import pytest
+
+from tandem.shared_lock import LockBusy, SharedLock
 
 
 def test_sharers_hold_it_together() -> None:
@@ -53,3 +55,14 @@ def test_nobody_is_inside_with_an_exclusive_holder() -> None:
 
     assert halves == [600, 600]
     assert torn == []
+
+
+def test_at_once_it_is_shared_or_refused() -> None:
+    lock = SharedLock()
+
+    with lock.shared(), lock.shared(at_once=True):
+        pass
+    with lock.exclusive(), pytest.raises(LockBusy), lock.shared(at_once=True):
+        pass
+    with lock.exclusive():
+        pass  # both were released

@@ -71,14 +71,15 @@ class SearchableIndex:
             for modality in Modality:
                 self._change(modality, _Change(item_ids, ()))
 
-    def search(self, query: Query) -> list[Found]:
+    def search(self, query: Query, *, at_once: bool = False) -> list[Found]:
         """Returns, for each embedding, the min(k, matching) nearest items, best first.
 
         Ties among the compared items are ordered by smaller item id. Raises ModelMismatch or
-        EmbeddingInvalid where the embeddings are not of this index's model.
+        EmbeddingInvalid where the embeddings are not of this index's model, and with `at_once`
+        LockBusy instead of waiting for a change.
         """
         self._check(query)
-        with self._lock.shared():
+        with self._lock.shared(at_once=at_once):
             part = self._parts[query.modality]
             found = [part.search(each_D, query.k, query.where) for each_D in query.embeddings]
             if not query.are_embeddings_included:
