@@ -1,13 +1,25 @@
-"""What every service stands on; knows nothing of contents, embeddings or models.
+"""Provides what every service stands on. Knows nothing of contents, embeddings or models.
 
-    settings      environment variables into a frozen dataclass, or a start that stops
-    server        `serve`: from a cold process to a drained one
-    health        NOT_SERVING until warm, then whatever the canary says
-    interceptors  what happens around every call, in a stated order
-    status        named errors to gRPC statuses and back
-    channels      calls to other services, and the time left for them
-    metrics, log  what the operator sees
-    request_id    the one name of a request in all of them
+    server                      `serve`: a process from start to graceful shutdown
+    settings, service_settings  environment variables in a frozen dataclass, with named faults
+    grpc_server, channels       the server that survives odd paths; calls to other services
+    interceptors                what runs around every call, in a fixed order
+    health, health_servicer     grpc.health.v1, from a canary
+    http_door, own_port         /metrics, /live and /ready; whether the gRPC port answers
+    guard, tokens, token_bucket who may call what, and how often
+    tls, rotating_channel       certificates that may change while a process runs
+    tls_proxy                   TLS for a server that cannot reload certificates
+    admission, places           limits on what is in flight, and retry delays
+    request_scanner             counts a request's fields before protobuf parses them
+    side_thread                 converts large requests outside of the event loop
+    stream_watch, deadline      idle streams, and the time that is left
+    status                      named errors to gRPC statuses and back
+    tracing, request_id, headers what a call carries from service to service
+    metrics, cache_metrics      what Prometheus scrapes
+    log, withheld, exposure     what is logged, what never is, and warnings at start
+    single_flight_cache         computes each missing value once
+    allocator, started_threads  memory and threads of a process
+    side_doors                  turns reflection and metrics off
 
-A service's `__main__` loads its settings, makes its parts and awaits `server.serve`.
+A service's `__main__` loads its settings, builds its parts and awaits `server.serve`.
 """

@@ -1,4 +1,4 @@
-"""How much a service takes on at once, and when a caller that it refuses may come back."""
+"""Limits how much a service does at once, and tells refused callers when to retry."""
 
 from __future__ import annotations
 
@@ -13,50 +13,48 @@ MIN_RETRY_DELAY_SECONDS = 0.05
 MAX_RETRY_DELAY_SECONDS = 5.0
 
 _MIB = 1024 * 1024
-# How far back the pace of calls is looked at.
+# The window over which the pace of calls is measured.
 _PACE_SECONDS = 2.0
-# Of all places, how many one call may take.
+# One call may take a fourth of all places.
 _LARGEST_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """What is under way at once, at most; bytes are those of requests as they arrive.
+    """Limits on what is in flight; bytes are those of requests on the wire.
 
-    Streams of requests have limits of their own, so that neither they nor single calls can take
-    all there is.
+    Unary calls and request streams have separate limits, so that neither can starve the other.
     """
 
     max_inflight_count: int = 64
-    """Calls with one request."""
+    """Unary calls."""
     max_inflight_bytes: int = 256 * _MIB
     max_stream_count: int = 16
-    """Streams of requests that are open."""
+    """Open request streams."""
     max_stream_message_count: int = 16
-    """Their messages that are not answered yet, of all streams together."""
+    """Unanswered messages of all streams."""
     max_stream_bytes: int = 256 * _MIB
     max_stream_count_by_caller: int = 8
-    """Streams of one token or, where tokens are not asked for, of one host."""
+    """Streams of one token or, without tokens, of one host."""
     max_idle_seconds: float = 300.0
-    """How long a stream of requests may send none while all that it sent is answered, or take none
-    of the answers that are there for it."""
+    """How long an answered stream may send nothing, or a stream may leave its answers unread."""
     max_answer_bytes: int = 256 * _MIB
-    """Of answers that their callers have not taken yet; half of them one caller's."""
+    """Answers that callers have not read yet; one caller may hold half of them."""
     max_awaited_count: int = 512
-    """Calls whose one request has not come yet, or is large and not parsed yet."""
+    """Calls whose request has not arrived, or is large and not parsed yet."""
     max_awaited_count_by_caller: int = 128
     max_message_wait_seconds: float = 20.0
-    """How long that is waited for, from its first byte to its last."""
+    """How long a request may take from its first byte to its last."""
     max_probe_wait_seconds: float = 5.0
-    """The same for one of health or reflection, which is small and comes with its headers."""
+    """The same for a health or reflection request, which is small."""
     max_probe_count: int = 1024
-    """Health and reflection calls: those whose request has not come, and streams."""
+    """Health and reflection calls whose request has not arrived, and their streams."""
     max_probe_count_by_connection: int = 32
     call_weights: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
-    """By method, how many places a request takes; one where the method is not named."""
+    """The number of places that a request takes, by method; by default one."""
 
     def weight(self, method: str, request: object) -> int:
-        """Returns how many places `request` takes: at most a fourth of all, or it never got in."""
+        """Returns how many places `request` takes: at most a fourth of all."""
         weigh = self.call_weights.get(method)
         if weigh is None:
             return 1
@@ -67,7 +65,7 @@ DEFAULT_LIMITS = AdmissionLimits()
 
 
 class Room:
-    """Places and bytes that what is under way shares."""
+    """Counts the places and bytes in use."""
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -78,26 +76,26 @@ class Room:
         self._turn = asyncio.Lock()
 
     def lacks_places(self, count: int = 1) -> bool:
-        """Whether `count` more do not fit; into an empty room anything does."""
+        """Returns whether `count` more do not fit. Anything fits when nothing is in use."""
         return self.count > 0 and self.count + count > self._max_count
 
     def lacks_bytes(self, byte_count: int) -> bool:
-        """Whether `byte_count` more do not fit; into an empty room anything does."""
+        """Returns whether `byte_count` more do not fit. Anything fits when nothing is in use."""
         return self.count > 0 and self.byte_count + byte_count > self._max_bytes
 
     def take(self, count: int, byte_count: int) -> None:
-        """Takes them, whether they fit or not."""
+        """Takes places and bytes, even if they do not fit."""
         self.count += count
         self.byte_count += byte_count
 
     def give_back(self, count: int, byte_count: int) -> None:
-        """Gives back what was taken."""
+        """Releases places and bytes."""
         self.count -= count
         self.byte_count -= byte_count
         self._freed.set()
 
     async def wait_and_take(self, byte_count: int) -> None:
-        """Takes one place as soon as there is one; whoever came first goes first."""
+        """Waits for one place and takes it, first come, first served."""
         async with self._turn:
             while self.lacks_places() or self.lacks_bytes(byte_count):
                 self._freed.clear()
@@ -106,24 +104,24 @@ class Room:
 
 
 class Pace:
-    """How fast calls come to an end, and so when the next that was refused may come back."""
+    """Measures how fast calls end, to suggest retry delays."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._ended = 0.0  # weighted by age
+        self._ended = 0.0  # Weighted by age.
         self._ended_time = now()
         self._turn_time = now()
 
     def note_end(self) -> None:
-        """Notes that a place has come free."""
+        """Records that a place became free."""
         self._age()
         self._ended += 1.0
 
     def retry_delay_seconds(self) -> float:
-        """Returns when to come back: each refused caller one interval after the one before.
+        """Returns the retry delay: one interval more for each caller refused in a row.
 
-        An interval is what lies between two calls' ends now, so that those who were refused
-        together do not come back together, nor sooner than there is room. Bounded both ways.
+        An interval is the current time between two calls' ends, so that callers refused together
+        retry one after another, when there is room. The delay is bounded on both sides.
         """
         self._age()
         interval_seconds = min(

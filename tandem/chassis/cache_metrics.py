@@ -1,4 +1,4 @@
-"""What Prometheus is told of one cache."""
+"""Exports the metrics of a cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandem.chassis.metrics import REGISTRY
 
 _HITS = Counter(
     "tandem_cache_hits_total",
-    "Values that were kept, or being computed for another call.",
+    "Values found in the cache, or being computed for another call.",
     ["cache"],
     registry=REGISTRY,
 )
@@ -22,32 +22,32 @@ _MISSES = Counter(
 )
 _EVICTIONS = Counter(
     "tandem_cache_evictions_total",
-    "Values that made room for others.",
+    "Values evicted to make room.",
     ["cache"],
     registry=REGISTRY,
 )
 _BYTES = Gauge(
     "tandem_cache_bytes",
-    "What the kept values take.",
+    "Size of the cached values.",
     ["cache"],
     registry=REGISTRY,
 )
 _LIMIT = Gauge(
     "tandem_cache_limit_bytes",
-    "What they may take; 0 where the cache is off.",
+    "Size limit; 0 if the cache is off.",
     ["cache"],
     registry=REGISTRY,
 )
 _ENTRIES = Gauge(
     "tandem_cache_entry_count",
-    "Values that are kept.",
+    "Cached values.",
     ["cache"],
     registry=REGISTRY,
 )
 
 
 class CacheMetrics:
-    """One cache's counters and gauges."""
+    """Counters and gauges of one cache."""
 
     def __init__(self, cache: str) -> None:
         self._hits = _HITS.labels(cache)
@@ -58,22 +58,22 @@ class CacheMetrics:
         self._entries = _ENTRIES.labels(cache)
 
     def looked_up(self, hit_count: int, miss_count: int) -> None:
-        """Notes how many values were there and how many had to be computed."""
+        """Counts hits and misses."""
         self._hits.inc(hit_count)
         self._misses.inc(miss_count)
 
     def changed(self, used_bytes: int, entry_count: int, evicted_count: int) -> None:
-        """Notes what the cache holds now, and how many values it let go."""
+        """Sets the current size, and counts evictions."""
         self._bytes.set(used_bytes)
         self._entries.set(entry_count)
         self._evictions.inc(evicted_count)
 
     def limited(self, max_bytes: int) -> None:
-        """Notes the limit."""
+        """Sets the size limit."""
         self._limit.set(max_bytes)
 
 
 @functools.cache
 def cache_metrics(cache: str) -> CacheMetrics:
-    """Returns the metrics of the cache of that name; the same ones on every call."""
+    """Returns the metrics of the named cache; the same object on every call."""
     return CacheMetrics(cache)

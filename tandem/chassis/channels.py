@@ -1,4 +1,4 @@
-"""Calls to other services: how a channel behaves, and how long a call may take."""
+"""Opens channels to other services, and calls them."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ _MESSAGE_OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 _SERVICE_CONFIG = {
-    # A name that stands for several replicas is called on each in turn; the default stays with one.
+    # Call the replicas of a name in turn; the default stays with one.
     "loadBalancingConfig": [{"round_robin": {}}],
-    # One that leaves says so before it refuses calls: those that reach it as it closes are lost
-    # (CANCELLED, or no answer at all). Not the health of the whole: what is not well still answers.
+    # A replica that stops turns unhealthy before it refuses calls; calls that reach it as it closes
+    # are lost (CANCELLED, or no answer). Not the name "": an unready service still answers.
     "healthCheckConfig": {"serviceName": LIVENESS},
 }
 
 CHANNEL_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_MESSAGE_OPTIONS,
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    # Whoever was added to a name is looked for when another leaves it, not half a minute later.
+    # Resolve a name again when a replica leaves it, not half a minute later.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # A peer that vanished without a word is noticed in about 3 s, not at each call's deadline.
+    # Notice a peer that vanished in about 3 s, not at each call's deadline.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 1_000),
-    # The same for one that still acknowledges TCP but does no more: a stopped process, for example.
-    # Keepalive waits while another ping is under way, and that one is given a minute by default.
+    # The same for a peer that only acknowledges TCP, such as a stopped process. Keepalive waits
+    # while another ping is in flight, and that ping has a minute by default.
     ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # The defaults back off up to 120 s: a restarted peer would stay unseen for that long.
+    # The default backs off up to 120 s, in which a restarted peer would go unnoticed.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Services call one another and never through a proxy, whatever the machine's variables say.
+    # Services never call each other through a proxy, whatever the environment says.
     ("grpc.enable_http_proxy", 0),
-    # Shared with others of this process, a new channel would start with their refused connections.
+    # With a shared pool, a new channel would start with the refused connections of others.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     *_MESSAGE_OPTIONS,
-    # The default takes such pings, one each 2 s, for an attack and drops the connection.
+    # The default treats a ping every 2 s as an attack and drops the connection.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Callers then look the name up again, and find replicas that were added since. Calls under way
-    # end on the old connection, however long they take.
+    # Clients then resolve the name again and find new replicas. Calls in flight finish on the old
+    # connection.
     ("grpc.max_connection_age_ms", 300_000),
-    # Or two services given one port by mistake would share its calls at random.
+    # Two services configured with one port would otherwise share its calls at random.
     ("grpc.so_reuseport", 0),
-    # A connection's calls, those that say nothing included; further ones wait at their sender.
+    # Calls of one connection, idle ones included; further ones wait at the client.
     ("grpc.max_concurrent_streams", MAX_CONNECTION_CALL_COUNT),
-    # Or calls that are answered and not yet tidied up would count as well, and those that their
-    # sender then believes to have room for come back as UNAVAILABLE.
+    # Otherwise answered calls that are not yet cleaned up count as well, and calls for which the
+    # client sees room fail as UNAVAILABLE.
     ("grpc.http.overload_protection", 0),
-    # Or a stream's window grows from 64 KiB to 16 MiB, which its caller may fill unread.
+    # Otherwise a stream's window grows from 64 KiB to 16 MiB, which a caller may fill unread.
     ("grpc.http2.bdp_probe", 0),
-    # None but "identity": of 65 kB on the wire a compressed request makes 64 MiB. Answers are not
-    # compressed either. Whoever sends such a request is told UNIMPLEMENTED, and what is taken.
+    # Only "identity": a compressed request of 65 kB can inflate to 64 MiB. gRPC answers it with
+    # UNIMPLEMENTED and the accepted encodings. Answers are not compressed either.
     ("grpc.compression_enabled_algorithms_bitset", 1),
-    # A caller that vanished without a word holds its streams for 20 s, not until its connection is
-    # too old. One whose line is slow has 10 s to answer a ping, beside all else that it carries.
+    # A caller that vanished holds its streams for 20 s, not until its connection is too old. A slow
+    # connection has 10 s to answer a ping.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
@@ -89,9 +89,10 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
 
 
 def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Channel:
-    """Returns a channel to `host:port`; connects with the first call. Needs a running loop.
+    """Returns a channel to `host:port`, which connects with the first call.
 
-    With an identity both sides show certificates, and the channel follows the files of it.
+    Needs a running event loop. With an identity, both sides present certificates, and the channel
+    reloads its files when they change.
     """
     if identity is None:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
@@ -123,7 +124,7 @@ async def call(
     service: str,
     timeout_seconds: float,
 ) -> Response:
-    """Calls a unary method of `service` under the current request's id; raises `TandemError`."""
+    """Calls a unary method of `service` with the current request id; raises `TandemError`."""
     request_id = current_request_id()
     metadata = [(REQUEST_ID_KEY, request_id)] if request_id else []
     if (trace := current_trace()) is not None:
@@ -135,17 +136,16 @@ async def call(
 
 
 async def _answer(call: Awaitable[Response]) -> Response:
-    """Waits for a call; cancelled, it ends the call at the peer, and not what reads its end.
+    """Awaits a call; if cancelled, cancels the call at the peer but still reads its end.
 
-    grpc.aio frees what a call holds when its end is read. Where that is cancelled too, as it is by
-    `cancel()` and by a plain await, each cancelled call leaves 0.8 kB behind for good
-    (grpc/grpc#43360, open as of 1.85).
+    grpc.aio frees a call when its end is read. `cancel()` and a plain await cancel that read too,
+    and then each cancelled call leaks 0.8 kB (grpc/grpc#43360, open as of 1.85).
     """
     reading = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(reading)
     except asyncio.CancelledError:
-        # Core's own cancel, for which grpc.aio has no public name.
+        # Core's cancel, which grpc.aio does not expose.
         core = getattr(call, "_cython_call", None)
         if core is None:
             reading.cancel()

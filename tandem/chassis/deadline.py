@@ -1,4 +1,4 @@
-"""Deadlines of calls, and of the work that they cause."""
+"""Defines the deadline of a call and of the work that it causes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether no time is left."""
+        """Returns whether no time is left."""
         return self.left() <= 0
 
     def earlier(self, seconds: float) -> Deadline:

@@ -1,4 +1,4 @@
-"""What a service's settings leave open, said at its start by the settings that close it."""
+"""Warns at start of what the settings leave open, and names the settings that close it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = f"{_CERTIFICATES}, and TLS_PEER_NAMES for who may call"
 def warn_of_exposure(
     address: str, service_names: Sequence[str], identity: Identity | None, guard: Guard
 ) -> None:
-    """Writes a warning for each thing that is open at `address`, a `host:port`."""
+    """Logs a warning for each thing that is open at `address`, a `host:port`."""
     for event, mend in _exposures(address, service_names, identity, guard):
         log.warning(event, address=address, mend=mend)
 
@@ -36,14 +36,14 @@ def is_loopback(address: str) -> bool:
 def _exposures(
     address: str, service_names: Sequence[str], identity: Identity | None, guard: Guard
 ) -> Iterator[tuple[str, str]]:
-    """Yields what is open, and which settings mend it."""
+    """Yields what is open, and the settings that close it."""
     asked = {guard.access.get(path) for path in guard.access if _service_of(path) in service_names}
     has_internal, has_public = Access.INTERNAL in asked, bool(asked - {Access.INTERNAL})
     knows_callers = identity is not None and identity.is_client_certificate_required
     if not is_loopback(address):
         if guard.tokens is None and not knows_callers:
             yield (
-                "callers from other machines are asked for nothing",
+                "callers from other machines need no credentials",
                 " and ".join(
                     each
                     for each in (
@@ -56,13 +56,12 @@ def _exposures(
             )
         if guard.tokens is not None and identity is None:
             yield (
-                "tokens come from other machines in plain text",
-                f"set {_CERTIFICATES}; "
-                "TLS_CLIENT_CERTIFICATE_REQUIRED=false where callers have none",
+                "other machines send tokens in plain text",
+                f"set {_CERTIFICATES}; TLS_CLIENT_CERTIFICATE_REQUIRED=false if callers have none",
             )
     if guard.tokens is not None and has_internal and not knows_callers:
         yield (
-            "tokens are asked for, and internal methods are served without any",
+            "internal methods need no token",
             f"set {_NAMES}",
         )
 

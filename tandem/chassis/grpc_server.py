@@ -1,9 +1,9 @@
-"""A grpc.aio server that no path can end.
+"""A grpc.aio server that survives a path that is not UTF-8.
 
-grpc.aio decodes the path of a call to a method that it does not know in the loop that takes all
-calls. One path that is no UTF-8 ends that loop, and the server with it, for whoever can connect
-(grpcio up to 1.85.3; docs/decisions/0037). Methods that are registered are known by number, and
-their paths never decoded. So all of ours are, and what is left over is refused here, unread.
+For a call to an unknown method, grpc.aio decodes the path in the loop that accepts all calls. One
+path that is not UTF-8 ends that loop and the server with it (grpcio up to 1.85.3;
+docs/decisions/0037). Registered methods are matched without decoding. So we register all of ours,
+and refuse the other calls here, unread.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio import _server as grpc_aio
 
-# Of what is refused, in names of tasks and the library's lines; never the caller's own words.
+# Names refused calls in tasks and library logs, never with the caller's text.
 _UNKNOWN_METHOD = "unknown method"
 
 
 class GrpcServer(grpc_aio.Server):
-    """Serves the methods that are registered, as generated code does with all of a service.
+    """Serves registered methods only, as generated code registers them.
 
-    Every other call is UNIMPLEMENTED before anything of it is read. Handlers that were only added
-    by `add_generic_rpc_handlers` are not served.
+    Answers every other call with UNIMPLEMENTED before it reads anything of it. Handlers that were
+    only added by `add_generic_rpc_handlers` are not served.
     """
 
     def __init__(
@@ -32,24 +32,24 @@ class GrpcServer(grpc_aio.Server):
         interceptors: Sequence[grpc.aio.ServerInterceptor],
         options: Sequence[tuple[str, Any]],
     ) -> None:
-        """Needs a running loop."""
-        # Not the base's own: it would make a server of Core too, which nobody then shuts down.
+        """Needs a running event loop."""
+        # Skip the base class: it would create a Core server that nothing shuts down.
         self._loop = asyncio.get_running_loop()
         self._server = _RefusingServer(self._loop, None, (), interceptors, tuple(options), None)
 
 
 class _RefusingServer(cygrpc.AioServer):
-    """Keeps calls of unknown methods from the loop that would decode their paths."""
+    """Keeps calls to unknown methods away from the loop that would decode their paths."""
 
     def _make_request_call_future(self, method_bytes: bytes | None) -> asyncio.Future[Any]:
-        """Returns the next call of a registered method; of the others none comes, until the end."""
+        """Returns the next call to a registered method; the other calls never arrive here."""
         if method_bytes is not None:
             taken: asyncio.Future[Any] = super()._make_request_call_future(method_bytes)
             return taken
         return asyncio.ensure_future(self._refuse_unknown_methods())
 
     async def _refuse_unknown_methods(self) -> None:
-        """Answers each as grpc.aio would; raises what the end of the server makes of the next."""
+        """Answers each as grpc.aio would; raises once the server ends."""
         loop = asyncio.get_running_loop()
         nothing = cygrpc._MethodResolver([], {})  # noqa: SLF001 (no other name for it)
         refusals: set[asyncio.Task[None]] = set()
@@ -65,5 +65,5 @@ class _RefusingServer(cygrpc.AioServer):
             )
             refusals.add(task)
             task.add_done_callback(refusals.discard)
-            # The call keeps its memory until its task is done with it, and no longer.
+            # The call keeps its memory until its task is done, and no longer.
             del call, refusal, task

@@ -1,4 +1,4 @@
-"""What a service demands of its callers."""
+"""Decides which callers a service admits."""
 
 from __future__ import annotations
 
@@ -21,32 +21,30 @@ _current: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessSettings:
-    """What callers need to have."""
+    """Configures what callers must present."""
 
-    token_file: str = setting(
-        "TOML file with the tokens that are let in; empty asks for none", default=""
-    )
+    token_file: str = setting("TOML file of the accepted tokens; empty for no tokens", default="")
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Lets in whom its files name; without files, everybody."""
+    """Admits the callers that its files name; without files, everyone."""
 
     tokens: TokenFile | None = None
     peer_names: frozenset[str] = frozenset()
     access: Mapping[str, Access] = field(default_factory=lambda: ACCESS)
-    """By path of the call. Once there are tokens or names, nobody may call what is not here."""
+    """Access rules by path. With tokens or names, a path without a rule is refused."""
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked of anybody."""
+        """Returns whether every caller is admitted."""
         return self.tokens is None and not self.peer_names
 
 
 def load_guard_or_exit(identity: Identity | None) -> Guard:
-    """Returns the guard by ACCESS_… variables and the identity's names; for `__main__` alone.
+    """Returns the guard by the ACCESS_… variables and the identity's names; for `__main__` only.
 
-    Where they are at fault, says so on stderr and exits 2.
+    Exits 2 with a message if they are invalid.
     """
     try:
         settings = load(AccessSettings, "ACCESS_", os.environ)
@@ -58,10 +56,10 @@ def load_guard_or_exit(identity: Identity | None) -> Guard:
 
 
 def current_caller() -> Caller | None:
-    """Returns who makes the call being served; None where nobody was asked."""
+    """Returns the caller of the current call, or None if callers are not identified."""
     return _current.get()
 
 
 def bind_caller(caller: Caller) -> None:
-    """Notes who makes the current task's call. gRPC runs every call in a task of its own."""
+    """Sets the caller of the current task, in which gRPC runs one call."""
     _current.set(caller)

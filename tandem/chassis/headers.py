@@ -1,4 +1,4 @@
-"""A call's headers, which gRPC decodes anew for whoever asks: read once, and asked for here."""
+"""Keeps the headers of the current call, which gRPC decodes again on each access."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _current: contextvars.ContextVar[Mapping[str, str | bytes]] = contextvars.Contex
 
 
 def bind_headers(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
-    """Notes the headers of the current task's call. gRPC runs every call in a task of its own."""
+    """Sets the headers of the current task, in which gRPC runs one call."""
     _current.set(dict(metadata or ()))
 
 
 def current_headers() -> Mapping[str, str | bytes]:
-    """Returns the headers of the call being served; none outside of any."""
+    """Returns the headers of the current call; empty outside of one."""
     return _current.get({})
 
 
 def fault_of_headers() -> TandemError | None:
-    """Returns why the call cannot be served: a header that is not ASCII, as gRPC's have to be.
+    """Returns an error if a header is not ASCII, which gRPC requires.
 
-    Without the header and its name: both are the caller's own words.
+    The error contains neither the header nor its name: both are the caller's text.
     """
     for key, value in current_headers().items():
         if isinstance(value, str) and not value.isascii():
             if key == AUTHORIZATION_KEY:
-                return Unauthenticated(why="its authorization has characters that no token has")
-            return RequestMalformed(why="a header has characters that are not ASCII")
+                return Unauthenticated(why="its authorization header is not ASCII")
+            return RequestMalformed(why="a header is not ASCII")
     return None

@@ -1,4 +1,4 @@
-"""Whether a service is ready, found out by trying and told by grpc.health.v1."""
+"""Reports by grpc.health.v1 whether a service is ready, which a canary checks."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ log = get_logger()
 Probe = Callable[[], Awaitable[None]]
 
 LIVENESS = "liveness"
-"""The name under which health says whether this process answers at all.
+"""The health name that reports whether this process answers at all.
 
-Not "", which follows what the service stands on: a process that is restarted whenever something
-behind it is away is away itself.
+Not "", which follows the downstream services: restarting a process whenever one of them is down
+would only take it down as well.
 """
 
 WARM_RETRY_SECONDS = 0.5
 CANARY_PERIOD_SECONDS = 1.0
-# At least, between one that took long and the next.
+# The least pause between a slow canary and the next one.
 CANARY_PAUSE_SECONDS = 0.1
-# A canary with no answer by then is one that failed, whatever it waits for.
+# A canary without an answer by then has failed, whatever it waits for.
 CANARY_TIMEOUT_SECONDS = 5.0
 
 
 class Health:
-    """The health of one service: alive, and NOT_SERVING until `watch` finds otherwise."""
+    """The health of one service: alive, and NOT_SERVING until `watch` reports otherwise."""
 
     def __init__(self, service: str, service_names: Sequence[str]) -> None:
         self._service = service
-        # "" is the process as a whole, which Kubernetes asks for by default.
+        # "" is the whole process, which Kubernetes checks by default.
         self._names = ("", *service_names)
         self._servicer = HealthServicer()
         self._serving = False
@@ -47,24 +47,24 @@ class Health:
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the health service to `server`; call before it starts.
 
-        It says NOT_SERVING of all names but LIVENESS.
+        All names except LIVENESS start as NOT_SERVING.
         """
         self._tell(serving=False)
         self._servicer.tell({LIVENESS: health_pb2.HealthCheckResponse.SERVING})
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def watch(self, warm: Probe, ready: Probe | None) -> None:
-        """Retries `warm` while it raises `TandemError`, then says what `ready` finds, for ever.
+        """Retries `warm` while it raises `TandemError`, then reports `ready` forever.
 
-        Anything else that `warm` raises ends the watch: a start that cannot succeed must not
-        look like one that takes long.
+        Any other exception of `warm` ends the watch: a start that cannot succeed must not look
+        like a slow one.
         """
         await self._warm_up(warm)
         self._tell(serving=True)
         log.info("serving")
         took_seconds = 0.0
         while ready is not None:
-            # After one that failed the whole of it: what is broken and hangs is others' to find.
+            # After a canary that used its whole time: what hangs is not polled more often.
             spent_seconds = took_seconds if self._serving else 0.0
             await asyncio.sleep(max(CANARY_PAUSE_SECONDS, CANARY_PERIOD_SECONDS - spent_seconds))
             start_time = time.monotonic()
@@ -72,18 +72,18 @@ class Health:
             took_seconds = time.monotonic() - start_time
 
     def is_serving(self) -> bool:
-        """Returns what was last told."""
+        """Returns the last reported status."""
         return self._serving
 
     def leave(self) -> None:
-        """Says NOT_SERVING of every name, LIVENESS too; nothing watches any more."""
+        """Sets every name, LIVENESS too, to NOT_SERVING for good."""
         self._serving = False
         self.has_left = True
         self._servicer.tell_all(health_pb2.HealthCheckResponse.NOT_SERVING)
         SERVING.labels(self._service).set(0)
 
     def end_watches(self) -> None:
-        """Lets go of those who watch, before the server stops."""
+        """Ends the Watch calls before the server stops."""
         self._servicer.end_watches()
 
     async def _warm_up(self, warm: Probe) -> None:

@@ -1,8 +1,8 @@
-"""grpc.health.v1 with many watchers.
+"""Implements grpc.health.v1 for many watchers.
 
-grpcio-health-checking has a servicer for asyncio too. In it, a watcher that leaves takes the others
-of its name along, who then hear of nothing; and a watch never ends, so a server that has watchers
-waits its whole grace period before it stops. Channels of ours watch whatever they call.
+grpcio-health-checking has an asyncio servicer too. In it, a watcher that leaves removes the other
+watchers of its name, and a Watch call never ends, so a server with watchers waits its whole grace
+period. Our channels watch every service that they call.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 _SHOWN_LENGTH = 100
 
 ServingStatus = int
-"""One of HealthCheckResponse's."""
+"""A status of HealthCheckResponse."""
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):
-    """Says of each name what it was told last."""
+    """Answers each name with its last status."""
 
     def __init__(self) -> None:
         self._statuses: dict[str, ServingStatus] = {}
@@ -28,26 +28,26 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Event()
 
     def tell(self, statuses: Mapping[str, ServingStatus]) -> None:
-        """Says so from now on of these names, and tells those who watch them."""
+        """Sets the status of these names, and notifies their watchers."""
         self._statuses |= statuses
         self._wake()
 
     def tell_all(self, status: ServingStatus) -> None:
-        """Says so of every name."""
+        """Sets the status of every name."""
         self.tell(dict.fromkeys(self._statuses, status))
 
     def end_watches(self) -> None:
-        """Ends those under way and, at once, any that come."""
+        """Ends the open Watch calls, and later ones at once."""
         self._has_ended = True
         self._wake()
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        """Answers NOT_FOUND for a name that nothing was told of."""
+        """Answers with the status, or NOT_FOUND for an unknown name."""
         status = self._statuses.get(request.service)
         if status is None:
-            # A trailer has less room than a request: quoted whole, a long name would come back as
+            # A trailer is smaller than a request: a long name, quoted whole, would fail as
             # RESOURCE_EXHAUSTED.
             shown = request.service[:_SHOWN_LENGTH]
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {shown!r}")
@@ -56,11 +56,11 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, _: grpc.aio.ServicerContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """Yields the status and each later one; SERVICE_UNKNOWN while nothing was told."""
+        """Yields the status and each change of it; SERVICE_UNKNOWN for an unknown name."""
         unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         told: ServingStatus | None = None
         while not self._has_ended:
-            changed = self._changed  # before the look: what comes after it wakes us
+            changed = self._changed  # Before reading the status, so that a later change wakes us.
             status = self._statuses.get(request.service, unknown)
             if status != told:
                 told = status

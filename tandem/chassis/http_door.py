@@ -1,14 +1,14 @@
-"""What platforms ask for over plain HTTP, beside the service's own port: metrics and probes.
+"""Serves metrics and probes over plain HTTP, on a port of its own.
 
-    /metrics   for Prometheus, unless it is closed
-    /live      200 while the event loop turns and the service's own port answers
-    /ready     200 while health says SERVING and that port answers, 503 otherwise
+    /metrics   for Prometheus, unless it is turned off
+    /live      200 while the event loop turns and the gRPC port answers
+    /ready     200 while health is SERVING and that port answers, 503 otherwise
 
-Kubernetes' gRPC probes cannot show a certificate, so with TLS these are the probes to use.
+Kubernetes' gRPC probes cannot present a certificate, so with TLS these are the probes to use.
 
-The door has an event loop and threads of its own, so that a service whose loop stands still can be
-told from one that is gone. Whoever comes has some seconds for all of it, and where too many came
-the oldest goes: half a request, or one who never reads the page, keeps no probe waiting.
+It has an event loop and threads of its own, so that it can report a service whose loop is stuck. A
+visit has a few seconds, and with too many visits the oldest ends: half a request, or a client that
+never reads, delays no probe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tandem.chassis.log import get_logger
 log = get_logger()
 
 BEAT_SECONDS = 1.0
-# Longer than anything that may hold the loop for once, such as opening a large store.
+# Longer than anything that may block the loop once, such as opening a large store.
 STILL_SECONDS = 30.0
 
 _REQUEST_BYTES = 16 * 1024
@@ -42,25 +42,25 @@ _Answer = tuple[str, list[tuple[str, str]], bytes]
 
 
 class Heartbeat:
-    """Says whether an event loop turns, to threads outside it."""
+    """Tells other threads whether an event loop turns."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._beat_time = clock()
 
     async def beat(self) -> None:
-        """Beats for ever, in the loop."""
+        """Beats forever, in the loop."""
         while True:
             self._beat_time = self._clock()
             await asyncio.sleep(BEAT_SECONDS)
 
     def is_beating(self) -> bool:
-        """Returns whether the loop turned of late."""
+        """Returns whether the loop turned recently."""
         return self._clock() - self._beat_time < STILL_SECONDS
 
 
 class HttpDoor:
-    """A small HTTP server in threads of its own."""
+    """An HTTP server in threads of its own."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class HttpDoor:
         is_ready: Probe = lambda: True,
         visit_seconds: float = _VISIT_SECONDS,
     ) -> None:
-        """Port 0 takes a free one; without a registry there are no metrics.
+        """Port 0 takes a free port; without a registry there are no metrics.
 
-        Raises OSError where the port cannot be had.
+        Raises OSError if the port is not available.
         """
         self._probes = {"/live": is_live, "/ready": is_ready}
         self._metrics = None if registry is None else make_wsgi_app(registry)
@@ -82,10 +82,10 @@ class HttpDoor:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
-        # One each: neither waits for the other.
+        # One thread each, so that neither waits for the other.
         self._probing = ThreadPoolExecutor(1, "http-door-probe")
         self._scraping = ThreadPoolExecutor(1, "http-door-metrics")
-        # Those who are here, oldest first, and whether what they asked for is under way.
+        # Open visits, oldest first, and whether their request is being answered.
         self._visits: dict[asyncio.Task[None], bool] = {}
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -93,7 +93,7 @@ class HttpDoor:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
         for pool in (self._probing, self._scraping):
@@ -113,7 +113,7 @@ class HttpDoor:
         for visit in self._visits:
             visit.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
-        await asyncio.sleep(0)  # their sockets are closed by the loop's next turn
+        await asyncio.sleep(0)  # The loop's next turn closes their sockets.
 
     async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         visit = asyncio.current_task()
@@ -126,18 +126,18 @@ class HttpDoor:
                 writer.write(_page(await self._answer(reader, visit)))
                 await writer.drain()
                 writer.write_eof()
-                # They hang up when they have read it; where this side did first, what they still
-                # send would have the answer thrown away.
+                # Let the client close first: if this side did, what the client still sends would
+                # discard the answer.
                 while await reader.read(_REQUEST_BYTES):
                     pass
         except (TimeoutError, asyncio.CancelledError, OSError):
-            pass  # slow, in the way of others, or gone; none of that is a fault of ours
+            pass  # The client is slow, evicted or gone; none of that is our fault.
         finally:
             self._visits.pop(visit, None)
             writer.transport.abort()
 
     def _send_away_one(self) -> None:
-        """Ends the oldest visit: of those who dawdle, if any does."""
+        """Ends the oldest visit, preferring one whose request has not arrived."""
         dawdling = (visit for visit, is_under_way in self._visits.items() if not is_under_way)
         oldest = next(dawdling, next(iter(self._visits)))
         oldest.cancel()
@@ -170,9 +170,9 @@ class HttpDoor:
             return _plain("404 Not Found")
         try:
             return await self._loop.run_in_executor(self._scraping, self._scrape, query, headers)
-        # A metric's function may raise anything.
+        # A metric's callback may raise anything.
         except Exception as error:
-            log.error("metrics cannot be told", exc_info=error)
+            log.error("metrics cannot be rendered", exc_info=error)
             return _plain("500 Internal Server Error")
 
     def _scrape(self, query: str, headers: str) -> _Answer:
@@ -190,8 +190,7 @@ class HttpDoor:
             environ[f"HTTP_{name.strip().upper().replace('-', '_')}"] = value.strip()
         try:
             body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
-        # Of some headers the library cannot make sense, and says so in any way. A metric that fails
-        # does so again.
+        # The library raises various errors for headers that it cannot parse.
         except Exception:
             environ |= {"QUERY_STRING": "", "HTTP_ACCEPT": "", "HTTP_ACCEPT_ENCODING": ""}
             body = b"".join(self._metrics(environ, lambda *status: told.extend(status)))
@@ -210,5 +209,5 @@ def _page(answer: _Answer) -> bytes:
 
 
 def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Writes what the door's loop cannot tell anybody, such as that no file is left to accept."""
+    """Logs errors of the server's loop, such as running out of file descriptors."""
     log.error("metrics port", what=context.get("message"), exc_info=context.get("exception"))

@@ -1,4 +1,4 @@
-"""The log: one JSON object a line on stderr, an event with fields. Never content, never tokens."""
+"""Logs events as one JSON object a line on stderr. Never content, never tokens."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _LEVELS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSettings:
-    """How much is written."""
+    """Configures how much is logged."""
 
-    level: str = setting(f"least level that is written: {', '.join(_LEVELS)}", default="info")
+    level: str = setting(f"the lowest level that is logged: {', '.join(_LEVELS)}", default="info")
 
 
 def load_log_level_or_exit() -> int:
-    """Returns the level by LOG_LEVEL, one of logging's; for `__main__` alone.
+    """Returns the level by LOG_LEVEL; for `__main__` only.
 
-    Where it is at fault, says so on stderr and exits 2.
+    Exits 2 with a message if it is invalid.
     """
-    # That variable alone: others' names begin with LOG_ too.
+    # That variable only: other programs' names begin with LOG_ too.
     environ = {key: value for key, value in os.environ.items() if key == "LOG_LEVEL"}
     try:
-        # As many programs write it, LOG_LEVEL=INFO.
+        # Many programs write LOG_LEVEL=INFO.
         name = load(LogSettings, "LOG_", environ).level.strip().lower()
         if name not in _LEVELS:
             raise SettingsError(f"LOG_LEVEL is '{name}'; it is one of {', '.join(_LEVELS)}")
@@ -51,10 +51,10 @@ def load_log_level_or_exit() -> int:
 
 
 def configure(service: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Sends this process's events to `stream`, stderr by default, each naming `service`.
+    """Sends this process's events to `stream`, by default stderr, each with the service's name.
 
-    The standard library's loggers (gRPC's, asyncio's) come out the same way, from WARNING up, or
-    from DEBUG where that is the level, and without what they were given to say (see `withheld`).
+    The standard library's loggers (gRPC's, asyncio's) use the same format, from WARNING up, or from
+    DEBUG at that level, and without the values in their messages (see `withheld`).
     """
 
     def add_service(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -81,8 +81,8 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
     )
     others_level = level if level == logging.DEBUG else max(level, logging.WARNING)
     logging.basicConfig(level=others_level, handlers=[handler], force=True)
-    # Ours go to the stream by themselves: by way of the standard library a line takes twice as
-    # long, and every call of every service writes one.
+    # Our events bypass the standard library, which would take twice as long a line, and every call
+    # logs one.
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -91,17 +91,16 @@ def configure(service: str, stream: TextIO | None = None, level: int = logging.I
 
 
 def log_stray_faults() -> None:
-    """Writes faults that nothing catches as lines too, where Python would print them with values.
+    """Logs uncaught exceptions, which Python would print with their values.
 
-    For a whole process: those of threads, those that came up where none can be raised, and
-    warnings.
+    It covers the whole process: threads, exceptions that cannot be raised, and warnings.
     """
 
     def of_thread(fault: threading.ExceptHookArgs) -> None:
-        log.error("a thread has ended by a fault", exc_info=fault.exc_value)
+        log.error("a thread ended with an exception", exc_info=fault.exc_value)
 
     def unraisable(fault: sys.UnraisableHookArgs) -> None:
-        log.error("a fault that could not be raised", exc_info=fault.exc_value)
+        log.error("an exception could not be raised", exc_info=fault.exc_value)
 
     log = get_logger()
     logging.captureWarnings(True)
@@ -110,7 +109,7 @@ def log_stray_faults() -> None:
 
 
 def get_logger() -> FilteringBoundLogger:
-    """Returns a logger; may be called at import, before `configure`."""
+    """Returns a logger; call it at import, also before `configure`."""
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger
 
@@ -129,12 +128,12 @@ class _WithholdingHandler(logging.StreamHandler[TextIO]):
         self.addFilter(is_told)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the line without the values in it."""
+        """Logs the line without the values in it."""
         super().emit(without_values(record))
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Says that a line cannot be written, where the standard library would print its values."""
-        get_logger().error("a line cannot be written", logger=record.name)
+        """Reports a line that cannot be logged; the standard library would print its values."""
+        get_logger().error("a line cannot be logged", logger=record.name)
 
 
 def _add_place(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes from a service: base units, and labels that cannot explode."""
+"""Declares a service's metrics: in base units, with labels of bounded cardinality."""
 
 from __future__ import annotations
 
@@ -18,78 +18,78 @@ from tandem import __version__
 
 
 class _Registry(CollectorRegistry):
-    """Remembers what was registered, in order, for the table of it."""
+    """A registry that keeps the order of registration, for the table of metrics."""
 
     def __init__(self) -> None:
         super().__init__()
         self.collectors: list[Collector] = []
 
     def register(self, collector: Collector) -> None:
-        """Takes a metric in."""
+        """Registers a metric."""
         super().register(collector)
         self.collectors.append(collector)
 
 
 REGISTRY = _Registry()
-"""This process's metrics. Not the library's default one, which its imports may add to."""
+"""This process's metrics. Not the library's default registry, to which imports may add."""
 
-# From a flat search over a small shard to the longest deadline that anyone sets.
+# From a flat search over a small shard to the longest deadlines.
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
 
 RPC_DURATION = Histogram(
     "tandem_rpc_duration_seconds",
-    "Wall time of a call as its server saw it.",
+    "Wall time of a call, measured by the server.",
     ["service", "method", "code"],
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 RPC_INFLIGHT = Gauge(
     "tandem_rpc_inflight_count",
-    "Calls being served now.",
+    "Calls in flight.",
     ["service"],
     registry=REGISTRY,
 )
 REFUSALS = Counter(
     "tandem_rpc_refusals_total",
-    "Calls that ended with a named error, by its reason.",
+    "Calls that ended with a named error, by reason.",
     ["service", "method", "reason"],
     registry=REGISTRY,
 )
 INFLIGHT_BYTES = Gauge(
     "tandem_rpc_inflight_bytes",
-    "Bytes of the requests being served now, as they arrived.",
+    "Bytes of requests in flight, as received.",
     ["service"],
     registry=REGISTRY,
 )
 ANSWER_BYTES = Gauge(
     "tandem_rpc_answer_bytes",
-    "Bytes of answers that their callers have not taken yet.",
+    "Bytes of answers that callers have not read yet.",
     ["service"],
     registry=REGISTRY,
 )
 ADMISSION_REFUSED = Counter(
     "tandem_admission_refused_total",
-    "Calls refused for lack of room, by the limit that they met: count, bytes, streams or answers.",
+    "Calls refused at capacity, by the limit reached: count, bytes, streams or answers.",
     ["service", "limit"],
     registry=REGISTRY,
 )
 ADMISSION_LIMIT = Gauge(
     "tandem_admission_limit",
-    "Most that is admitted at once: calls, their bytes, streams, and bytes of answers not taken.",
+    "Admission limits: calls, their bytes, streams, and bytes of unread answers.",
     ["service", "limit"],
     registry=REGISTRY,
 )
 SERVING = Gauge(
     "tandem_serving",
-    "1 while the service's health says SERVING, else 0.",
+    "1 while health is SERVING, otherwise 0.",
     ["service"],
     registry=REGISTRY,
 )
 _BUILD = Info(
     "tandem_build",
-    "Which Tandem this process runs.",
+    "The version of Tandem that this process runs.",
     ["service"],
     registry=REGISTRY,
 )
@@ -98,10 +98,10 @@ ProcessCollector(registry=REGISTRY)
 
 @functools.cache
 def stage_histogram(service: str) -> Histogram:
-    """Returns `tandem_<service>_stage_duration_seconds{stage}`; the same one on every call."""
+    """Returns `tandem_<service>_stage_duration_seconds{stage}`; the same object on every call."""
     return Histogram(
         f"tandem_{service}_stage_duration_seconds",
-        f"Wall time of a stage inside the {service} service.",
+        f"Wall time of a stage in the {service} service.",
         ["stage"],
         buckets=LATENCY_BUCKETS_SECONDS,
         registry=REGISTRY,
@@ -109,10 +109,10 @@ def stage_histogram(service: str) -> Histogram:
 
 
 def table() -> str:
-    """Returns what is registered as a Markdown table: metric, type, labels, meaning."""
+    """Returns the registered metrics as a Markdown table: metric, type, labels, meaning."""
     rows = ["| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
     for collector in REGISTRY.collectors:
-        # Of what samples itself when asked, such as the process's own memory, there are no labels.
+        # Collectors that sample on demand, such as the process's memory, have no labels.
         labels = ", ".join(f"`{name}`" for name in getattr(collector, "_labelnames", ()))
         for family in collector.collect():
             name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -122,5 +122,5 @@ def table() -> str:
 
 
 def note_build(service: str) -> None:
-    """Tells in `tandem_build_info` which Tandem this is."""
+    """Sets the version in `tandem_build_info`."""
     _BUILD.labels(service).info({"version": __version__})

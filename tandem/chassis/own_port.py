@@ -1,8 +1,8 @@
-"""Whether a service's own gRPC port answers: the question that a caller would ask, asked from here.
+"""Checks whether a service's own gRPC port answers, as a client would.
 
-By hand and without gRPC's client: it is asked while the event loop may stand still, it must end in
-time whatever happens, and with certificates it is the process's own, which need not name the
-loopback. So: a connection, one health check for LIVENESS in HTTP/2 frames, and any answer to it.
+It does not use gRPC's client: the check runs while the event loop may be stuck, it must end in
+time, and the process's certificate need not name the loopback address. It opens a connection, sends
+one health check for LIVENESS in HTTP/2 frames, and accepts any answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity
 
 _TIMEOUT_SECONDS = 1.5
-# An answer is as good as this for whoever asks next: probes and strangers cost one call a second.
+# One answer serves all checks within a second, so probes and strangers cost one call a second.
 _KEPT_SECONDS = 1.0
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -32,17 +32,17 @@ _FRAME_HEADER_BYTES = 9
 
 
 class PortState(enum.Enum):
-    """What became of the question."""
+    """The result of a check."""
 
     ANSWERED = "answered"
     SILENT = "silent"
-    """Somebody listens and says nothing in time: busy, or stuck."""
+    """A server listens but does not answer in time: it is busy or stuck."""
     CLOSED = "closed"
-    """Nobody listens, or they hang up: no server is there."""
+    """Nothing listens, or the connection is closed: there is no server."""
 
 
 class OwnPort:
-    """Asks one address. Safe to use from several threads, of which one asks at a time."""
+    """Checks one address. Thread-safe; one thread checks at a time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class OwnPort:
         timeout_seconds: float = _TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`address` is what the service listens on, with the port that it came to have."""
+        """`address` is where the service listens, with its actual port."""
         host, _, port = address.rpartition(":")
         self._target = (_reachable(host.strip("[]")), int(port))
         self._identity = identity
@@ -64,7 +64,7 @@ class OwnPort:
         self._answer_time = clock()
 
     def state(self) -> PortState:
-        """Returns how the port is, as of a second ago at most; takes about as long at most."""
+        """Returns the state of the port, at most a second old; takes at most about a second."""
         with self._asking:
             if self._clock() - self._state_time >= _KEPT_SECONDS:
                 self._state = self._ask()
@@ -74,7 +74,7 @@ class OwnPort:
             return self._state
 
     def has_answered_within(self, seconds: float) -> bool:
-        """Asks; returns whether the last answer is younger. Never where nobody listens."""
+        """Checks, and returns whether the last answer is younger. False if nothing listens."""
         state = self.state()
         return state is not PortState.CLOSED and self._clock() - self._answer_time < seconds
 
@@ -89,18 +89,18 @@ class OwnPort:
         except TimeoutError:
             return PortState.SILENT
         except SettingsError:
-            # Files half written, as in a rotation: the server serves on by those before.
+            # Half-written files, as in a rotation: the server still uses the previous ones.
             return PortState.SILENT
         except ssl.SSLError as error:
-            # They shook hands and found this certificate, which is made for serving, no caller's.
-            # Whether calls are answered cannot be seen from here then; that somebody is there can.
+            # The server rejected this certificate, which is made for serving, not for clients.
+            # So we cannot see whether it answers calls, only that it is there.
             return PortState.ANSWERED if "ALERT" in str(error) else PortState.CLOSED
         except OSError:
             return PortState.CLOSED
 
 
 def _checked(connection: socket.socket, scheme: str, end_time: float) -> PortState:
-    """Returns ANSWERED once anything comes back on the call's stream."""
+    """Returns ANSWERED once anything arrives on the call's stream."""
     message = health_pb2.HealthCheckRequest(service=LIVENESS).SerializeToString()
     headers = {
         b":method": b"POST",
@@ -145,10 +145,10 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """Returns a header as HPACK's literal without indexing; both are short."""
+    """Returns a short header as an HPACK literal without indexing."""
     return bytes([0, len(name)]) + name + bytes([len(value)]) + value
 
 
 def _reachable(host: str) -> str:
-    """Returns where a server that listens on `host` can be called from its own machine."""
+    """Returns the local address of a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)

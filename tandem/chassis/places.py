@@ -1,4 +1,4 @@
-"""Places that callers share, of which none can take all."""
+"""Shares a limited number of places among callers, so that no caller can take all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandem.chassis.guard import current_caller
 
 
 class Places:
-    """So many in all, and so many of them for each caller. For one event loop."""
+    """Places with a total limit and a limit by caller. For one event loop."""
 
     def __init__(self, max_count: int, max_count_by_caller: int) -> None:
         self.max_count = max_count
@@ -21,16 +21,16 @@ class Places:
         self.count = 0
 
     def lack(self, caller: str) -> str:
-        """Returns which limit stands in the way of one more of `caller`'s; "" where none does."""
+        """Returns the limit that `caller` has reached; "" if there is a place."""
         if self.count >= self.max_count:
-            return f"all {self.max_count} are taken"
+            return f"all {self.max_count} places are taken"
         if self._taken[caller] >= self.max_count_by_caller:
             return f"this caller has {self.max_count_by_caller} already"
         return ""
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:
-        """Holds one place, whether there is one or not."""
+        """Holds one place, even past the limit."""
         self.count += 1
         self._taken[caller] += 1
         try:
@@ -43,7 +43,7 @@ class Places:
 
 
 def caller_key(context: grpc.aio.ServicerContext) -> str:
-    """Returns whom a call is counted for: its token's name, or else the host that it came from."""
+    """Returns the caller of a call: the token's name, or without tokens the host."""
     caller = current_caller()
     if caller is not None:
         return f"token {caller.grant.name}"
@@ -51,5 +51,5 @@ def caller_key(context: grpc.aio.ServicerContext) -> str:
 
 
 def peer_host(context: grpc.aio.ServicerContext) -> str:
-    """Returns the other side's address without its port, which each connection has another of."""
+    """Returns the peer's address without its port, which differs by connection."""
     return str(context.peer() or "").rpartition(":")[0]

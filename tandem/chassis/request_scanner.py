@@ -1,8 +1,8 @@
-"""Counts what is in a request's bytes, so that nothing is made of them where it is too much.
+"""Counts the fields of a request before protobuf parses it.
 
-Two bytes on the wire are an empty message, of which protobuf makes an object of a hundred: a
-message of 64 MiB could become gigabytes. So the bytes are walked through first. It takes about a
-quarter of a microsecond a field, and ends at the first that is one too many.
+Protobuf turns two bytes on the wire, an empty message, into an object of a hundred bytes: a message
+of 64 MiB could become gigabytes. So we scan the bytes first. That takes about a quarter of a
+microsecond a field, and stops at the first field over the limit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed
 # protobuf's own limit on messages within messages.
 _MAX_DEPTH = 100
 _MAX_VARINT_BYTES = 10
-# A list that is too long is counted on for so far, to be told by its length.
+# How far a list over its limit is still counted, for the error message.
 _COUNTED_ON = 1_000
-# A message of no more fields is walked through in less than a millisecond.
+# Scanning a message of this many fields takes less than a millisecond.
 _SMALL_FIELD_COUNT = 1_000
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
@@ -46,7 +46,7 @@ class RequestScanner:
     """Checks the messages of one method."""
 
     def __init__(self, method: str, descriptor: Descriptor | None, limit: RequestLimit) -> None:
-        """Without a descriptor, what is inside of a field is not looked into."""
+        """Without a descriptor, nested messages are not scanned."""
         self._method = method
         self._limit = limit
         self._shape: _Shape = {} if descriptor is None else _shape(descriptor, {})
@@ -58,25 +58,25 @@ class RequestScanner:
             self._most[number << 3 | _BYTES] = (name, count)
 
     def check(self, data: bytes) -> None:
-        """Returns where protobuf may parse the bytes.
+        """Returns if protobuf may parse the bytes.
 
-        Raises MessageTooLarge, BatchSizeOutOfRange, or RequestMalformed for what is no message.
+        Raises MessageTooLarge, BatchSizeOutOfRange, or RequestMalformed if they are no message.
         """
         if len(data) > self._limit.max_bytes:
             raise MessageTooLarge(
-                why=f"{self._method} takes {self._limit.max_bytes:,} bytes, it has {len(data):,}"
+                why=f"{self._method} allows {self._limit.max_bytes:,} bytes, it has {len(data):,}"
             )
         self._is_walked(data, self._limit.max_field_count)
 
     def check_small(self, data: bytes) -> bool:
-        """Checks a message of few fields as `check` does; returns False for one of more fields.
+        """Checks a message of few fields as `check` does; returns False for a larger one.
 
-        Elements of packed lists do not count here: they are counted without a walk.
+        Elements of packed lists do not count, because they are counted without a scan.
         """
         return len(data) <= self._limit.max_bytes and self._is_walked(data, _SMALL_FIELD_COUNT)
 
     def _is_walked(self, data: bytes, max_step_count: int) -> bool:
-        """Returns False where there are more fields to look at than so many."""
+        """Returns False if there are more fields than the limit."""
         try:
             return self._walk(data, max_step_count)
         except IndexError:
@@ -158,7 +158,7 @@ class RequestScanner:
             if count > self._most[key][1]:
                 self._refuse_count(key, count, is_more=True)
         most = self._limit.max_field_count
-        raise MessageTooLarge(why=f"{self._method} takes {most:,} values of fields, it has more")
+        raise MessageTooLarge(why=f"{self._method} allows {most:,} field values, it has more")
 
     def _refuse_count(self, key: int, got: int, *, is_more: bool = False) -> NoReturn:
         name, most = self._most[key]
@@ -168,7 +168,7 @@ class RequestScanner:
 def _shape(descriptor: Descriptor, made: dict[str, _Shape]) -> _Shape:
     if descriptor.full_name in made:
         return made[descriptor.full_name]
-    # Noted before it is filled: a filter has filters in it.
+    # Stored before it is filled, because a filter contains filters.
     shape = made[descriptor.full_name] = {}
     for each in descriptor.fields:
         key = each.number << 3 | _BYTES
@@ -183,7 +183,7 @@ def _shape(descriptor: Descriptor, made: dict[str, _Shape]) -> _Shape:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns the number at `position` and where what follows it begins."""
+    """Returns the varint at `position`, and the position after it."""
     value = 0
     for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
         byte = data[position]
@@ -197,7 +197,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def _element_count(data: bytes, start: int, end: int, element_bytes: int) -> int:
     if element_bytes:
         return (end - start) // element_bytes
-    # Of each varint the last byte alone is under 0x80.
+    # Only the last byte of a varint is under 0x80.
     return len(data[start:end].translate(None, _NOT_LAST_BYTES))
 
 

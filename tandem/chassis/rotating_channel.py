@@ -1,4 +1,4 @@
-"""A channel whose certificates change: new calls go by the new ones, others end in peace."""
+"""A channel that follows its certificates: new calls use new ones, calls in flight finish."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import grpc
 
 from tandem.chassis.tls import Certificates, Rotation
 
-# For calls under way on the channel with the certificates before.
+# For calls in flight on a channel with previous certificates.
 _GRACE_SECONDS = 60.0
 
 
 class RotatingChannel(grpc.aio.Channel):
-    """Opens another channel behind it where the certificates have changed."""
+    """Opens a new channel when the certificates have changed."""
 
     def __init__(
         self, rotation: Rotation, open_with: Callable[[Certificates], grpc.aio.Channel]
@@ -65,7 +65,7 @@ class RotatingChannel(grpc.aio.Channel):
         await self._channel.channel_ready()
 
     async def close(self, grace: float | None = None) -> None:
-        """Closes this one and those before it that calls may still be under way on."""
+        """Closes this channel, and the earlier ones that may have calls in flight."""
         for task in self._closing:
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -84,7 +84,7 @@ class RotatingChannel(grpc.aio.Channel):
 
 
 class _Method:
-    """One method of the contract, on whichever channel is the current one."""
+    """A method on the current channel."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One process's life: bind, warm, serve, drain, leave.
+"""Runs a service's process: bind, warm up, serve, drain, exit.
 
 A service's `__main__` has this shape:
 
@@ -45,9 +45,9 @@ from tandem.private_files import keep_files_private
 
 log = get_logger()
 
-# Of asyncio.to_thread: as many as asyncio would come to on two cores.
+# Threads of asyncio.to_thread: asyncio's default on two cores.
 _THREAD_COUNT = 6
-# Between two looks at whether the gRPC server has ended.
+# Interval of the check whether the gRPC server has ended.
 _END_SECONDS = 1.0
 
 
@@ -75,7 +75,7 @@ async def serve(
     Exits 1 if a port is not available, and at once if the gRPC server ends by itself; raises what
     `warm` raises other than `TandemError`.
     """
-    # Forks of a process with gRPC threads deadlock; nothing of ours forks, and this says so.
+    # A fork of a process with gRPC threads deadlocks; our services do not fork.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     bound_memory()
     keep_files_private()
@@ -84,7 +84,7 @@ async def serve(
     side_doors = load_side_doors_or_exit()
     use(traced := load_tracing_or_exit(name))
     asyncio.get_running_loop().set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))
-    # asyncio.run's own handling of SIGTERM ends the process on the spot, with no drain.
+    # asyncio.run's own handling of SIGTERM would end the process without a drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -107,7 +107,7 @@ async def serve(
         registry = REGISTRY if side_doors.metrics else None
 
         def is_live() -> bool:
-            # One that leaves closes its port first, and is not to be killed for that.
+            # A draining service closes its port first; that is no reason to kill it.
             return heartbeat.is_beating() and (
                 health.has_left or own_port.has_answered_within(STILL_SECONDS)
             )
@@ -126,7 +126,7 @@ async def serve(
             health.leave()
             log.info("draining")
             await asyncio.sleep(settings.drain_notice_seconds)
-            health.end_watches()  # or they would hold the server for its whole grace
+            health.end_watches()  # Otherwise they hold the server for its whole grace period.
             await server.stop(settings.grace_seconds)
             beating.cancel()
             door.close()
@@ -147,9 +147,9 @@ async def make_server(
     *,
     is_reflected: bool = True,
 ) -> grpc.aio.Server:
-    """Returns a server with our interceptors, health and, if asked for, reflection.
+    """Returns a server with our interceptors, health and optionally reflection.
 
-    It is not yet bound or started.
+    It is not bound or started yet.
     """
     server = GrpcServer(interceptors(name, limits, guard), options)
     health.register(server)
@@ -201,7 +201,7 @@ async def _until_stopped(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if watch.done() and not ended.done():
-            # Warm and with no canary, or failed for good: then this raises.
+            # It is warm without a canary, or failed permanently: then this raises.
             await watch
             await asyncio.wait({stop, ended}, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
@@ -213,22 +213,21 @@ async def _until_stopped(
 
 
 async def _end_of(server: grpc.aio.Server) -> None:
-    """Returns, or raises, when the server has ended."""
-    # With a timeout, over and over: given up without one, it would take the server's own wait for
-    # its calls along. And where a fault ended the server, calls that are still open keep it from
-    # saying so until then.
+    """Returns or raises once the server has ended."""
+    # Poll with a timeout: cancelling a wait without one would cancel the server's own wait for its
+    # calls. And if an error ended the server, open calls hide that until the timeout.
     while await server.wait_for_termination(timeout=_END_SECONDS):
         pass
 
 
 def _leave_at_once(ended: asyncio.Future[None]) -> NoReturn:
-    """Ends the process, which serves nobody any more: whoever watches it starts another.
+    """Ends the process at once, so that its supervisor starts another.
 
-    With no drain and nothing closed. Where the server ended by a fault, gRPC has written into
-    memory that was no longer its own (docs/decisions/0037), and what this process would write into
-    a store now cannot be trusted; stores stand being left like this at any moment.
+    It drains and closes nothing. If an error ended the server, gRPC has written into freed memory
+    (docs/decisions/0037), and this process must not write into a store any more. A store survives
+    this at any moment.
     """
     fault = ended.exception()
-    log.error("the gRPC server has ended; leaving", exc_info=fault)
+    log.error("the gRPC server has ended; exiting", exc_info=fault)
     sys.stderr.flush()
     os._exit(1)

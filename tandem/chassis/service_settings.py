@@ -12,7 +12,7 @@ from tandem.chassis.settings import setting
 class ServiceSettings:
     """Configures where a service listens, how much it admits, and how it stops.
 
-    A service's own settings inherit these, and repeat those whose default is another.
+    A service's settings inherit these, and redeclare those with another default.
     """
 
     address: str = setting("host:port to listen on")

@@ -1,4 +1,4 @@
-"""Settings: a frozen dataclass filled from environment variables, or a start that stops by name.
+"""Loads settings from environment variables into a frozen dataclass, and names each fault.
 
 A service declares its own and loads them in `__main__`:
 
@@ -29,15 +29,15 @@ _MISSING = dataclasses.MISSING
 
 
 class SettingsError(Exception):
-    """The environment does not give the settings; the message has one line for each fault."""
+    """The environment has invalid settings; the message has one line for each fault."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Which numbers a setting can have."""
+    """The range of a numeric setting."""
 
     words: str
-    """As in "it must be …"."""
+    """Completes "it must be …"."""
     least: float = -math.inf
     most: float = math.inf
     is_least_out: bool = False
@@ -55,7 +55,7 @@ SHARE = Range(words="a share, 0 to 1", least=0, most=1)
 SHARE_OVER_0 = Range(words="a share over 0, at most 1", least=0, most=1, is_least_out=True)
 SHARE_UNDER_1 = Range(words="a share, 0 to under 1", least=0, most=1, is_most_out=True)
 _PORT = Range(words="a port, 0 to 65535", least=0, most=65_535)
-# By what its name ends in, which tells its unit.
+# By the last word of the name, which is the unit.
 _RANGES: Mapping[str, Range] = {
     "bytes": AT_LEAST_0,
     "count": AT_LEAST_1,
@@ -72,10 +72,10 @@ def setting(
     secret: bool = False,
     within: Range | None = None,
 ) -> Any:  # noqa: ANN401
-    """Declares one setting. Without a `default` it must be set; a `secret` is never shown.
+    """Declares one setting. Without a `default` it is required; a `secret` is never shown.
 
-    A number is one of `within`; unless given, of what its unit allows, which its name ends in: a
-    count is at least 1, seconds and bytes at least 0, a share 0 to 1.
+    `within` is the range of a number. By default the unit at the end of the name sets it: a count
+    is at least 1, seconds and bytes at least 0, a share 0 to 1.
     """
     metadata = {"doc": doc, "secret": secret, "within": within}
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
@@ -84,12 +84,11 @@ def setting(
 def load(
     settings_class: type[SettingsClass], prefix: str, environ: Mapping[str, str]
 ) -> SettingsClass:
-    """Returns the settings that `environ` gives under `prefix`.
+    """Returns the settings from `environ`.
 
     A field `name` is the variable `<prefix>NAME`: a str, int, float, bool, or a comma-separated
-    tuple[str, ...]. Raises `SettingsError`, naming every fault at once: a variable that is missing,
-    of another type or out of its range, or unknown under the prefix (a misspelt setting would be
-    ignored without it).
+    tuple[str, ...]. Raises `SettingsError` with every fault: a variable that is missing, of the
+    wrong type, out of range, or unknown under the prefix, which is likely a typo.
     """
     types = typing.get_type_hints(settings_class)
     values: dict[str, Any] = {}
@@ -120,10 +119,10 @@ def load_or_exit(
     arguments: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> SettingsClass:
-    """Returns the process's settings; for `__main__` alone.
+    """Returns the process's settings; for `__main__` only.
 
-    Where the program was called with `--settings` or `--metrics`, prints the table of them and
-    exits 0; where settings are at fault, says so on stderr and exits 2.
+    With `--settings` or `--metrics`, prints their table and exits 0. Exits 2 with a message if
+    settings are invalid.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments) == ["--settings"]:
@@ -200,7 +199,7 @@ def _parse_bool(text: str) -> bool:
 
 def _parse_float(text: str) -> float:
     value = float(text)
-    # No setting means anything as NaN, and an infinite timeout is a missing one.
+    # NaN makes no sense for any setting, and an infinite timeout is none.
     if not math.isfinite(value):
         raise ValueError(text)
     return value

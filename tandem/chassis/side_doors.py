@@ -1,4 +1,4 @@
-"""The doors of a service that no user needs: its description of itself, and its metrics."""
+"""Configures reflection and metrics, which users do not need."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from tandem.chassis.settings import SettingsError, load, setting
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SideDoors:
-    """Which of them are open. Health and probes always are: a platform cannot do without."""
+    """Turns reflection and metrics on or off. Health and probes are always on."""
 
-    reflection: bool = setting(
-        "whether callers may ask for the services and their messages", default=True
-    )
+    reflection: bool = setting("whether gRPC reflection is on", default=True)
     metrics: bool = setting(
-        "whether /metrics answers on the metrics' port; the probes there do in any case",
+        "whether /metrics is on; the probes on its port always are",
         default=True,
     )
 
 
 def load_side_doors_or_exit() -> SideDoors:
-    """Returns what DOOR_… says; for `__main__` alone.
+    """Returns the DOOR_… settings; for `__main__` only.
 
-    Where the settings are at fault, says so on stderr and exits 2.
+    Exits 2 with a message if they are invalid.
     """
     try:
         return load(SideDoors, "DOOR_", os.environ)

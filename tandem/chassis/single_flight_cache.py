@@ -1,6 +1,6 @@
-"""A cache within a byte limit that computes what it lacks once, however many ask for it at once.
+"""A byte-limited cache that computes each missing value once, for all concurrent lookups.
 
-It knows nothing of staleness: a key must name its value for good, version and all.
+It never expires values: a key must identify its value for good, with the version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Report = TypeVar("Report")
 
 @dataclass(frozen=True, slots=True)
 class Computation(Generic[Value, Report]):
-    """Values in the order of the keys they were asked for, and what it took to compute them."""
+    """Values in the order of the keys, and the report of computing them."""
 
     values: Sequence[Value]
     report: Report
@@ -29,10 +29,10 @@ class Computation(Generic[Value, Report]):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[Value, Report]):
-    """Values in the order of the keys, and how many of these this lookup had to compute.
+    """Values in the order of the keys, and how many of them this lookup computed.
 
-    `reports` are those of computations it waited for, each told to one lookup alone, so that they
-    add up over all lookups to what was computed.
+    `reports` come from the computations that it waited for. Each report goes to one lookup only, so
+    that their sum over all lookups is what was computed.
     """
 
     values: Sequence[Value]
@@ -42,7 +42,7 @@ class Lookup(Generic[Value, Report]):
 
 
 class _Flight(Generic[Key, Value, Report]):
-    """One computation under way, and how many lookups wait for it."""
+    """One running computation, and the number of lookups that wait for it."""
 
     __slots__ = ("keys", "report", "task", "waiter_count")
 
@@ -53,14 +53,14 @@ class _Flight(Generic[Key, Value, Report]):
         self.task: asyncio.Task[Mapping[Key, Value]]
 
     def take_report(self) -> Iterable[Report]:
-        """Yields the report, the first time it is asked for after the computation's end."""
+        """Yields the report once, after the computation has ended."""
         report, self.report = self.report, None
         if report is not None:
             yield report
 
 
 class SingleFlightCache(Generic[Key, Value, Report]):
-    """Keeps the values used last. For one event loop; not for threads."""
+    """An LRU cache. For one event loop; not thread-safe."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class SingleFlightCache(Generic[Key, Value, Report]):
         metrics: CacheMetrics,
         is_kept: Callable[[Value], bool] = lambda _: True,
     ) -> None:
-        """With `max_bytes` 0 it is off: nothing is kept, and each lookup computes all by itself.
+        """`max_bytes` 0 turns the cache off: each lookup computes all values itself.
 
-        `byte_count` says what an entry takes, `is_kept` which values are worth keeping.
+        `byte_count` returns the size of an entry, `is_kept` whether to cache a value.
         """
         self._max_bytes = max_bytes
         self._byte_count = byte_count
@@ -84,19 +84,19 @@ class SingleFlightCache(Generic[Key, Value, Report]):
 
     @property
     def is_on(self) -> bool:
-        """Whether it keeps anything."""
+        """Returns whether the cache is on."""
         return self._max_bytes > 0
 
     @property
     def used_bytes(self) -> int:
-        """What the entries take."""
+        """Returns the size of all entries."""
         return self._used_bytes
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, keys: Sequence[Key]) -> dict[Key, Value]:
-        """Returns what is kept of them, and counts those as hits; the others are not counted."""
+        """Returns the cached values and counts them as hits; does not count misses."""
         found = {key: self._use(key) for key in keys if key in self._entries}
         self._metrics.looked_up(sum(key in found for key in keys), 0)
         return found
@@ -107,13 +107,13 @@ class SingleFlightCache(Generic[Key, Value, Report]):
         compute: Callable[[Sequence[Key]], Awaitable[Computation[Value, Report]]],
         timeout_seconds: float,
     ) -> Lookup[Value, Report]:
-        """Returns a value for each key; those that nobody has or makes are computed in one call.
+        """Returns a value for each key; computes the missing ones in one call.
 
-        `compute` gets each key once, and raises DeadlineExceeded by itself after the timeout. What
-        it raises is raised here. Lookups that wait for the same keys look anew, for it may be this
-        one's deadline, or another of its keys, that it failed by. What fails them a second time is
-        raised there too, unless it is a deadline again. A computation that nobody waits for any
-        more is cancelled, and nothing of it kept.
+        `compute` gets each key once, and raises DeadlineExceeded after the timeout. Its errors are
+        raised here. Other lookups that wait for the same keys try again, because this lookup's
+        deadline, or another of its keys, may be the cause; a second error is raised there too,
+        unless it is a deadline again. A computation without a waiting lookup is cancelled, and
+        nothing of it is cached.
         """
         if not self.is_on:
             computation = await compute(keys)
@@ -123,7 +123,7 @@ class SingleFlightCache(Generic[Key, Value, Report]):
                 async with asyncio.timeout(timeout_seconds):
                     lookup = await self._get(keys, compute)
             except TimeoutError as error:
-                raise DeadlineExceeded(what="what is being computed for the cache") from error
+                raise DeadlineExceeded(what="a computation for the cache") from error
         self._metrics.looked_up(lookup.hit_count, lookup.miss_count)
         return lookup
 
@@ -197,7 +197,7 @@ class SingleFlightCache(Generic[Key, Value, Report]):
     def _leave(self, flight: _Flight[Key, Value, Report]) -> None:
         flight.waiter_count -= 1
         if flight.waiter_count == 0 and not flight.task.done():
-            # At once, not when the task has ended: nobody may join what is being cancelled.
+            # Now, not when the task has ended: no lookup may join a cancelled computation.
             self._forget(flight)
             flight.task.cancel()
 
@@ -234,11 +234,11 @@ def _error(task: asyncio.Task[Mapping[Key, Value]]) -> BaseException | None:
 
 
 def _is_anothers_own(error: BaseException) -> bool:
-    """Says whether it tells of the lookup that began the computation, not of the values."""
+    """Returns whether the error concerns the lookup that started the computation only."""
     return isinstance(error, DeadlineExceeded | asyncio.CancelledError)
 
 
 def _note_outcome(task: asyncio.Task[Mapping[Key, Value]]) -> None:
-    # Where every lookup left just before it failed, asyncio would log that nobody asked.
+    # Otherwise asyncio warns of an unread exception if every lookup left just before.
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Threads that are all there from the start."""
+"""Makes thread pools whose threads all exist from the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def started_threads(
 ) -> ThreadPoolExecutor:
     """Returns a pool of `count` threads, each of which has run `initializer`.
 
-    A pool by itself starts one with a call that finds the others busy: at the peak, and hours
+    A pool normally starts a thread when a call finds the others busy: under peak load, where hours
     after the start it would look like a leak.
     """
     threads = ThreadPoolExecutor(count, name, initializer)

@@ -1,4 +1,4 @@
-"""Named errors to gRPC statuses and back: the one table, and both directions of it."""
+"""Converts named errors to gRPC statuses and back."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ REASON_KEY = "tandem-reason"
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
-# gRPC refuses a call whose metadata is over 8 KiB in all, and the message travels twice.
+# gRPC limits all metadata to 8 KiB, and the message is in it twice.
 _MAX_TEXT_CHARACTERS = 512
 
 
 async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoReturn:
-    """Ends the call with `error`: its code and message, and three things in trailing metadata.
+    """Ends the call with `error`: its status code, message and trailing metadata.
 
-    A google.rpc.Status with ErrorInfo (and RetryInfo for OVERLOADED), the bare reason for callers
-    that know no google.rpc, and the request id.
+    The metadata holds a google.rpc.Status with ErrorInfo (and RetryInfo for a retry delay), the
+    bare reason for callers without google.rpc, and the request id.
     """
     code = grpc.StatusCode[error.status]
     message = _plain(error.message)
@@ -48,7 +48,7 @@ async def abort(context: grpc.aio.ServicerContext, error: TandemError) -> NoRetu
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError:
-    """Returns what a failed call to `service` means, in its own words where it named a reason."""
+    """Returns the named error of a failed call to `service`, with the service's message."""
     metadata = dict(rpc_error.trailing_metadata() or ())
     details = rpc_error.details() or "no details"
     if reason := metadata.get(REASON_KEY):
@@ -56,7 +56,7 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, service: str) -> TandemError
     match rpc_error.code():
         case grpc.StatusCode.UNAVAILABLE:
             return ServiceUnavailable(service=service, why=details)
-        # Nobody but a deadline cancels a call while its caller still waits for it.
+        # Only a deadline cancels a call while its caller still waits.
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return DeadlineExceeded(what=f"a call to {service}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -89,7 +89,7 @@ def _error_metadata(status_bytes: bytes) -> dict[str, str]:
     try:
         status = status_pb2.Status.FromString(status_bytes)
     except DecodeError:
-        # The reason and the message are there all the same.
+        # The reason and the message do not depend on it.
         return {}
     info = error_details_pb2.ErrorInfo()
     for detail in status.details:
@@ -99,5 +99,5 @@ def _error_metadata(status_bytes: bytes) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    # Lone surrogates, from a file name for example, do not encode.
+    # Lone surrogates, for example from a file name, cannot be encoded.
     return text.encode("utf-8", "replace").decode()[:_MAX_TEXT_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Ends a stream whose other side does nothing, so that it keeps no place for ever."""
+"""Ends a stream whose caller is idle, so that it frees its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandem.errors import DeadlineExceeded
 
 
 class StreamWatch:
-    """Watches one call, from its own task: whoever makes it."""
+    """Watches one call from its own task."""
 
     def __init__(self, max_idle_seconds: float) -> None:
         self._max_idle_seconds = max_idle_seconds
@@ -21,10 +21,10 @@ class StreamWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Raises DeadlineExceeded out of what is done within where the caller is idle too long.
+        """Raises DeadlineExceeded in the body if the caller is idle for too long.
 
-        Where an answer is on its way that the caller does not take, the call is cancelled: it could
-        not be told either.
+        If the caller does not read a pending answer, the call is cancelled instead, because a
+        status could not reach it either.
         """
         self._task = asyncio.current_task()
         self._arm(self._max_idle_seconds)
@@ -33,7 +33,7 @@ class StreamWatch:
         except asyncio.CancelledError:
             if not self._ended_by:
                 raise
-            # It is ours, and has been heard: the call goes on to its end by a status.
+            # This cancellation is ours; the call continues and ends with a status.
             if self._task is not None:
                 self._task.uncancel()
             raise DeadlineExceeded(
@@ -43,9 +43,9 @@ class StreamWatch:
             self._timer.cancel()
 
     def note(self, waiting_for: str) -> None:
-        """Notes what of the caller's is now waited for, such as "no message came"; "" for nothing.
+        """Sets what the call waits for, such as "no message came"; "" for nothing.
 
-        Its time runs from when it is first said, until something else is.
+        The time starts when it is first set, and ends when something else is.
         """
         if waiting_for != self._waiting_for:
             self._waiting_for, self._idle_since = waiting_for, self._loop.time()

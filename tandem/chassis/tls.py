@@ -1,7 +1,7 @@
-"""Who a process is to its peers, and whom it trusts: certificates that may change while it runs.
+"""Loads a process's certificates and trusted authorities, and reloads them while it runs.
 
-Files are looked at again for each handshake, and by callers every second, so that a rotation needs
-no restart. A pair that does not fit, as between two writes, leaves the one before it in use.
+Servers check the files at each handshake, clients every second, so a rotation needs no restart. A
+pair that does not match, as between two writes, leaves the previous one in use.
 """
 
 from __future__ import annotations
@@ -23,36 +23,34 @@ from tandem.chassis.settings import SettingsError, load, setting
 log = get_logger()
 
 _LOOK_SECONDS = 1.0
-# A caller whose authority is no longer trusted is put to a new handshake after this.
+# After this, a caller whose authority is no longer trusted must shake hands again.
 MAX_CONNECTION_AGE_SECONDS = 45
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TlsSettings:
-    """Files of one process; all three or none."""
+    """Configures the certificate files; set all three or none."""
 
     certificate_file: str = setting(
-        "PEM file with the certificate chain that this process shows; empty for plain text",
+        "PEM file with this process's certificate chain; empty for plain text",
         default="",
     )
     key_file: str = setting("PEM file with the certificate's key", default="")
-    authority_file: str = setting(
-        "PEM file with the authorities whose certificates peers must have", default=""
-    )
+    authority_file: str = setting("PEM file with the trusted authorities", default="")
     client_certificate_required: bool = setting(
-        "let in only callers that show a certificate; off where tokens alone are asked for",
+        "whether callers must present a certificate; off if tokens are enough",
         default=True,
     )
     peer_names: tuple[str, ...] = setting(
-        "names in callers' certificates that are let in; empty for all that an authority vouches "
-        "for",
+        "accepted names in callers' certificates; empty for every certificate of a trusted "
+        "authority",
         default=(),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM bytes of one moment."""
+    """The PEM bytes of one moment."""
 
     chain: bytes
     key: bytes
@@ -60,10 +58,10 @@ class Certificates:
 
 
 class Identity:
-    """The files that a process shows and trusts. Safe to use from several threads."""
+    """The certificate files of a process. Thread-safe."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        """Raises SettingsError where a file is missing, or key and certificate do not fit."""
+        """Raises SettingsError if a file is missing, or key and certificate do not match."""
         self._paths = (settings.certificate_file, settings.key_file, settings.authority_file)
         if not all(self._paths):
             raise SettingsError(
@@ -85,7 +83,7 @@ class Identity:
         return cls(settings) if is_set else None
 
     def certificates(self) -> Certificates:
-        """Returns what the files hold, or held when they last fitted."""
+        """Returns the contents of the files, or the last ones that matched."""
         try:
             stamp = self._look()
             if stamp != self._stamp:
@@ -93,13 +91,13 @@ class Identity:
                 self._stamp = stamp
                 log.info("certificates changed", certificate_file=self._paths[0])
         except SettingsError as error:
-            log.warning("certificates cannot be used; those before stay", cause=str(error))
+            log.warning("certificates cannot be used; the previous ones stay", cause=str(error))
         return self._certificates
 
     def caller_context(self) -> ssl.SSLContext:
-        """Returns what shows this certificate, and takes any: for calls to this process itself.
+        """Returns an SSL context with this certificate that accepts any: for calls to this process.
 
-        Raises SettingsError where the files do not fit.
+        Raises SettingsError if the files do not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -109,9 +107,9 @@ class Identity:
         return context
 
     def server_context(self) -> ssl.SSLContext:
-        """Returns what shows this certificate to callers, and asks for theirs where told.
+        """Returns a server's SSL context, which requires client certificates if configured.
 
-        Raises SettingsError where the files do not fit.
+        Raises SettingsError if the files do not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -134,7 +132,7 @@ class Identity:
             raise SettingsError(f"{chain}, {key}: {error}") from error
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
-        """Returns what changes when a file does, a symbolic link to it included."""
+        """Returns a value that changes when a file, or a symbolic link to it, does."""
         try:
             stats = [Path(path).stat() for path in self._paths]
         except OSError as error:
@@ -144,7 +142,7 @@ class Identity:
     def _read(self) -> Certificates:
         chain, key, authorities = self._paths
         try:
-            # Raises where the key is another certificate's: gRPC finds that out in handshakes only.
+            # Raises if the key does not match, which gRPC only notices in handshakes.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(chain, key)
             context.load_verify_locations(authorities)
@@ -156,20 +154,20 @@ class Identity:
 def server_options(
     options: Sequence[tuple[str, Any]], identity: Identity | None
 ) -> tuple[tuple[str, Any], ...]:
-    """Returns a server's options, with connections that age: handshakes alone look at files."""
+    """Returns server options that age connections, because only handshakes check the files."""
     if identity is None:
         return tuple(options)
     aging = {
         "grpc.max_connection_age_ms": MAX_CONNECTION_AGE_SECONDS * 1_000,
-        # For calls under way; no new ones come on an aged connection.
+        # For calls in flight; an aged connection gets no new ones.
         "grpc.max_connection_age_grace_ms": 60_000,
     }
-    # Of an option given twice gRPC takes either.
+    # gRPC takes either of two equal options.
     return tuple((dict(options) | aging).items())
 
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Returns credentials that follow the files, and ask callers for a certificate where told."""
+    """Returns credentials that follow the files, and require client certificates if configured."""
     shown = identity.certificates()
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
@@ -194,14 +192,14 @@ def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfigur
 
 
 def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
-    """Returns what a caller shows and trusts."""
+    """Returns a client's credentials."""
     return grpc.ssl_channel_credentials(
         certificates.authorities, certificates.key, certificates.chain
     )
 
 
 class Rotation:
-    """Says when a caller's certificates have changed; asks the file system once a second."""
+    """Detects a change of a client's certificates; checks the file system once a second."""
 
     def __init__(self, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
         self._identity = identity
@@ -222,9 +220,9 @@ class Rotation:
 def triton_credentials(
     identity: Identity | None, *, is_asked_for: bool
 ) -> Callable[[], grpc.ChannelCredentials] | None:
-    """Returns what says, for each call, what Triton's port is shown; None for plain text.
+    """Returns a function that gives the credentials of each call to Triton; None for plain text.
 
-    The same object until the files change. Raises SettingsError where there is nothing to show.
+    It returns the same object until the files change. Raises SettingsError without certificates.
     """
     if not is_asked_for:
         return None
@@ -243,9 +241,9 @@ def triton_credentials(
 
 
 def load_identity_or_exit() -> Identity | None:
-    """Returns the process's identity by TLS_… variables, None for plain text; for `__main__` alone.
+    """Returns the process's identity by TLS_… variables, None for plain text; for `__main__` only.
 
-    Where they are at fault, says so on stderr and exits 2.
+    Exits 2 with a message if they are invalid.
     """
     try:
         return Identity.of(load(TlsSettings, "TLS_", os.environ))

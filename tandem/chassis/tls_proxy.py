@@ -1,8 +1,8 @@
-"""Puts certificates before a server that cannot change its own while it runs, such as Triton.
+"""Terminates TLS for a server that cannot reload its certificates, such as Triton.
 
-`python -m tandem.chassis.tls_proxy` ends TLS at one port and passes the bytes on to a server that
-listens on loopback alone. Triton reads its certificates once, at its start; this process reads them
-for each handshake, as our services do, so a rotation needs no restart and ends no connection.
+`python -m tandem.chassis.tls_proxy` terminates TLS at one port and forwards the bytes to a server
+on loopback. Triton reads certificates only at start; this process reads them at each handshake, as
+our services do, so a rotation needs no restart and ends no connection.
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ _HANDSHAKE_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _CHUNK_BYTES = 256 * 1024
-# Callers are our own services, a few connections each.
+# The callers are our own services, with a few connections each.
 _MAX_CONNECTION_COUNT = 256
-# After a failure to accept, such as too many open files: the next one would fail at once too.
+# The pause after accept fails, for example with too many open files.
 _PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProxySettings:
-    """Where the proxy listens and whom it stands before; certificates come from TLS_…"""
+    """Configures the proxy's addresses; TLS_… sets its certificates."""
 
-    address: str = setting("host:port that callers connect to, over TLS")
-    target_address: str = setting("host:port of the server behind it, in plain text on loopback")
+    address: str = setting("host:port to listen on, with TLS")
+    target_address: str = setting("host:port of the server, in plain text on loopback")
 
 
 class TlsProxy:
-    """Passes bytes between callers over TLS and one server in plain text."""
+    """Forwards bytes between TLS clients and one plain-text server."""
 
     def __init__(self, identity: Identity, host: str, port: int, target: tuple[str, int]) -> None:
-        """Listens once started; `port` 0 takes a free one."""
+        """`port` 0 takes a free port."""
         self._identity = identity
         self._host, self._port = host, port
         self._target = target
         self._listening: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        # Accepted, and no transport's yet.
+        # Accepted sockets without a transport yet.
         self._shaking_hands: set[socket.socket] = set()
         self._certificates = identity.certificates()
         self._context = identity.server_context()
 
     @property
     def port(self) -> int:
-        """The port that it listens at; raises RuntimeError before `start`."""
+        """Returns the port; raises RuntimeError before `start`."""
         if self._listening is None:
             raise RuntimeError("the proxy was not started")
         return int(self._listening.getsockname()[1])
 
     async def start(self) -> None:
-        """Listens. Raises OSError where the address cannot be had."""
+        """Starts listening. Raises OSError if the address is not available."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._listening = socket.create_server(
             (self._host, self._port), family=family, backlog=_MAX_CONNECTION_COUNT
@@ -81,7 +81,7 @@ class TlsProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # Transports close their sockets in the loop's next turn.
         await asyncio.sleep(0)
-        # Of tasks that were cancelled before they began, too.
+        # Also for tasks that were cancelled before they began.
         for accepted in self._shaking_hands:
             accepted.close()
         self._shaking_hands.clear()
@@ -116,7 +116,7 @@ class TlsProxy:
         except (OSError, TimeoutError) as error:
             self._shaking_hands.discard(accepted)
             accepted.close()
-            # Of a probe that only connects, too.
+            # Also for a probe that only connects.
             log.debug("handshake failed", cause=type(error).__name__)
             return
         async with _closing(caller.writer):
@@ -127,14 +127,14 @@ class TlsProxy:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     reader, writer = await asyncio.open_connection(*self._target)
             except (OSError, TimeoutError) as error:
-                log.warning("the server behind does not answer", cause=type(error).__name__)
+                log.warning("the server does not answer", cause=type(error).__name__)
                 return
             async with _closing(writer):
                 await _pass_both_ways(caller, _End(reader, writer))
 
     async def _shake_hands(self, accepted: socket.socket) -> _End:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer that vanished without a word is noticed, as gRPC's own keepalive cannot here.
+        # Notices a peer that vanished, which gRPC's keepalive cannot do through a proxy.
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
@@ -151,13 +151,13 @@ class TlsProxy:
         return _End(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     def _current_context(self) -> ssl.SSLContext:
-        """Returns a context of the files as they are now, or as they last fitted.
+        """Returns an SSL context of the current files, or of the last ones that matched.
 
-        A new one for new files: authorities cannot be taken out of a context.
+        New files need a new context, because authorities cannot be removed from one.
         """
         certificates = self._identity.certificates()
         if certificates is not self._certificates:
-            # Between two writes the files do not fit; the next call looks again.
+            # Between two writes the files do not match; the next call checks again.
             with contextlib.suppress(SettingsError):
                 self._context = self._identity.server_context()
                 self._certificates = certificates
@@ -183,7 +183,7 @@ def _names(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 @contextlib.asynccontextmanager
 async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """Closes a connection at the end; what is written goes out if the peer takes it soon."""
+    """Closes a connection; written bytes still go out if the peer reads them soon."""
     try:
         yield
         writer.close()
@@ -191,12 +191,12 @@ async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await writer.wait_closed()
     finally:
-        # A peer that does not end TLS with us would keep the socket for half a minute.
+        # A peer that does not end TLS would hold the socket for half a minute.
         writer.transport.abort()
 
 
 async def _pass_both_ways(one: _End, other: _End) -> None:
-    """Returns when either side has ended or failed; gRPC never half-closes a connection."""
+    """Returns when either side has closed or failed; gRPC never half-closes a connection."""
     ways = [
         asyncio.ensure_future(_pass(one.reader, other.writer)),
         asyncio.ensure_future(_pass(other.reader, one.writer)),

@@ -1,4 +1,4 @@
-"""A rate with room for bursts."""
+"""A token bucket: a rate limit that allows bursts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """Fills at a rate up to a burst, and is emptied by those who take. For one event loop."""
+    """A bucket that refills at a rate up to a burst. For one event loop."""
 
     def __init__(
         self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`rate` is per second; begins full."""
+        """`rate` is per second; the bucket starts full."""
         self.rate = rate
         self.burst = burst
         self._clock = clock
@@ -20,9 +20,9 @@ class TokenBucket:
         self._level_time = clock()
 
     def take(self, count: float) -> float:
-        """Takes so many, or nothing; returns in how many seconds they will be there, 0 if taken.
+        """Takes `count` or nothing; returns the seconds until they are available, 0 if taken.
 
-        More than the burst is never there: the seconds then say when the bucket is full.
+        More than the burst never is: the seconds then say when the bucket is full.
         """
         self._fill()
         if count <= self._level:
@@ -31,7 +31,7 @@ class TokenBucket:
         return (min(count, self.burst) - self._level) / self.rate or 1.0 / self.rate
 
     def put_back(self, count: float) -> None:
-        """Undoes a part of a take."""
+        """Gives back a part of a take."""
         self._fill()
         self._level = min(self.burst, self._level + count)
 

@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens in a file, by their digests, with scopes, indexes and quotas.
+"""Reads bearer tokens from a file: digests, scopes, indexes and quotas.
 
     [tokens.team-a]
     sha256 = "9f86d081884c7d65…"        # of the token; `tandem token new team-a` makes both
@@ -7,7 +7,7 @@
     requests_per_second = 50             # left out: no limit
     pairs_per_second = 2000              # that the cross-encoder reads
 
-The file is read anew when it changes; one that does not parse leaves the one before in use.
+The file is read again when it changes; one that does not parse leaves the previous one in use.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = get_logger()
 
 _LOOK_SECONDS = 1.0
 _FIELDS = {"sha256", "scopes", "indexes", "requests_per_second", "pairs_per_second"}
-# A search may ask for as many at once, whatever its token's rate.
+# One search may use this many at once, whatever its token's rate.
 _MIN_PAIR_BURST = 200
 
 
 class Scope(enum.Enum):
-    """What a token lets its bearer do."""
+    """What a token allows."""
 
     SEARCH = "search"
     WRITE = "write"
@@ -51,7 +51,7 @@ _DEEDS: Mapping[Scope, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the file says of one token."""
+    """One token's entry in the file."""
 
     name: str
     scopes: frozenset[Scope]
@@ -63,7 +63,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A known bearer, with what is left of its quotas."""
+    """A known caller, with the rest of its quotas."""
 
     grant: Grant
     requests: TokenBucket | None = None
@@ -81,18 +81,18 @@ class Caller:
             raise PermissionDenied(caller=self.grant.name, what=f"use index {index_id!r}")
 
     def take_requests(self, count: int) -> None:
-        """Raises QuotaExceeded where so many calls are not left of this second's.
+        """Raises QuotaExceeded if the quota of calls is used up.
 
-        More than there ever are at once are refused for good.
+        A request for more than the burst can never succeed, and the error says so.
         """
         _take(self.requests, count, "calls")
 
     def take_pairs(self, count: int) -> None:
-        """Raises QuotaExceeded where so many pairs are not left."""
+        """Raises QuotaExceeded if the quota of pairs is used up."""
         _take(self.pairs, count, "pairs")
 
     def return_pairs(self, count: int) -> None:
-        """Gives back what was taken and not read."""
+        """Gives back pairs that were not scored."""
         if self.pairs is not None:
             self.pairs.put_back(count)
 
@@ -109,7 +109,7 @@ def _take(bucket: TokenBucket | None, count: int, what: str) -> None:
 
 @dataclass
 class TokenFile:
-    """The tokens of a file, as it is now. For one event loop."""
+    """The current tokens of a file. For one event loop."""
 
     path: Path
     clock: Callable[[], float] = time.monotonic
@@ -118,14 +118,14 @@ class TokenFile:
     _look_time: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        """Raises SettingsError where the file cannot be used."""
+        """Raises SettingsError if the file cannot be used."""
         self._stamp, self._callers = self._look(), self._read()
         self._look_time = self.clock() + _LOOK_SECONDS
 
     def caller_of(self, token: str) -> Caller | None:
-        """Returns who bears the token; None for nobody."""
+        """Returns the caller with this token, or None."""
         self._follow()
-        # By digest, so that how long it takes tells nothing of the tokens that there are.
+        # By digest, so that timing reveals nothing about the known tokens.
         return self._callers.get(sha256(token.encode("utf-8", "replace")).hexdigest())
 
     def _follow(self) -> None:
@@ -140,7 +140,7 @@ class TokenFile:
                 self._callers = self._read()
                 log.info("tokens changed", count=len(self._callers))
         except SettingsError as error:
-            log.warning("tokens cannot be used; those before stay", cause=str(error))
+            log.warning("tokens cannot be used; the previous ones stay", cause=str(error))
 
     def _look(self) -> tuple[int, int, int]:
         try:
@@ -160,7 +160,7 @@ class TokenFile:
             digest, grant = _parsed(self.path, name, table)
             if digest in callers:
                 raise SettingsError(f"{self.path}: tokens.{name} has another's sha256")
-            # Whoever is as before keeps what is left of its quotas.
+            # An unchanged token keeps the rest of its quotas.
             callers[digest] = before.get(grant) or self._caller(grant)
         return callers
 

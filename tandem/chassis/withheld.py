@@ -1,8 +1,7 @@
-"""What of a fault, or of a library's line, may stand in a log: where and of what kind it is.
+"""Decides what of an exception, or of a library's log line, may be logged.
 
-Messages quote what they complain of: a header, a token, a text, bytes of a picture. So of an
-exception its class and its frames are told, and of a library's line what it was before any value
-was filled in.
+Messages quote what they complain about: a header, a token, a text, bytes of an image. So we log an
+exception's class and frames, and a library's line before its values are filled in.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 WITHHELD = "a library's line, withheld"
 
 _OURS = {"tandem", "orchestrator_svc", "encoder_svc", "index_svc", "rerank_svc"}
-# Their lines are put together before they are logged, and begin with words of their own.
+# These loggers format their lines before logging; the first words are their own.
 _BEGIN_WITH_WORDS = {"asyncio", "concurrent", "grpc"}
 _WORDS = re.compile(r"[A-Za-z][A-Za-z_ ]*")
 _FRAME_COUNT = 40
 _LINE_LENGTH = 200
-# What anybody can have grpc say as often as they like, with a traceback: that a header is no UTF-8,
-# for which the call is refused by name, and that they hung up before they were answered.
+# Lines that a caller can make grpc log as often as it likes, with a traceback: a header that is not
+# UTF-8, for which the call is refused by name, and a hang-up before the answer.
 _CALLERS_DOING = ("Invalid encoding on %s", "ExecuteBatchError raised in core by servicer method ")
 
 
 def is_told(record: logging.LogRecord) -> bool:
-    """Returns whether a line is to be written at all."""
+    """Returns whether to log a line at all."""
     return not (isinstance(record.msg, str) and record.msg.startswith(_CALLERS_DOING))
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether the line is from our own packages, which know what they must not say."""
+    """Returns whether the line is from our own packages, which log no values of callers."""
     return record.name.partition(".")[0] in _OURS
 
 
 def without_values(record: logging.LogRecord) -> logging.LogRecord:
-    """Returns a line with nothing in it that its library was given; ours as they are."""
+    """Returns a library's line without its values; our own lines unchanged."""
     if is_ours(record):
         return record
     kept = copy.copy(record)
@@ -55,7 +54,7 @@ def without_values(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def told_traceback(exc_info: ExcInfo) -> str:
-    """Returns the frames and classes of an exception and of those that led to it."""
+    """Returns the frames and classes of an exception and its causes."""
     return "\n\n".join(
         "".join(
             [
@@ -90,7 +89,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _named(error: BaseException) -> str:
-    """Returns the class, with what the system, gRPC or our own table says beside it."""
+    """Returns the class, with the errno, gRPC status or our own reason."""
     name = type(error).__qualname__
     if isinstance(error, TandemError):
         return f"{name}: {error.reason}"

@@ -93,7 +93,7 @@ async def test_bytes_of_requests_are_bounded() -> None:
         first = search(picture(2_000_000), timeout=30)
         await until(lambda: inflight_bytes("heavy") > 2_000_000)
 
-        with pytest.raises(Overloaded, match="bytes in hand"):
+        with pytest.raises(Overloaded, match="bytes of requests in flight"):
             await call(search, picture(1), service="heavy", timeout_seconds=5)
         first.cancel()
         await until(lambda: inflight_count("heavy") == 0)

@@ -17,9 +17,9 @@ from tests.support.chassis.authority import Files
 ORCHESTRATOR = ["tandem.v1.SearchService", "tandem.v1.ModelService"]
 INDEX = ["tandem.v1.IndexService", "tandem.v1.IndexAdminService"]
 ENCODER = ["tandem.v1.EncoderService"]
-NOTHING = "callers from other machines are asked for nothing"
-PLAIN = "tokens come from other machines in plain text"
-INTERNAL = "tokens are asked for, and internal methods are served without any"
+NOTHING = "callers from other machines need no credentials"
+PLAIN = "other machines send tokens in plain text"
+INTERNAL = "internal methods need no token"
 
 
 @pytest.fixture(scope="module")

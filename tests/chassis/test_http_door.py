@@ -181,6 +181,6 @@ def test_a_metric_that_fails_is_a_line_of_the_log(
         door.close()
 
     (line,) = log_lines()
-    assert (status, line["event"]) == (500, "metrics cannot be told")
+    assert (status, line["event"]) == (500, "metrics cannot be rendered")
     assert "ZeroDivisionError" in str(line["exception"])
     assert capfd.readouterr().err == ""

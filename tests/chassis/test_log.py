@@ -163,6 +163,6 @@ def test_faults_that_nothing_catches_are_lines_too() -> None:
     )
 
     events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
-    faults = ["a thread has ended by a fault", "a fault that could not be raised"]
+    faults = ["a thread ended with an exception", "an exception could not be raised"]
     assert events == [*faults, WITHHELD]
     assert SECRET not in done.stderr

@@ -112,7 +112,7 @@ def test_bytes_are_bounded_by_method() -> None:
         pb.SearchItemsRequest(query={"image": bytes(8 << 20)}).SerializeToString()
     )
     described = index_admin_service_pb2.DescribeIndexesRequest(index_id="x" * 100_000)
-    with pytest.raises(MessageTooLarge, match="DescribeIndexes takes 65,536 bytes"):
+    with pytest.raises(MessageTooLarge, match="DescribeIndexes allows 65,536 bytes"):
         scanner("/tandem.v1.IndexAdminService/DescribeIndexes").check(described.SerializeToString())
 
 

@@ -359,7 +359,7 @@ async def test_a_service_whose_grpc_server_has_ended_leaves_with_a_fault(tmp_pat
             code = await service.end()
 
     assert code == 1
-    assert service.events[-1]["event"] == "the gRPC server has ended; leaving"
+    assert service.events[-1]["event"] == "the gRPC server has ended; exiting"
 
 
 async def test_calls_that_stay_open_do_not_hide_a_server_that_ended_by_a_fault(
@@ -395,7 +395,7 @@ async def test_a_start_says_what_it_leaves_open(
         await service.event("serving")
 
     (warning,) = [event for event in service.events if event["level"] == "warning"]
-    assert warning["event"] == "tokens are asked for, and internal methods are served without any"
+    assert warning["event"] == "internal methods need no token"
     assert "TLS_PEER_NAMES" in warning["mend"]
 
 

@@ -1,6 +1,6 @@
-"""What happens around every call, in a stated order.
+"""Interceptors that run around every call, in a fixed order.
 
-Health and reflection pass by all of it: probes are not traffic, and must answer under overload.
+Health and reflection calls skip them: probes are not traffic, and must answer under overload.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def interceptors(
     guard = guard or Guard()
     return (
         ReleaseInterceptor(),
-        RequestIdInterceptor(),  # so that every line below can name the request
+        RequestIdInterceptor(),  # so that every later log line has the request id
         TraceInterceptor(),
         AccessLogInterceptor(),
-        MetricsInterceptor(service),  # outside admission, to count what that refuses
+        MetricsInterceptor(service),  # outside admission, to count what it refuses
         ErrorsInterceptor(),
         HeadersInterceptor(),
-        AuthInterceptor(guard),  # strangers are told before anything of theirs is read
+        AuthInterceptor(guard),  # refuses strangers before reading anything of theirs
         AnswersInterceptor(service, limits),
-        ReadingInterceptor(limits),  # within it requests are messages, around it bytes
+        ReadingInterceptor(limits),  # inside of it requests are messages, outside bytes
         MessageAuthInterceptor(guard),
-        AdmissionInterceptor(service, limits),  # next to the handler: refuses for it
+        AdmissionInterceptor(service, limits),  # next to the handler
     )

@@ -1,4 +1,4 @@
-"""One log line a call."""
+"""Logs one line a call."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tandem.chassis.status import REASON_KEY
 
 log = get_logger()
 
-# Ours or our surroundings' fault; the rest is the caller's, or nobody's.
+# Faults of ours or of our environment; the others are the caller's.
 _SERVER_FAULTS = {"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNAVAILABLE"}
 
 
 class AccessLogInterceptor(AroundInterceptor):
-    """Logs what was called, what came of it and how long that took; never what was in it."""
+    """Logs method, outcome and duration of each call; never its content."""
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
-        """Logs when the call ends, however it ends; the answer is on its way by then."""
+        """Logs the call when it ends; its answer is being sent by then."""
         start_time = time.perf_counter()
-        # Asked now: a stream whose caller has gone is closed after gRPC let go of the call, and
-        # asking then crashes the process.
+        # Read now: a stream whose caller has gone is closed after gRPC freed the call, and reading
+        # then crashes the process.
         peer = context.peer()
         fault: BaseException | None = None
         try:
@@ -48,6 +48,6 @@ class AccessLogInterceptor(AroundInterceptor):
             if reason := dict(context.trailing_metadata() or ()).get(REASON_KEY):
                 fields["reason"] = reason
             write = log.warning if code in _SERVER_FAULTS else log.info
-            # Writing a line takes as long as a short search; its caller need not wait for it. The
-            # line keeps the request's id: a callback runs in the context that it was set up in.
+            # Logging takes as long as a short search, so the caller does not wait for it. The
+            # callback runs in this context, so the line keeps the request id.
             asyncio.get_running_loop().call_soon(partial(write, "call served", **fields))

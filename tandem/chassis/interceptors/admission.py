@@ -1,4 +1,4 @@
-"""Refuses work past what the service can do at once, rather than queue it."""
+"""Refuses work past the service's capacity instead of queueing it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from tandem.errors import Overloaded
 
 
 class AdmissionInterceptor(HandlerInterceptor):
-    """Serves what the limits have room for.
+    """Admits calls within the limits.
 
-    A call past them is refused, before its request is read where its place is what lacks. A
-    stream's message waits for room, the next is not read, and gRPC's flow control holds the sender
-    back. gRPC's own `maximum_concurrent_rpcs` has queued instead of refusing, and
-    miscounted, in versions not long ago; and it does not count bytes.
+    A call past them is refused; if there is no place, before its request is read. A message of a
+    stream waits for room, and gRPC's flow control slows the sender. gRPC's own
+    `maximum_concurrent_rpcs` does not count bytes, and recent versions queued and miscounted.
     """
 
     def __init__(self, service: str, limits: AdmissionLimits) -> None:
@@ -52,7 +51,7 @@ class AdmissionInterceptor(HandlerInterceptor):
             ("streams", limits.max_stream_count),
         ):
             ADMISSION_LIMIT.labels(service, limit).set(most)
-            # A counter that first shows itself at its first count hides that count from rate().
+            # A counter that appears with its first count hides that count from rate().
             ADMISSION_REFUSED.labels(service, limit)
         INFLIGHT_BYTES.labels(service).set_function(
             lambda: self._calls.byte_count + self._messages.byte_count
@@ -61,7 +60,7 @@ class AdmissionInterceptor(HandlerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler | None:
-        """Returns a handler that refuses where it is already clear, before the request is read."""
+        """Returns a handler that refuses before reading the request if there is no place."""
         handler = await continuation(handler_call_details)
         path: str = handler_call_details.method
         if handler is None or path.startswith(UNOBSERVED):
@@ -71,7 +70,7 @@ class AdmissionInterceptor(HandlerInterceptor):
         return self.wrapped(path, handler)
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` with its requests, or the messages of its stream, admitted."""
+        """Returns `handler` with admission of its requests or stream messages."""
         serve, method = behavior(handler), method_of(path)
 
         async def answer(request: Message, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
@@ -115,7 +114,10 @@ class AdmissionInterceptor(HandlerInterceptor):
         if self._calls.lacks_places(count):
             self._refuse_count()
         if self._calls.lacks_bytes(byte_count):
-            self._refuse("bytes", f"{self._service} has {self._calls.byte_count:,} bytes in hand")
+            self._refuse(
+                "bytes",
+                f"{self._service} has {self._calls.byte_count:,} bytes of requests in flight",
+            )
         self._calls.take(count, byte_count)
         try:
             yield
@@ -141,8 +143,8 @@ class AdmissionInterceptor(HandlerInterceptor):
                 self._pace.note_end()
 
     def _make_refusing(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        # Of a stream to one answer, whatever the method is: gRPC reads a single request before it
-        # calls its handler, and this one needs none and gives none.
+        # A stream-to-unary handler, whatever the method is: gRPC reads a unary request before it
+        # calls the handler, and this one reads none.
         async def refuse(
             _requests: AsyncIterator[Message], _context: grpc.aio.ServicerContext
         ) -> NoReturn:
@@ -163,7 +165,7 @@ class AdmissionInterceptor(HandlerInterceptor):
 
 
 class _StreamMessages:
-    """One stream's messages that are under way: each from its arrival to the answer of its turn."""
+    """The unanswered messages of one stream."""
 
     def __init__(self, room: Room, watch: StreamWatch) -> None:
         self._room = room
@@ -173,7 +175,7 @@ class _StreamMessages:
         self._is_sending = False
 
     async def read(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
-        """Yields the requests as there is room for them; the next is not read before."""
+        """Yields the requests as there is room; reads the next one only then."""
         while True:
             with self._reading():
                 request = await anext(requests, None)
@@ -186,7 +188,7 @@ class _StreamMessages:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Sends an answer, the oldest's, whose room is given back."""
+        """Sends the answer of the oldest message, and frees its room."""
         self._answer_one()
         self._is_sending = True
         self._note()
@@ -197,7 +199,7 @@ class _StreamMessages:
             self._note()
 
     def end(self) -> None:
-        """Gives back the room of all."""
+        """Frees the room of all messages."""
         while self._sizes:
             self._answer_one()
 

@@ -1,7 +1,7 @@
-"""Bounds what is held of answers that their callers have not taken yet.
+"""Bounds the memory of answers that callers have not read yet.
 
-gRPC keeps an answer until the other side has room for it, and whoever never reads has none: the
-call's place is free again, its bytes are not.
+gRPC keeps an answer until the peer's window has room for it. A caller that never reads frees the
+call's place, but not its bytes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tandem.errors import Overloaded
 
 
 class AnswersInterceptor(HandlerInterceptor):
-    """Counts answers from when they are made until they are sent; too many are refused, and one
-    that is not taken for long ends its call."""
+    """Counts answers until they are sent; refuses too many, and ends a call whose answer stays
+    unread for long."""
 
     def __init__(self, service: str, limits: AdmissionLimits) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class AnswersInterceptor(HandlerInterceptor):
         ANSWER_BYTES.labels(service).set_function(lambda: self._byte_count)
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler`, with bytes for answers."""
+        """Returns `handler` with serialized answers."""
         serve, serialize = behavior(handler), handler.response_serializer
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> bytes:  # noqa: ANN401
@@ -63,22 +63,22 @@ class AnswersInterceptor(HandlerInterceptor):
         return of_bytes(handler, stream if handler.response_streaming else answer)
 
     def take(self, caller: str, byte_count: int) -> None:
-        """Counts an answer; raises Overloaded where too much is held beside it."""
+        """Counts an answer; raises Overloaded if too many bytes are held already."""
         of_caller = self._of_callers[caller]
         if (self._byte_count and self._byte_count + byte_count > self._max_bytes) or (
-            # Half of it at most for one of them, as elsewhere.
+            # One caller may hold half of it.
             of_caller and of_caller + byte_count > self._max_bytes // 2
         ):
             ADMISSION_REFUSED.labels(self._service, "answers").inc()
             raise Overloaded(
-                what=f"{self._service} has {self._byte_count:,} bytes of answers that are not "
-                f"taken yet, {of_caller:,} of them by this caller; take them, or ask for less"
+                what=f"{self._service} has {self._byte_count:,} bytes of unread "
+                f"answers, {of_caller:,} of them for this caller; read them, or request less"
             )
         self._byte_count += byte_count
         self._of_callers[caller] += byte_count
 
     def give_back(self, caller: str, byte_count: int) -> None:
-        """Counts it no longer."""
+        """Stops counting an answer."""
         self._byte_count -= byte_count
         self._of_callers[caller] -= byte_count
         if not self._of_callers[caller]:
@@ -91,7 +91,7 @@ class AnswersInterceptor(HandlerInterceptor):
 
 
 class _Held:
-    """One answer on its way."""
+    """One answer that is being sent."""
 
     def __init__(
         self, owner: AnswersInterceptor, caller: str, byte_count: int, max_wait_seconds: float
@@ -101,10 +101,10 @@ class _Held:
         self._byte_count = byte_count
         task = asyncio.current_task()
         assert task is not None
-        # Its caller cannot be told by a status either: that would come behind the answer.
+        # A status could not reach the caller either: it would queue behind the answer.
         self._timer = asyncio.get_running_loop().call_later(max_wait_seconds, task.cancel)
 
     def give_back(self) -> None:
-        """Says that it is sent, or never will be."""
+        """Marks the answer as sent, or as never to be sent."""
         self._timer.cancel()
         self._owner.give_back(self._caller, self._byte_count)

@@ -1,4 +1,4 @@
-"""Something before and after a call of any arity."""
+"""Runs code before and after a call of any arity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AroundInterceptor(HandlerInterceptor):
     def around(
         self, method: str, context: grpc.aio.ServicerContext
     ) -> AbstractContextManager[object]:
-        """Returns what to enter before the call of `method`, for example "SearchItems"."""
+        """Returns the context manager for a call of `method`, for example "SearchItems"."""
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` with `around` entered for as long as it runs."""

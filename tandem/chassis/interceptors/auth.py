@@ -1,4 +1,4 @@
-"""Lets in whom the service's guard knows, and to no more than they may."""
+"""Authenticates callers and checks what they may call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NAME_KEYS = ("x509_subject_alternative_name", "x509_common_name")
 
 
 class AuthInterceptor(HandlerInterceptor):
-    """Asks for a known certificate name, and for a token with the method's scope.
+    """Requires an accepted certificate name, and a token with the method's scope.
 
-    Both are told before any message, and none is read for whoever may not.
+    Both checks use metadata only; no message of a refused caller is read.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -33,7 +33,7 @@ class AuthInterceptor(HandlerInterceptor):
         self._guard = guard
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler`, entered only by those who may."""
+        """Returns `handler` for authorised callers only."""
         if self._guard.is_open:
             return handler
         inner = behavior(handler)
@@ -54,7 +54,7 @@ class AuthInterceptor(HandlerInterceptor):
         return with_behavior(handler, stream if handler.response_streaming else answer)
 
     def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
-        """Notes who calls; raises who may not."""
+        """Sets the caller; raises if it is not authorised."""
         access = self._guard.access.get(path)
         if access is None:
             raise PermissionDenied(caller="anybody", what=f"call {path}")
@@ -63,20 +63,20 @@ class AuthInterceptor(HandlerInterceptor):
             return
         caller = self._guard.tokens.caller_of(_token())
         if caller is None:
-            raise Unauthenticated(why="its token is not known")
+            raise Unauthenticated(why="its token is unknown")
         caller.check_scope(Scope(access.value))
         bind_caller(caller)
 
 
 class MessageAuthInterceptor(HandlerInterceptor):
-    """Asks of each message whether its index and the quota are the caller's: within the other."""
+    """Checks each message's index and quota; runs inside AuthInterceptor."""
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
         self._guard = guard
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler`, given only what its caller may send."""
+        """Returns `handler`, which gets only messages that its caller may send."""
         access = self._guard.access.get(path)
         if self._guard.tokens is None or access is Access.INTERNAL:
             return handler
@@ -114,7 +114,7 @@ async def _each_checked(
 def _check(message: Any, path: str, access: Access | None) -> None:  # noqa: ANN401
     caller = current_caller()
     if caller is None:
-        raise Unauthenticated(why="it brings no token")
+        raise Unauthenticated(why="it has no token")
     index_ids = set(_index_ids(message))
     if access is Access.ADMIN:
         log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
@@ -124,7 +124,7 @@ def _check(message: Any, path: str, access: Access | None) -> None:  # noqa: ANN
 
 
 def _search_count(message: Any) -> int:  # noqa: ANN401
-    """Returns how many calls a message stands for: a batch for as many as it has searches."""
+    """Returns how many calls a message counts as: a batch counts each search."""
     return max(1, len(message.searches)) if "searches" in message.DESCRIPTOR.fields_by_name else 1
 
 
@@ -134,18 +134,18 @@ def _check_name(names: frozenset[str], context: grpc.aio.ServicerContext) -> Non
     shown = context.auth_context()
     found = {name.decode(errors="replace") for key in _NAME_KEYS for name in shown.get(key, ())}
     if names.isdisjoint(found):
-        raise Unauthenticated(why="its certificate has a name that is not let in")
+        raise Unauthenticated(why="the name in its certificate is not accepted")
 
 
 def _token() -> str:
     value = current_headers().get(AUTHORIZATION_KEY, "")
     if not isinstance(value, str) or not value.lower().startswith(_BEARER):
-        raise Unauthenticated(why="it brings no token")
+        raise Unauthenticated(why="it has no token")
     return value[len(_BEARER) :].strip()
 
 
 def _index_ids(message: Any) -> Iterator[str]:  # noqa: ANN401
-    """Yields the indexes that a message speaks of, at its top or in the searches in it."""
+    """Yields the index ids in a message and in its searches."""
     fields = message.DESCRIPTOR.fields_by_name
     if "index_id" in fields:
         yield message.index_id

@@ -1,4 +1,4 @@
-"""Turns what a handler raises into the status its caller gets."""
+"""Turns a handler's exception into the caller's status."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = get_logger()
 
 
 class ErrorsInterceptor(HandlerInterceptor):
-    """`TandemError` goes out by the table; anything else is our fault, logged, not shown."""
+    """Sends a `TandemError` as its status; logs anything else, and sends INTERNAL."""
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` with what it raises told."""
+        """Returns `handler` with its exceptions turned into statuses."""
         serve, method = behavior(handler), method_of(path)
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
@@ -56,20 +56,20 @@ class ErrorsInterceptor(HandlerInterceptor):
         return with_behavior(handler, stream if handler.response_streaming else answer)
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns the same: a probe that is refused is told why too."""
+        """Returns the same: a refused probe gets its reason too."""
         return self.wrap(path, handler)
 
 
 def _told(error: Exception, method: str) -> TandemError:
-    """Returns what the caller is told of what was raised, without anything of where it was.
+    """Returns the error for the caller, without the traceback of the exception.
 
-    gRPC keeps an abort, and what led to it, as long as the call; and an error, its traceback and
-    the frames there hold one another, and the request with them, until Python looks for such.
+    gRPC keeps an abort and its causes as long as the call. An error, its traceback and its frames
+    form a reference cycle that holds the request until the garbage collector runs.
     """
     if isinstance(error, TandemError):
         told = error
     else:
-        # The one net under every handler. The message goes to strangers, so it says nothing.
+        # The last resort of every handler. Strangers see the message, so it says nothing.
         log.error("internal fault", method=method, exc_info=error)
         told = InternalFault(why=f"{method} failed")
     forget(error)
@@ -77,7 +77,7 @@ def _told(error: Exception, method: str) -> TandemError:
 
 
 def forget(error: BaseException) -> None:
-    """Lets go of all that is held by where the error, and those behind it, were raised."""
+    """Removes the tracebacks of an error and of its causes."""
     seen: set[int] = set()
     behind: list[BaseException | None] = [error]
     while behind:

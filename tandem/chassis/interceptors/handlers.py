@@ -1,4 +1,4 @@
-"""Interceptors that put something in place of a method's handler."""
+"""Bases of interceptors that replace a method's handler."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandl
 
 UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
 
-# More than any service of ours has methods.
+# More methods than any of our services has.
 KEPT_HANDLER_COUNT = 256
 
 
 class HandlerInterceptor(grpc.aio.ServerInterceptor):
-    """Serves each method by what `wrap` makes of its handler.
+    """Replaces each method's handler by `wrap` of it.
 
-    Methods of ours are `async def`, and async generators where they answer with a stream.
+    Our methods are `async def`, or async generators for streamed answers.
     """
 
     def __init__(self) -> None:
-        # gRPC asks for a method's handler at each of its calls; it is wrapped at the first.
+        # gRPC looks the handler up for each call; it is wrapped once.
         self._kept = lru_cache(KEPT_HANDLER_COUNT)(self._choose)
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler | None:
-        """Returns the wrapped handler; None, so UNIMPLEMENTED, where there is none."""
+        """Returns the wrapped handler, or None (UNIMPLEMENTED) for an unknown method."""
         handler = await continuation(handler_call_details)
         return None if handler is None else self.wrapped(handler_call_details.method, handler)
 
     def wrapped(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns what serves the method of `path` in place of `handler`."""
+        """Returns the handler for the method at `path`."""
         return self._kept(path, handler)
 
     @abstractmethod
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns what serves a call of the method of `path`."""
+        """Returns the handler for one call of the method at `path`."""
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns what serves a health or reflection call: `handler`, as it is."""
+        """Returns the handler for a health or reflection call: `handler` itself."""
         return handler
 
     def _choose(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
@@ -51,19 +51,19 @@ class HandlerInterceptor(grpc.aio.ServerInterceptor):
 
 
 def method_of(path: str) -> str:
-    """Returns the method's name: "SearchItems" of "/tandem.v1.IndexService/SearchItems"."""
+    """Returns the method's name, "SearchItems" for "/tandem.v1.SearchService/SearchItems"."""
     return path.rpartition("/")[2]
 
 
 def behavior(handler: grpc.RpcMethodHandler) -> Callable[..., Any]:
-    """Returns the function that serves `handler`'s method."""
+    """Returns the function of `handler`."""
     return getattr(handler, _arity(handler))  # type: ignore[no-any-return]
 
 
 def with_behavior(
     handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
 ) -> grpc.RpcMethodHandler:
-    """Returns a handler like `handler`, served by `replacement`."""
+    """Returns a handler like `handler` with another function."""
     make = _FACTORIES[_arity(handler)]
     return make(
         replacement,
@@ -75,7 +75,7 @@ def with_behavior(
 def of_bytes(
     handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
 ) -> grpc.RpcMethodHandler:
-    """Returns a handler like `handler`, served by `replacement`, which answers with bytes."""
+    """Returns a handler like `handler` whose function returns bytes."""
     return _FACTORIES[_arity(handler)](
         replacement, request_deserializer=handler.request_deserializer, response_serializer=bytes
     )
@@ -84,7 +84,7 @@ def of_bytes(
 def of_raw_stream(
     handler: grpc.RpcMethodHandler, replacement: Callable[..., Any]
 ) -> grpc.RpcMethodHandler:
-    """Returns a handler that answers as `handler` does, and reads bytes when it asks for them."""
+    """Returns a handler like `handler` that reads requests as bytes, on demand."""
     response = "stream" if handler.response_streaming else "unary"
     return _FACTORIES[f"stream_{response}"](
         replacement, request_deserializer=bytes, response_serializer=handler.response_serializer

@@ -1,4 +1,4 @@
-"""Reads a call's headers, once, and refuses those that cannot be read."""
+"""Reads a call's headers once, and refuses invalid ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tandem.chassis.interceptors.handlers import Continuation
 
 
 class HeadersInterceptor(AroundInterceptor):
-    """Binds the headers before any interceptor runs around the call, those outside of it too."""
+    """Sets the headers before any interceptor runs around the call."""
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler | None:
-        """Returns a handler that refuses where it must."""
+        """Returns a handler that refuses invalid headers."""
         bind_headers(handler_call_details.invocation_metadata)
         return await super().intercept_service(continuation, handler_call_details)
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
-        """Raises what is wrong with the headers."""
+        """Raises the fault of the headers."""
         if (fault := fault_of_headers()) is not None:
             raise fault
         yield

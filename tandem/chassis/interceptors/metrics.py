@@ -16,9 +16,9 @@ from tandem.chassis.tracing import exemplar
 
 
 class MetricsInterceptor(AroundInterceptor):
-    """Observes `tandem_rpc_duration_seconds` and keeps `tandem_rpc_inflight_count`.
+    """Observes `tandem_rpc_duration_seconds` and `tandem_rpc_inflight_count`.
 
-    Only methods that exist reach it, so callers cannot make up labels.
+    Only existing methods reach it, so callers cannot invent labels.
     """
 
     def __init__(self, service: str) -> None:
@@ -28,7 +28,7 @@ class MetricsInterceptor(AroundInterceptor):
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
-        """Observes the call when it ends, however it ends."""
+        """Observes the call when it ends."""
         start_time = time.perf_counter()
         fault: BaseException | None = None
         self._inflight.inc()

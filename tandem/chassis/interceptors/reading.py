@@ -1,8 +1,8 @@
-"""Reads a call's requests: none before the caller is known, each within bounds of time and size.
+"""Reads a call's requests after authentication, with limits of time and size.
 
-gRPC itself reads and parses a single request before it calls a handler. So what it is given here
-are handlers of streams, whatever the method is: on the wire the two look the same, and a stream's
-messages are read when they are asked for, as bytes.
+gRPC reads and parses a unary request before it calls the handler. So every method gets a streaming
+handler here: on the wire the two are the same, and a stream's messages are read on demand, as
+bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _byte_count: ContextVar[int] = ContextVar("tandem_request_bytes")
 
 
 def request_byte_count() -> int:
-    """Returns how many bytes the current task's last request had on the wire.
+    """Returns the size on the wire of the current task's last request.
 
-    protobuf's own answer takes as long as writing the message: 60 ms for a picture of 8 MiB.
+    Protobuf's own ByteSize takes as long as serializing: 60 ms for an image of 8 MiB.
     """
     return _byte_count.get()
 
@@ -55,14 +55,14 @@ class ReadingInterceptor(HandlerInterceptor):
         self._max_wait_seconds = limits.max_message_wait_seconds
         self._max_probe_wait_seconds = limits.max_probe_wait_seconds
         self._awaited = Places(limits.max_awaited_count, limits.max_awaited_count_by_caller)
-        # By connection: a platform's probes must not be shut out by others' that say nothing.
+        # By connection, so that idle probes of others do not block a platform's probes.
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._side_thread = SideThread()
         self._slow_probes = SlowMessages()
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns a handler that reads for `handler`."""
+        """Returns a handler that reads the requests of `handler`."""
         parse = self._parser(path, handler, request_limit(path))
         serve = behavior(handler)
 
@@ -100,9 +100,9 @@ class ReadingInterceptor(HandlerInterceptor):
         return of_raw_stream(handler, chosen)
 
     def wrap_probe(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns a handler that reads for a health or reflection call.
+        """Returns a handler that reads the requests of a health or reflection call.
 
-        Nobody has to say who they are to make one, so each connection has but a few.
+        These need no token, so each connection has only a few.
         """
         parse = self._parser(path, handler, PROBE_LIMIT)
         serve, streams = behavior(handler), self._probe_streams
@@ -160,19 +160,19 @@ class ReadingInterceptor(HandlerInterceptor):
         max_wait_seconds: float,
         read: _Read,
     ) -> Any:  # noqa: ANN401
-        """Returns the call's only request; raises where none comes in time, or too many wait."""
+        """Returns the call's request; raises if it does not arrive in time, or too many wait."""
         if lack := places.lack(caller):
-            raise Overloaded(what=f"too many calls wait until their request is read: {lack}")
+            raise Overloaded(what=f"too many calls wait for their request to be read: {lack}")
         with places.taken(caller):
             data = await read(context, max_wait_seconds)
             if data is grpc.aio.EOF:
-                raise RequestMalformed(why="there is no message in the call")
+                raise RequestMalformed(why="the call has no message")
             return await parse(data)
 
     async def _prompt_messages(
         self, context: grpc.aio.ServicerContext, parse: _Parse
     ) -> AsyncIterator[Any]:
-        """Yields the requests of a stream that has to send each of them in time."""
+        """Yields the requests of a stream that must send each one in time."""
         seconds = self._max_wait_seconds
         while (data := await self._slow_probes.read(context, seconds)) is not grpc.aio.EOF:
             yield await parse(data)
@@ -185,7 +185,7 @@ class ReadingInterceptor(HandlerInterceptor):
     async def _messages(
         self, context: grpc.aio.ServicerContext, parse: _Parse
     ) -> AsyncIterator[Any]:
-        """Yields the requests of a stream; how long each takes to come is for admission to say."""
+        """Yields the requests of a stream; admission limits the time between them."""
         while (data := await context.read()) is not grpc.aio.EOF:
             yield await parse(data)
 
@@ -200,7 +200,7 @@ async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> A
 
 
 def _request_descriptor(path: str) -> Descriptor | None:
-    """Returns what the contract says that the method takes; None for one of no contract."""
+    """Returns the request's descriptor, or None for a method without a contract."""
     pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]
     try:
         descriptor: Descriptor = pool.FindMethodByName(path.strip("/").replace("/", ".")).input_type

@@ -1,4 +1,4 @@
-"""Gives back what a refused call held, as soon as it is refused."""
+"""Frees the memory of a refused call at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, w
 
 
 class ReleaseInterceptor(HandlerInterceptor):
-    """Cuts an abort off from the frames that it came through.
+    """Removes the frames from an abort.
 
-    gRPC keeps the abort with the call, and its frames hold the call: a circle, which stays until
-    Python looks for such, and with very many objects about it looks seldom. So this is outermost.
+    gRPC keeps the abort with the call, and the abort's frames hold the call: a reference cycle,
+    which the garbage collector finds late when there are many objects. So this is outermost.
     """
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler`, whose aborts bring nothing along."""
+        """Returns `handler` with aborts that hold no frames."""
         serve = behavior(handler)
 
         async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401

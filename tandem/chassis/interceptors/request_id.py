@@ -1,4 +1,4 @@
-"""Names the request, and tells the caller the name."""
+"""Sets the request id, and returns it to the caller."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tandem.chassis.request_id import REQUEST_ID_KEY, bind_request_id
 
 
 class RequestIdInterceptor(AroundInterceptor):
-    """Takes `x-request-id` from the caller or makes one; returns it in trailing metadata."""
+    """Takes `x-request-id` from the caller or generates one; returns it in trailing metadata."""
 
     @contextmanager
     def around(self, method: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
-        """Binds the id for the call's task."""
+        """Sets the id of the call's task."""
         offered = current_headers().get(REQUEST_ID_KEY)
         context.set_trailing_metadata(((REQUEST_ID_KEY, bind_request_id(offered)),))
         yield
