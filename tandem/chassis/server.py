@@ -38,6 +38,7 @@ from tandem.chassis.metrics import REGISTRY, note_build
 from tandem.chassis.own_port import OwnPort, PortState
 from tandem.chassis.service_settings import ServiceSettings
 from tandem.chassis.side_doors import load_side_doors_or_exit
+from tandem.chassis.side_thread import switch_threads_often
 from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import Identity, server_credentials, server_options
 from tandem.chassis.tracing import load_tracing_or_exit, use
@@ -78,6 +79,7 @@ async def serve(
     # A fork of a process with gRPC threads deadlocks; our services do not fork.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     bound_memory()
+    switch_threads_often()
     keep_files_private()
     configure(name, level=load_log_level_or_exit())
     log_stray_faults()

@@ -58,7 +58,8 @@ class ReadingInterceptor(HandlerInterceptor):
         # By connection, so that idle probes of others do not block a platform's probes.
         self._awaited_probes = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
         self._probe_streams = Places(limits.max_probe_count, limits.max_probe_count_by_connection)
-        self._side_thread = SideThread()
+        # Two, or all that wait would be parsed, and held, before the first is converted.
+        self._parsing, self._converting = SideThread(), SideThread()
         self._slow_probes = SlowMessages()
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
@@ -144,10 +145,10 @@ class ReadingInterceptor(HandlerInterceptor):
         async def parsed(data: bytes) -> Any:  # noqa: ANN401
             _byte_count.set(len(data))
             is_small = scanner.check_small(data)
-            bind_side_thread(self._side_thread, is_large=not is_small)
+            bind_side_thread(self._converting, is_large=not is_small)
             if is_small:
                 return parse(data)
-            return await self._side_thread.run(partial(parse_large, data))
+            return await self._parsing.run(partial(parse_large, data))
 
         return parsed
 

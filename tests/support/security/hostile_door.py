@@ -14,6 +14,7 @@ from pathlib import Path
 from tandem.chassis import log
 from tandem.chassis.allocator import bound_memory
 from tandem.chassis.guard import Guard
+from tandem.chassis.side_thread import switch_threads_often
 from tandem.chassis.tokens import TokenFile
 from tests.support.orchestrator_svc.downstream import door_address, stack
 
@@ -28,8 +29,12 @@ class Forgotten(list[tuple[str, object]]):
 async def main(token_path: Path) -> None:
     """Serves."""
     bound_memory()
+    switch_threads_often()
     log.configure("orchestrator", sys.stderr)
-    async with stack() as behind, door_address(behind, Guard(TokenFile(token_path))) as address:
+    async with (
+        stack(shard_count=1) as behind,
+        door_address(behind, Guard(TokenFile(token_path))) as address,
+    ):
         for service in (behind.encoder, *behind.shards):
             service.calls = Forgotten()
         print(address, flush=True)
