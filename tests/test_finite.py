@@ -22,7 +22,7 @@ def test_every_float16_there_is() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_one_among_many_is_found(dtype: type, bad: float) -> None:
     """In an array of any layout, which may not be written to."""
-    values = np.random.default_rng(0).standard_normal((7, 49, 192)).astype(dtype)
+    values = np.random.default_rng(0).standard_normal((7, 49, 192)).astype(dtype)  # type: ignore[var-annotated]
     spoilt = values.copy()
     spoilt[3, 20, 100] = bad
     for each in (values, spoilt):

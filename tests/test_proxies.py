@@ -19,7 +19,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 class _Health(health_pb2_grpc.HealthServicer):
-    def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: ANN401
+    def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
         return health_pb2.HealthCheckResponse(status=SERVING)
 
 

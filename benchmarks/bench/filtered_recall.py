@@ -122,10 +122,7 @@ def measured(
     name = kind.replace(" ", "_")
     condition = None if kind == "none" else InRange(name, below=share)
     wanted = np.array(
-        [
-            condition is None or index.attributes[row][name] < share  # type: ignore[operator]
-            for row in range(len(items_ND))
-        ]
+        [condition is None or index.attributes[row][name] < share for row in range(len(items_ND))]
     )
     rows = np.flatnonzero(wanted)
     similarities_QN = queries_QD @ items_ND[rows].T

@@ -158,15 +158,15 @@ def _stages(search: DeviceSearch, texts: Sequence[str], count: int) -> dict[str,
 
     for number in range(_WARM_COUNT + count):
         text = texts[number % len(texts)]
-        ids, mask = stage("tokenize", lambda text=text: model.tokenize([text]))
-        embedding = stage("embed", lambda ids=ids, mask=mask: model.embed_texts(ids, mask))
-        rows = stage("retrieve", lambda embedding=embedding: search.nearest(embedding))
-        stage("tokens", lambda rows=rows: search.tokens_of(rows[0]))
+        ids, mask = stage("tokenize", lambda text=text: model.tokenize([text]))  # type: ignore[misc]
+        embedding = stage("embed", lambda ids=ids, mask=mask: model.embed_texts(ids, mask))  # type: ignore[misc]
+        rows = stage("retrieve", lambda embedding=embedding: search.nearest(embedding))  # type: ignore[misc]
+        stage("tokens", lambda rows=rows: search.tokens_of(rows[0]))  # type: ignore[misc]
         logits = stage(
             "rerank with tokens",
-            lambda ids=ids, mask=mask, rows=rows: search.rerank(ids, mask, rows),
+            lambda ids=ids, mask=mask, rows=rows: search.rerank(ids, mask, rows),  # type: ignore[misc]
         )
-        stage("rank", lambda rows=rows, logits=logits: ranked(rows, logits))
+        stage("rank", lambda rows=rows, logits=logits: ranked(rows, logits))  # type: ignore[misc]
     return {name: statistics.median(each[_WARM_COUNT:]) for name, each in seconds.items()}
 
 

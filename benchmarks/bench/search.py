@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from benchmarks.support.in_process import RETURN_N, InProcess, K, keep_memory
 from benchmarks.support.large_model import LAYER_COUNT, export_large
@@ -76,7 +77,7 @@ def measure(search: Search, queries: Sequence[str], client_count: int) -> Timing
     lock = threading.Lock()
 
     def ask(_: int) -> list[float]:
-        seconds = []
+        seconds: list[Any] = []
         while True:
             with lock:
                 number = next(next_number)

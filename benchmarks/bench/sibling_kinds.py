@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 from pathlib import Path
+from typing import Final
 
 from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import FAMILY_SIZE, scene_family, scene_records
@@ -23,7 +24,7 @@ from tandem.evaluation.offline import OfflineGallery
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 
-SPLIT = "test"
+SPLIT: Final = "test"
 SEED = 1
 ORDERS = ("BE", "CE")
 

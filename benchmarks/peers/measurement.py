@@ -43,15 +43,15 @@ class Vectors:
 
     def items_ND(self) -> F32:
         """Returns the items' embeddings, mapped from the file."""
-        return np.load(self.folder / "items.npy", mmap_mode="r")  # type: ignore[no-any-return]
+        return np.load(self.folder / "items.npy", mmap_mode="r")
 
     def queries_QD(self) -> F32:
         """Returns the held-out queries."""
-        return np.load(self.folder / "queries.npy")  # type: ignore[no-any-return]
+        return np.load(self.folder / "queries.npy")
 
     def truth_QK(self) -> I64:
         """Returns the numbers of the items truly nearest to each query, best first."""
-        return np.load(self.folder / "truth.npy")  # type: ignore[no-any-return]
+        return np.load(self.folder / "truth.npy")
 
 
 @dataclass
@@ -191,4 +191,4 @@ def _result(results: Any, clients: list[Any]) -> tuple[float, float, list[float]
             continue
         if isinstance(part, str):
             raise RuntimeError(f"a client failed: {part}")
-        return part  # type: ignore[no-any-return]
+        return part

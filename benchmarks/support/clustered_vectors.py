@@ -74,7 +74,7 @@ class Source:
         """Returns the next ones, [N, D], of unit length."""
         owners = self._random.integers(len(self._centres_CD), size=count)
         drawn_ND = (self._centres_CD[owners] + self._normal(count)) @ self._axes_DD
-        return drawn_ND / np.linalg.norm(drawn_ND, axis=1, keepdims=True)  # type: ignore[no-any-return]
+        return drawn_ND / np.linalg.norm(drawn_ND, axis=1, keepdims=True)
 
     def _normal(self, count: int) -> F32:
         return self._random.standard_normal((count, self._dimension), dtype=np.float32)

@@ -135,7 +135,7 @@ class DeviceSearch:
 
 def ranked(rows_BK: Tensor, logits_BK: Tensor) -> list[list[int]]:
     """Returns the rows by falling logit; what is on a device is waited for."""
-    return rows_BK.gather(1, logits_BK.argsort(dim=1, descending=True)).tolist()  # type: ignore[no-any-return]
+    return rows_BK.gather(1, logits_BK.argsort(dim=1, descending=True)).tolist()
 
 
 def drawn_items(embeddings_Md: Tensor, item_count: int, seed: int) -> Tensor:

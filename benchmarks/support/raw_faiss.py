@@ -45,7 +45,7 @@ class RawFaiss:
 
     def search(self, query_D: F32, k: int) -> I64:
         """Returns what the index alone finds."""
-        return self.index.search(query_D[np.newaxis], k)[1][0]  # type: ignore[no-any-return]
+        return self.index.search(query_D[np.newaxis], k)[1][0]
 
     def search_and_compare(self, query_D: F32, k: int) -> I64:
         """Returns the k best of the candidates that index_svc would fetch, compared exactly."""
@@ -58,7 +58,7 @@ class RawFaiss:
             candidates = self.search(query_D, count)
             candidates = candidates[candidates >= 0]
             similarities = self._items_ND[candidates] @ query_D
-            return candidates[np.argsort(-similarities)[:k]]  # type: ignore[no-any-return]
+            return candidates[np.argsort(-similarities)[:k]]
 
         return search
 

@@ -44,7 +44,7 @@ def save_small(folder: Path, *, logit_shift: float = 0.0, word_noise: float = 0.
     with torch.no_grad():
         model.joint_encoder.classifier.bias[1] += logit_shift
         model.joint_encoder.word.weight += word_noise * torch.randn(
-            model.joint_encoder.word.weight.shape
+            model.joint_encoder.word.weight.shape  # type: ignore[arg-type]
         )
     save_checkpoint(folder, model, train_tokenizer(_SENTENCES, _CONFIG.vocabulary_size), {})
     return folder

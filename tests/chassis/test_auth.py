@@ -100,7 +100,7 @@ async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[
     def handler(path: str, method: MethodDescriptor) -> grpc.RpcMethodHandler:
         answer_class = GetMessageClass(method.output_type)
 
-        async def one(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+        async def one(request: Any, context: grpc.aio.ServicerContext) -> Any:
             caller = current_caller()
             if inspect.isasyncgen(request) or hasattr(request, "__aiter__"):
                 async for _ in request:
@@ -109,11 +109,11 @@ async def door(guard: Guard, identity: Identity | None = None) -> AsyncIterator[
                 opened.entered.append((path, caller.grant.name if caller else ""))
             return answer_class()
 
-        async def many(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:  # noqa: ANN401
+        async def many(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             yield await one(request, context)
 
         make = getattr(grpc, f"{arity(method)}_rpc_method_handler")
-        return make(  # type: ignore[no-any-return]
+        return make(
             many if method.server_streaming else one,
             request_deserializer=GetMessageClass(method.input_type).FromString,
             response_serializer=answer_class.SerializeToString,

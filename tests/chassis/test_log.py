@@ -79,7 +79,7 @@ def lines_of(name: str, *said: object, fault: BaseException | None = None) -> st
     """Returns what comes out when a library's logger of that name says something."""
     stream = io.StringIO()
     log.configure("scripted", stream, logging.DEBUG)
-    logging.getLogger(name).error(*said, exc_info=fault)  # type: ignore[arg-type]
+    logging.getLogger(name).error(*said, exc_info=fault)
     return stream.getvalue()
 
 

@@ -28,7 +28,7 @@ def scanner(path: str) -> RequestScanner:
 
 
 def scanner_of(message: type[Message], limit: RequestLimit) -> RequestScanner:
-    return RequestScanner("Method", message.DESCRIPTOR, limit)
+    return RequestScanner("Method", message.DESCRIPTOR, limit)  # type: ignore[arg-type]
 
 
 def varint(value: int) -> bytes:

@@ -207,7 +207,7 @@ async def test_who_watches_health_does_not_hold_a_process_that_leaves(tmp_path: 
     ):
         await service.event("serving")
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-        heard = []
+        heard: list[Any] = []
 
         async with asyncio.timeout(30):
             async for answer in watch:

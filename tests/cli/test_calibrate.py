@@ -96,7 +96,7 @@ def test_the_shipped_calibration_is_written_when_told(
     """It is a file of the sources, and a small gallery would spoil it; the page is printed."""
     monkeypatch.setattr("tandem.cli.calibrate.default_checkpoint", lambda: checkpoint)
     few = ("--count", "24", "--rerank-k", "8", "--query-count", "12", "--precision", "fp32")
-    few += ("--first-count", "2", "--further-count", "2")
+    few += ("--first-count", "2", "--further-count", "2")  # type: ignore[assignment]
 
     status, printed, error = run(*few, *options)
 

@@ -19,7 +19,7 @@ def run(*arguments: str, closed: tuple[int, ...] = (), **variables: str) -> tupl
         env={key: value for key, value in environment.items() if value},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=lambda: [os.close(number) for number in closed] and None,
+        preexec_fn=lambda: [os.close(number) for number in closed] and None,  # type: ignore[func-returns-value]
         check=False,
     )
     return ended.returncode, ended.stdout.decode()

@@ -59,7 +59,9 @@ async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> No
     try:
         results = {
             name: await asyncio.to_thread(
-                CliRunner(env=environment).invoke, app, ["health", address, "--service", LIVENESS]
+                CliRunner(env=environment).invoke,  # type: ignore[arg-type]
+                app,
+                ["health", address, "--service", LIVENESS],
             )
             for name, environment in {
                 "nothing": {},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.v1 import search_service_pb2 as pb
@@ -16,7 +17,7 @@ async def nothing(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
     return pb.SearchItemsResponse(coverage=FULL)
 
 
-def run(*arguments: str, typed: str = "") -> tuple[Result, list[object]]:
+def run(*arguments: str, typed: str = "") -> tuple[Result, list[Any]]:
     """Returns what the command did and what the server was asked."""
     with serving_search(nothing) as (address, service):
         result = CliRunner().invoke(app, [*arguments, "--address", address], input=typed)
@@ -31,7 +32,7 @@ def test_items_are_removed_in_batches_and_counted() -> None:
 
     assert result.exit_code == 0, result.output
     assert "pets: 300 items removed" in result.stdout
-    assert [len(each.item_ids) for each in requests] == [256, 44]  # type: ignore[attr-defined]
+    assert [len(each.item_ids) for each in requests] == [256, 44]
     assert "were not in" not in result.stderr
 
 

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.found_files import FoundFiles, file_name
 from tandem.client import FoundItem
 from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
 from tandem.contract.filters import holds
 from tandem.errors import TextEmpty
@@ -35,7 +35,7 @@ HOSTILE_IDS = [
     "nul\u202e",
     "👩\u200d🚀",
 ]
-ATTRIBUTES = {"style": "noto", "n": 3}
+ATTRIBUTES: dict[str, AttributeValue] = {"style": "noto", "n": 3}
 
 
 async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

@@ -8,8 +8,7 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.console import out
@@ -171,14 +170,11 @@ def test_so_many_pages_are_shown(pages: int, shown: int) -> None:
     result, service = run("a cup", "--pages", str(pages))
 
     assert [f"item-{n}" in result.stdout for n in range(1, 5)] == [n <= shown for n in range(1, 5)]
-    assert (
-        [request.cursor for request in service.requests]
-        == [  # type: ignore[attr-defined]
-            b"",
-            b"2",
-            b"3",
-        ][:shown]
-    )
+    assert [request.cursor for request in service.requests] == [
+        b"",
+        b"2",
+        b"3",
+    ][:shown]
     assert ("there is more" in result.stdout) is (shown < 3)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -25,7 +25,8 @@ from tandem.client import (
     SearchResult,
     where,
 )
-from tandem.client.query import NewContent, Query
+from tandem.client.query import Query
+from tandem.client.sendable import NewContent
 from tandem.contract.attribute_wire import filter_from_proto
 from tandem.contract.filters import Filter
 from tandem.v1 import error_reason_pb2
@@ -154,7 +155,7 @@ class Awaited:
 
 @pytest.fixture(name="connect", params=[Threaded, Awaited])
 def _connect(request: pytest.FixtureRequest) -> Callable[[str], AnyClient]:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 def texts(count: int) -> list[NewItem]:
@@ -286,7 +287,7 @@ async def test_outcomes_come_in_the_items_order(connect: Callable[[str], AnyClie
     assert [outcome.item_id for outcome in outcomes] == [f"item-{n}" for n in range(7)]
     refused = [outcome.item_id for outcome in outcomes if outcome.error]
     assert refused == ["item-4"]
-    assert [len(request.items) for request in service.requests] == [3, 3, 1]  # type: ignore[attr-defined]
+    assert [len(request.items) for request in service.requests] == [3, 3, 1]
 
 
 async def test_nothing_to_ingest_is_no_outcome(connect: Callable[[str], AnyClient]) -> None:
@@ -301,7 +302,7 @@ async def test_a_stream_that_is_refused_raises_after_what_was_stored(
     connect: Callable[[str], AnyClient],
 ) -> None:
     """The first batch's outcomes came; the second ends the stream by name."""
-    answered = []
+    answered: list[Any] = []
 
     async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
         if answered:
@@ -439,7 +440,7 @@ async def test_a_sender_may_wait_for_each_answer_before_the_next_item() -> None:
     def items() -> Iterator[tuple[str, NewContent]]:
         for item in texts(5):
             assert answered.acquire(timeout=10)
-            yield item
+            yield item  # type: ignore[misc]
 
     async with search_server() as (address, _):
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.client import GivenEncoding, QueryPart, StoredItem, where
-from tandem.client.query import NewContent, Query, search_request
+from tandem.client.query import Query, search_request
 from tandem.client.requests import IngestRequests, NewItem, remove_request
+from tandem.client.sendable import NewContent
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.attributes import Attributes
 from tandem.contract.content import Modality, TruncationPolicy
@@ -220,7 +222,7 @@ def test_an_item_that_cannot_be_sent_is_refused_alone_and_by_what_is_wrong_with_
     items: list[NewItem] = [("good", "text"), item, ("better", "text"), item]
     requests = IngestRequests(items, "scenes", batch_item_count)
 
-    outcomes = []
+    outcomes: list[Any] = []
     for request in requests:
         assert request.IsInitialized()
         results = [
@@ -245,7 +247,7 @@ def test_an_item_that_cannot_be_sent_is_refused_alone_and_by_what_is_wrong_with_
 
 def test_the_largest_contents_are_sent() -> None:
     """As the contract has it."""
-    items: list[NewItem] = [("i", bytes(8 * MIB)), ("t", "x" * 131_072), ("j", bytearray(b"x"))]
+    items: list[NewItem] = [("i", bytes(8 * MIB)), ("t", "x" * 131_072), ("j", bytearray(b"x"))]  # type: ignore[list-item]
 
     [request] = IngestRequests(items, "scenes", 32)
 

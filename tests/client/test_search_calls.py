@@ -101,7 +101,7 @@ Connect = Callable[[str], Threaded | Awaited]
 
 @pytest.fixture(name="connect", params=[Threaded, Awaited])
 def _connect(request: pytest.FixtureRequest) -> Connect:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 async def echo(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:

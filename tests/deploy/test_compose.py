@@ -23,7 +23,7 @@ OURS = {
 }
 
 
-def settings_of(name: str) -> Any:  # noqa: ANN401 (any service's)
+def settings_of(name: str) -> Any:
     """Returns a service's settings; raises SettingsError where compose gives wrong ones."""
     module = OURS[name]
     prefix = module.removesuffix("svc").upper()

@@ -14,7 +14,7 @@ from tests.support.deploy.schemas import latest_versions, schema_faults
 Sabotage = Callable[[list[Resource]], None]
 
 
-def pod(resources: list[Resource], kind: str, name: str) -> Any:  # noqa: ANN401 (YAML)
+def pod(resources: list[Resource], kind: str, name: str) -> Any:
     """Returns the spec of a workload's pods."""
     return one(resources, kind, name)["spec"]["template"]["spec"]
 

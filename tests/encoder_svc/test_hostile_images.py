@@ -61,7 +61,8 @@ async def encode(channel: grpc.aio.Channel, files: Sequence[bytes]) -> list[str]
     """
     contents = [ImageContent(GOOD_PICTURE), *map(ImageContent, files), TextContent(GOOD_TEXT)]
     response = await EncoderServiceStub(channel).EncodeContents(
-        pb.EncodeContentsRequest(contents=map(content_to_proto, contents)), timeout=CALL_SECONDS
+        pb.EncodeContentsRequest(contents=map(content_to_proto, contents)),  # type: ignore[arg-type]
+        timeout=CALL_SECONDS,
     )
     first, *outcomes, last = reasons(response)
     assert (first, last) == (READ, READ)

@@ -44,7 +44,7 @@ async def encode(
     contents = [ImageContent(encoded(plain(), "PNG")), *map(TextContent, texts)]
     return await stub.EncodeContents(
         pb.EncodeContentsRequest(
-            contents=map(content_to_proto, contents),
+            contents=map(content_to_proto, contents),  # type: ignore[arg-type]
             truncation_policy=truncation_policy_to_proto(policy),
         ),
         timeout=TIMEOUT_SECONDS,

@@ -212,7 +212,7 @@ async def test_largest_batch_is_encoded(stub: EncoderServiceStub) -> None:
     """64 contents, half of them images, are one call."""
     image = ImageContent(encoded(noise(), "JPEG"))
 
-    response = await encode(stub, *[TextContent("two dogs"), image] * 32)
+    response = await encode(stub, *[TextContent("two dogs"), image] * 32)  # type: ignore[arg-type]
 
     assert reasons(response) == [""] * 64
 

@@ -51,7 +51,7 @@ async def repeat_often(
     path: Path,
     traffic: Traffic,
     repeat_count: int,
-    **options: Any,  # noqa: ANN401 (those of ShardProcess)
+    **options: Any,
 ) -> tuple[list[Finding], Counter[str]]:
     """Loses answers and repeats calls, until there are enough repeats or findings."""
     findings: list[Finding] = []

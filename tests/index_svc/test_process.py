@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -110,7 +111,7 @@ async def test_a_damaged_store_is_served_as_corrupt(
     try:
         async with await process.listening() as channel:
             stub = IndexServiceStub(channel)
-            ids = {"index_id": "scenes", "item_ids": ["a"]}
+            ids: dict[str, Any] = {"index_id": "scenes", "item_ids": ["a"]}
             for call in (
                 stub.SearchEmbeddings(search_request([1])),
                 stub.UpsertItems(upsert_request([text_item("a", 1)])),

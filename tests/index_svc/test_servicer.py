@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -265,7 +266,7 @@ async def test_a_bad_number_of_queries_is_refused(stub: IndexServiceStub, count:
 @pytest.mark.parametrize("modality", [0, 3, -1])
 async def test_a_search_for_no_modality_is_refused(stub: IndexServiceStub, modality: int) -> None:
     request = search_request([1])
-    request.modality = modality
+    request.modality = modality  # type: ignore[assignment]
 
     code, error = await refusal(stub.SearchEmbeddings(request))
 
@@ -306,7 +307,7 @@ async def test_a_fingerprint_that_names_no_model_is_refused(
 
 def calls_on(index_id: str) -> Sequence[Callable[[IndexServiceStub], grpc.aio.UnaryUnaryCall]]:
     """Returns each method that needs an existing index, called on that index."""
-    ids = {"index_id": index_id, "item_ids": ["a"]}
+    ids: dict[str, Any] = {"index_id": index_id, "item_ids": ["a"]}
     return (
         lambda stub: stub.SearchEmbeddings(search_request([1], index_id=index_id)),
         lambda stub: stub.DeleteItems(pb.DeleteItemsRequest(**ids)),
@@ -335,7 +336,7 @@ async def test_a_bad_index_id_is_refused(stub: IndexServiceStub, index_id: str) 
 async def test_a_bad_item_id_is_refused(stub: IndexServiceStub, item_id: str) -> None:
     """Every method refuses it, and nothing is stored."""
     await stub.UpsertItems(upsert_request([text_item("a", 1)]))
-    ids = {"index_id": "scenes", "item_ids": ["a", item_id]}
+    ids: dict[str, Any] = {"index_id": "scenes", "item_ids": ["a", item_id]}
 
     for call in (
         stub.UpsertItems(upsert_request([text_item("b", 1), text_item(item_id, 1)])),
@@ -396,7 +397,7 @@ async def test_a_duplicate_id_refuses_the_batch(stub: IndexServiceStub) -> None:
 @pytest.mark.parametrize("count", [0, 257])
 async def test_a_bad_number_of_items_is_refused(stub: IndexServiceStub, count: int) -> None:
     """Every method takes 1 to 256 items or ids."""
-    ids = {"index_id": "scenes", "item_ids": [f"{n}" for n in range(count)]}
+    ids: dict[str, Any] = {"index_id": "scenes", "item_ids": [f"{n}" for n in range(count)]}
 
     for call in (
         stub.UpsertItems(upsert_request([text_item(f"{n}") for n in range(count)])),

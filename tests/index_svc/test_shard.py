@@ -134,7 +134,7 @@ def test_an_item_that_is_damaged_while_it_is_served_is_found_until_it_is_read(
     shard.write(upsert("a", "b", "c")).result(10)
     files, key = shard._store._files, item_key("scenes", "b")
     with files.env.write() as txn:
-        txn.put(key, bytes(txn.get(key, db=files.items))[:-1] + b"?", db=files.items)
+        txn.put(key, bytes(txn.get(key, db=files.items))[:-1] + b"?", db=files.items)  # type: ignore[arg-type]
     assert found(shard) == ["a", "b", "c"]
 
     with pytest.raises(ItemCorrupt):

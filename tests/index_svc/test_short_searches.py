@@ -29,7 +29,7 @@ class CountingThreads(Executor):
         self._threads = ThreadPoolExecutor(1)
         self.count = 0
 
-    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:  # noqa: ANN401
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
         self.count += 1
         return self._threads.submit(*arguments, **options)
 

@@ -107,7 +107,7 @@ class Storm:
             self.faults.append(f"not {style}: {wrong}")
         await asyncio.sleep(0.01)
 
-    async def change(self, numbers: itertools.count) -> None:
+    async def change(self, numbers: itertools.count[int]) -> None:
         """Adds items that must be found at once, and deletes them."""
         items = [self.item(f"new-{next(numbers)}") for _ in range(BATCH_COUNT)]
         await self.upsert(items)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -137,7 +138,7 @@ def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
 def test_a_reader_opens_beside_a_writer_that_outgrows_its_map(path: Path) -> None:
     """Writes between mapping and the first transaction are not damage."""
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
-    entry_counts = []
+    entry_counts: list[Any] = []
 
     def use(env: lmdb.Environment) -> None:
         if not entry_counts:

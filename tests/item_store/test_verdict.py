@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -269,7 +270,7 @@ def test_a_key_that_is_not_looked_up_where_it_lies_is_damage(path: Path) -> None
     item_ids = [f"{number:03}" for number in range(0, 200, 2) if number % 3]
     data_path = path / DATA_NAME
     sound = data_path.read_bytes()
-    told = []
+    told: list[Any] = []
     for start in range(2 * PAGE_BYTES, len(sound), PAGE_BYTES):
         page = sound[start : start + PAGE_BYTES]
         is_branch = page[10] & 1  # P_BRANCH, in the page's flags

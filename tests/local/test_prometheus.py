@@ -129,7 +129,7 @@ def wait_for(prometheus: LocalPrometheus, expression: str, value: str) -> None:
     raise AssertionError(f"{expression} is {found}")
 
 
-def get(prometheus: LocalPrometheus, path: str) -> Any:  # noqa: ANN401 (whatever it says)
+def get(prometheus: LocalPrometheus, path: str) -> Any:
     """Returns what its API says."""
     with urllib.request.urlopen(f"{prometheus.url}/api/v1/{path}", timeout=5) as response:
         return json.load(response)["data"]

@@ -123,7 +123,7 @@ def test_windows_go_from_the_first_token_to_the_last(
     """26 tokens are two windows of 16; what is on the seam is in both."""
     windows = preprocessor.windows(letters(28), BEST_WINDOW).windows
 
-    read = ["".join(tokenizer.id_to_token(each) for each in ids[1:-1]) for ids in windows]
+    read = ["".join(tokenizer.id_to_token(each) for each in ids[1:-1]) for ids in windows]  # type: ignore[misc]
     assert read == ["abcdefghijklmnop", "klmnopqrstuvwxyz"]
     assert {(int(ids[0]), int(ids[-1])) for ids in windows} == {
         (tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]"))

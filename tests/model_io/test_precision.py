@@ -1,5 +1,6 @@
 """Which precision a machine takes by itself."""
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,13 @@ def test_bf16_is_taken_where_the_cpu_computes_in_it(
     cpu_info = tmp_path / "cpuinfo"
     cpu_info.write_text(f"processor\t: 0\n{line}\n\n")
     monkeypatch.setattr(precision, "_CPU_INFO", cpu_info)
-    monkeypatch.setattr(precision.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
 
     assert native_precision() is expected
 
 
 def test_elsewhere_than_linux_it_is_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     """No flags can be read there."""
-    monkeypatch.setattr(precision.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
 
     assert native_precision() is Precision.FP32

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ async def test_all_at_once_is_as_one_after_another(
     texts = made_texts(random, manifest, 12)
     images = made_tokens(random, manifest, 12)
 
-    def calls(part: slice) -> list:
+    def calls(part: slice) -> list[Any]:
         return [
             tiny_served.embed_texts(texts[part], TIMEOUT_SECONDS),
             tiny_served.embed_images(images[part], TIMEOUT_SECONDS),
@@ -293,7 +294,7 @@ async def _executions_of_texts(
     row_count = BUSY_COUNT * pair_count + len(clients) * CALLS_AT_ONCE
     counts = counted(serving.metrics_url, JOINT_ENCODER, before, inference_count=row_count)
     assert counts.inferences == row_count
-    return counts.executions - BUSY_COUNT * INSTANCE_COUNT
+    return counts.executions - BUSY_COUNT * INSTANCE_COUNT  # type: ignore[return-value]
 
 
 async def _text(client: TritonClient, manifest: Manifest) -> None:

@@ -12,6 +12,7 @@ import torch
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.errors import ModelOutputInvalid, ModelUnavailable
+from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import version_folder
 from tandem.model_io.served_joint_model import ServedJointModel
@@ -21,7 +22,7 @@ from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.export.version_export import export_version
-from tests.support.model_io.tiny_triton import Serving, free_ports
+from tests.support.model_io.tiny_triton import Serving
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
 

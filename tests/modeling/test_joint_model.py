@@ -4,7 +4,7 @@ Shapes: B rows, T text tokens, R image tokens, D width.
 """
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ R, D = 49, 16
 CLS_ID = 2
 
 # torch's own comparison imports two seconds of distributed tensors.
-CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(name="model", params=get_args(Encoder))
@@ -152,7 +152,7 @@ def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel
     """Of the last layer's output: neither the first position alone nor the padding."""
     encoder = model.joint_encoder
     is_pre_norm = isinstance(encoder, JointEncoder)
-    hidden = _record(encoder.final_norm if is_pre_norm else encoder.layers[-1])
+    hidden = _record(encoder.final_norm if is_pre_norm else encoder.layers[-1])  # type: ignore[arg-type]
     ids = texts(1, 6)
     mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
 
@@ -166,7 +166,7 @@ def test_the_embedding_is_the_mean_of_the_positions_that_count(model: JointModel
 @torch.inference_mode()
 def test_the_logit_is_that_of_a_match_less_that_of_none(model: JointModel) -> None:
     """z1 - z0 of the two-class head, whose sigmoid is the softmax' probability of class 1."""
-    logits = _record(model.joint_encoder.classifier)
+    logits = _record(model.joint_encoder.classifier)  # type: ignore[arg-type]
     ids = texts(3, 6)
 
     match_logits_B = model.match_logits(ids, torch.ones_like(ids), image_tokens(3))

@@ -9,6 +9,7 @@ Shapes: B rows, T text tokens, R image tokens, D width.
 import random
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ KINDS: dict[str, dict[str, object]] = {
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
-CLOSE = {"rtol": 0.0, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 0.0, "atol": 1e-5}
 BRIEF = settings(max_examples=30)
 
 
@@ -70,7 +71,7 @@ def model(kind: str = "pre_norm") -> JointModel:
     with torch.no_grad():
         made.joint_encoder.word.weight *= 50
         for layer in made.joint_encoder.layers:
-            layer.query_key_value.weight *= 4  # type: ignore[union-attr,operator]
+            layer.query_key_value.weight *= 4
     return made
 
 
@@ -193,7 +194,7 @@ def test_padding_on_either_side_changes_nothing(kind: str, data: st.DataObject) 
 def test_what_is_masked_has_no_influence_whatever_it_holds(kind: str, data: st.DataObject) -> None:
     """Not even the first position, and not even values far from any that a backbone gives."""
     batch = data.draw(inputs(ANY))
-    others = data.draw(inputs_of(*batch.ids.shape, batch.tokens.shape[1], ANY))
+    others = data.draw(inputs_of(*batch.ids.shape, batch.tokens.shape[1], ANY))  # type: ignore[call-arg]
 
     changed = Inputs(
         torch.where(batch.text_mask.bool(), batch.ids, others.ids),

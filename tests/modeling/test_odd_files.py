@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.model_io.calibration import Calibration, read_calibrations, write_calibrations
-from tandem.model_io.manifest import Manifest
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import (
-    JOINT_ENCODER,
     SERVING_NAME,
     VERSION_NAME,
     ModelVersion,
@@ -30,7 +30,19 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tests.modeling.published.test_published_fields import LFS_POINTER, NO_OBJECTS
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
-ODD_VALUES = ("384", True, None, -1, 10**12, 1.5, [], ["a"], {"a": 1}, float("nan"), float("inf"))
+ODD_VALUES: tuple[Any, ...] = (
+    "384",
+    True,
+    None,
+    -1,
+    10**12,
+    1.5,
+    [],
+    ["a"],
+    {"a": 1},
+    float("nan"),
+    float("inf"),
+)
 # What no file says wrongly that has it, since it is a text that nobody compares, or may be unset.
 FREE = {
     *("family", "fingerprint", "tokenizer_sha256", "checkpoint", "model_sha256"),
@@ -150,7 +162,7 @@ def test_every_odd_number_of_a_calibration_is_refused_by_its_name(
     said = json.loads(path.read_text())
     assert len(read_calibrations(path)) == 1
     for name in said["calibrations"][0][part]:
-        for value in ("384", True, None, 10**400, [], {}, float("nan"), float("inf")):
+        for value in ("384", True, None, 10**400, [], {}, float("nan"), float("inf")):  # type: ignore[var-annotated]
             spoilt = json.loads(json.dumps(said))
             spoilt["calibrations"][0][part][name] = value
             path.write_text(json.dumps(spoilt))

@@ -29,7 +29,7 @@ REQUESTS: dict[str, Any] = {
 }
 
 
-async def outcome(call: Any) -> str:  # noqa: ANN401 (of any arity)
+async def outcome(call: Any) -> str:
     """Returns how a call ends whose answers are taken."""
     with suppress(grpc.aio.AioRpcError):
         async for _ in call:

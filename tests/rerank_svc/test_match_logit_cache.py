@@ -21,7 +21,7 @@ def image(rows: int, width: int) -> ImageTokens:
     return ImageTokens(np.zeros((rows, width), dtype=np.float16))
 
 
-QUERIES: dict[str, tuple[Tokens, str]] = {
+QUERIES: dict[str, tuple[Tokens, str, int]] = {
     "a text": (text(2, 10, 3), "m", 1),
     "another": (text(2, 11, 3), "m", 1),
     "one of more tokens": (text(2, 10, 3, 0), "m", 1),

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -179,7 +180,7 @@ async def test_response_tells_where_the_time_went(
     assert [now - then for now, then in zip(samples(), before, strict=True)] == [1, 1, 2]
 
 
-BAD_REQUESTS: dict[str, tuple[dict[str, object], type[errors.TandemError]]] = {
+BAD_REQUESTS: dict[str, tuple[dict[str, Any], type[errors.TandemError]]] = {
     "no items": ({"item_ids": []}, errors.BatchSizeOutOfRange),
     "too many items": ({"item_ids": ["i-0"] * 201}, errors.BatchSizeOutOfRange),
     "empty id": ({"item_ids": [""]}, errors.ItemIdInvalid),
@@ -201,7 +202,7 @@ BAD_REQUESTS: dict[str, tuple[dict[str, object], type[errors.TandemError]]] = {
 async def test_bad_request_is_refused_by_name(
     stub: RerankServiceStub,
     fingerprint: str,
-    changes: dict[str, object],
+    changes: dict[str, Any],
     reason: type[errors.TandemError],
 ) -> None:
     """Each fault has its own error, and its code."""

@@ -66,7 +66,7 @@ class SteppedReads(Executor):
         self.waiting: deque[Callable[[], None]] = deque()
         self.submitted = asyncio.Event()
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         outcome: Future[Any] = Future()
 
         def run() -> None:

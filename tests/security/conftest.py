@@ -36,4 +36,4 @@ def secured(
     folder = tmp_path_factory.mktemp("secured")
     with SecuredStack(folder, tiny_repository, collector.address) as running:
         running.start()
-        yield running
+        yield running  # type: ignore[misc]

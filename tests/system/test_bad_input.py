@@ -40,7 +40,7 @@ def nothing_is_lost(client: Client, scenes_index: str) -> Iterator[None]:
     assert answer() == before
 
 
-def content(**fields: Any) -> content_pb2.Content:  # noqa: ANN401
+def content(**fields: Any) -> content_pb2.Content:
     """Returns a content, of nothing unless told."""
     return content_pb2.Content(**fields)
 

@@ -80,7 +80,7 @@ def test_what_a_frozen_backbone_cannot_tell_apart_a_learned_one_can(
     After the same rounds behind both, only the BE whose backbone learned does better than chance.
     """
     blind = load_checkpoint(init)
-    nn.init.zeros_(blind.model.image_backbone.get_submodule("project").weight)
+    nn.init.zeros_(blind.model.image_backbone.get_submodule("project").weight)  # type: ignore[arg-type]
     save_checkpoint(tmp_path / "blind", blind.model, blind.tokenizer, {})
     recipe = replace(
         TUNED,

@@ -71,4 +71,4 @@ def colours(path: Path) -> int:
     """Returns how many strong colours lines are drawn in."""
     with Image.open(path) as image:
         counted = image.convert("RGB").getcolors(2**20) or []
-    return sum(count > 50 and max(colour) - min(colour) > 100 for count, colour in counted)
+    return sum(count > 50 and max(colour) - min(colour) > 100 for count, colour in counted)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,21 +65,25 @@ def test_a_run_that_diverges_keeps_what_was_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
     """The step is named, the checkpoint and the state are those of before, and it can go on."""
-    own = Objectives.loss
 
-    def loss(objectives: Objectives, use: str, round_number: int) -> Tensor:
-        of_batch = own(objectives, use, round_number)
-        return spoil(of_batch, objectives) if round_number == BAD_ROUND else of_batch
+    def spoiled(own: Callable[[Objectives, int], Tensor]) -> Callable[[Objectives, int], Tensor]:
+        def loss(objectives: Objectives, round_number: int) -> Tensor:
+            of_batch = own(objectives, round_number)
+            return spoil(of_batch, objectives) if round_number == BAD_ROUND else of_batch
+
+        return loss
 
     with monkeypatch.context() as patched:
-        patched.setattr(Objectives, "loss", loss)
+        for use in ("be", "mlm", "ce", "ance"):
+            own = getattr(Objectives, f"{use}_loss")
+            patched.setattr(Objectives, f"{use}_loss", spoiled(own))
         with pytest.raises(TrainingDiverged) as caught:
             run(tmp_path)
 
     told = str(caught.value)
     assert f"step {BAD_ROUND} of 8 of stage encoder" in told
-    assert f"{tmp_path} keeps the checkpoint" in told
-    assert "--resume goes on" in told
+    assert f"{tmp_path} keeps its earlier checkpoint" in told
+    assert "--resume continues" in told
     assert load_checkpoint(tmp_path).training["round"] == 4
     state = RunStateFile(tmp_path, RECIPE).load()
     assert state is not None
@@ -99,7 +104,7 @@ def test_a_run_that_diverges_keeps_what_was_good(
     [({"learning_rate": 1e30}, "encoder"), ({"backbone_learning_rate": 1e30}, "backbone")],
 )
 def test_a_rate_that_is_too_high_ends_the_run(
-    tmp_path: Path, changes: dict[str, float], stage: str
+    tmp_path: Path, changes: dict[str, Any], stage: str
 ) -> None:
     """In either stage, within its first steps; no checkpoint of it is left."""
     recipe = replace(RECIPE, **{"backbone_step_count": 20} | changes)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_round_goes_be_words_ce_ance_ce() -> None:
         ({"be_steps_per_round": 0}, "mines by the BE, which it does not train"),
     ],
 )
-def test_a_recipe_that_cannot_mine_is_refused(fields: dict[str, int], why: str) -> None:
+def test_a_recipe_that_cannot_mine_is_refused(fields: dict[str, Any], why: str) -> None:
     """At once, not at the first step that draws a mined negative."""
     with pytest.raises(ValueError, match=why):
         replace(recipe_named("ance", 1), **fields)

@@ -162,7 +162,8 @@ def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Ra
     expected_last = last_weights(tmp_path / "whole")
     assert {tensor.dtype for tensor in expected_last.values()} >= {torch.float32}
     assert [line["round"] for line in expected_curve] == list(range(1, RECIPE.round_count + 1))
-    kill_count, finished_count, stages = 0, 0, set()
+    kill_count, finished_count = 0, 0
+    stages: set[str] = set()
     while (is_killing := kill_count < KILL_COUNT or not stages) or finished_count == 0:
         folder = tmp_path / f"killed-{finished_count}"
         seconds = rng.uniform(0, whole_seconds) if is_killing else None

@@ -13,6 +13,7 @@ from tandem.training import objectives
 from tandem.training.data.batches import tokenize
 from tandem.training.dev_recall import DevRecall
 from tandem.training.loss_curve import FILE_NAME
+from tandem.training.losses import pair_classification_loss
 from tandem.training.optimisation import warm_up_then_linear
 from tandem.training.recipes import tiny
 from tandem.training.scene_source import SceneSource
@@ -73,7 +74,7 @@ def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Every round's losses and rate, and at its round the recall that the run returns."""
     recipe = replace(tiny(1), ce_steps_per_round=2)
     ce_losses: list[float] = []
-    own = objectives.pair_classification_loss
+    own = pair_classification_loss
 
     def seen(*arguments: torch.Tensor) -> torch.Tensor:
         loss = own(*arguments)
@@ -171,7 +172,7 @@ def test_the_learning_rate_rises_for_a_hundred_steps_and_falls_to_nothing() -> N
 def test_either_use_can_be_trained_alone(tmp_path: Path, alone: str) -> None:
     """And is scored by itself."""
     other = {"be_steps_per_round", "ce_steps_per_round"} - {alone}
-    recipe = replace(tiny(1), **dict.fromkeys(other, 0))
+    recipe = replace(tiny(1), **dict.fromkeys(other, 0))  # type: ignore[arg-type]
 
     recall = train(recipe, SceneSource(), tmp_path, lambda *_: None).best
 
@@ -214,7 +215,7 @@ def test_the_folder_of_the_checkpoint_it_begins_with_is_refused(
 
     with pytest.raises(ValueError, match=r"begins with.*choose another --folder"):
         train(
-            replace(recipe, **{begins: True}),
+            replace(recipe, **{begins: True}),  # type: ignore[arg-type]
             SceneSource(),
             tmp_path,
             lambda *_: None,

@@ -33,19 +33,19 @@ from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 HUGGING_FACE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def write(path: Path, rows_a_group: int = 2, **columns: object) -> Path:
+def write(path: Path, rows_a_group: int = 2, **columns: Any) -> Path:
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table(columns), path, row_group_size=rows_a_group)
     return path
 
 
-def pets(path: Path, **more: object) -> Path:
+def pets(path: Path, **more: Any) -> Path:
     """Writes three rows in two groups."""
     columns = {
         "image": [b"pixels of 0", b"pixels of 1", b"pixels of 2"],
         "caption": ["a", "b", "c"],
     }
-    return write(path, **columns | more)
+    return write(path, **columns | more)  # type: ignore[arg-type]
 
 
 def read(path: Path, split: str = "train") -> list[Record]:
@@ -65,7 +65,7 @@ def test_what_is_written_is_what_is_read(
     """Any ids, captions and bytes, in the types that writers choose."""
     images = [each.pixels for each in pictures]
     if image == HUGGING_FACE:
-        images = [{"bytes": each.pixels, "path": each.name} for each in pictures]
+        images = [{"bytes": each.pixels, "path": each.name} for each in pictures]  # type: ignore[misc]
     columns = {
         "image": pa.array(images, image),
         "captions": pa.array([list(each.captions) for each in pictures], texts),

@@ -67,7 +67,7 @@ def recall(index: ModalityIndex, condition: Filter, wanted: npt.NDArray[np.bool_
 
 def wanted_by(index: ModalityIndex, name: str, share: float) -> npt.NDArray[np.bool_]:
     """Returns the rows where `name` is below the share."""
-    return np.array([index.attributes[row][name] < share for row in range(ROW_COUNT)])  # type: ignore[operator]
+    return np.array([index.attributes[row][name] < share for row in range(ROW_COUNT)])
 
 
 @pytest.mark.parametrize("name", ["anywhere", "side"])

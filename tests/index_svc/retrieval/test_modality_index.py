@@ -66,7 +66,7 @@ def clustered(count: int, dimension: int, seed: int) -> np.ndarray:
     owners = random.integers(len(centres_CD), size=count)
     drawn_ND = centres_CD[owners] + random.standard_normal((count, dimension))
     drawn_ND /= np.linalg.norm(drawn_ND, axis=1, keepdims=True)
-    return drawn_ND.astype(np.float32)  # type: ignore[no-any-return]
+    return drawn_ND.astype(np.float32)
 
 
 def brute_force(items: dict[str, np.ndarray], query: np.ndarray, k: int) -> list[RowHit]:

@@ -36,7 +36,7 @@ def part() -> ModalityIndex:
     part.faiss_index.tune({"nprobe": 4})
     part.recall_percent = 99.5
     part.delete([str(number) for number in range(100, 150)])
-    part.upsert([image("0", unit(1), tags=("a", "b"), score=2.5, shown=True)])
+    part.upsert([image("0", unit(1), tags=("a", "b"), score=2.5, shown=True)])  # type: ignore[arg-type]
     return part
 
 

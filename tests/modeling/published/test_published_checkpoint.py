@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ from tests.support.modeling.published_folders import published_bert, published_x
 Published = BertModel | XLMRobertaModel
 
 # torch's own comparison imports two seconds of distributed tensors.
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
 ENDS = ("weight", "bias")
 # Rows of 7, 4 and 2 tokens. 4 to 11 are words; padding is 0 in BERT and 1 in XLM-R.
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]])
@@ -43,8 +44,8 @@ def started(folder: Path, *, halved: bool = False) -> JointEncoder:
     published = PublishedCheckpoint.open(str(folder))
     published = published.halved() if halved else published
     model = JointModel(published.config).eval()
-    published.start(model.joint_encoder)
-    return model.joint_encoder
+    published.start(model.joint_encoder)  # type: ignore[arg-type]
+    return model.joint_encoder  # type: ignore[return-value]
 
 
 def texts(pad_id: int) -> Tensor:
@@ -98,7 +99,7 @@ def test_the_embedding_is_the_mean_of_the_published_hidden_states(tmp_path: Path
     ids = texts(0)
 
     model = JointModel(PublishedCheckpoint.open(str(tmp_path)).config).eval()
-    PublishedCheckpoint.open(str(tmp_path)).start(model.joint_encoder)
+    PublishedCheckpoint.open(str(tmp_path)).start(model.joint_encoder)  # type: ignore[arg-type]
 
     hidden_TD = their_hidden_states(published, ids)[1, :4]
     mean_D = hidden_TD.mean(0)
@@ -141,7 +142,7 @@ def test_image_tokens_begin_at_the_scale_of_words(tmp_path: Path) -> None:
         assert torch.equal(own.weight, norm.weight)
         assert torch.equal(own.bias, norm.bias)
     types = published.embeddings.token_type_embeddings.weight
-    assert torch.equal(encoder.token_type, types)
+    assert torch.equal(encoder.token_type, types)  # type: ignore[arg-type]
 
 
 def test_the_tokenizer_neither_pads_nor_cuts(tmp_path: Path) -> None:

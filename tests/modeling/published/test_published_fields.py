@@ -21,7 +21,7 @@ LFS_POINTER = (
     b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 438000000\n"
 )
 # Of each JSON type, and numbers that no field is.
-ODD_VALUES = (
+ODD_VALUES: tuple[Any, ...] = (
     *("384", "", True, False, None, -1, 0, 10**12, 10**400, 1.5, -0.5, 1e300),
     *([], [32], {}, {"a": 1}, float("nan"), float("inf"), "\ud800"),
 )
@@ -51,7 +51,7 @@ def refusal(folder: Path) -> str:
     try:
         published = PublishedCheckpoint.open(str(folder))
         model = JointModel(published.config)
-        published.start(model.joint_encoder)
+        published.start(model.joint_encoder)  # type: ignore[arg-type]
     except PublishedCheckpointInvalid as error:
         return str(error)
     return ""
@@ -214,7 +214,7 @@ def shards(folder: Path) -> Iterator[Path]:
     """Divides the weights into two files and their index; yields the two."""
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    placed = {}
+    placed: dict[str, Any] = {}
     for number, names in enumerate((sorted(weights)[::2], sorted(weights)[1::2])):
         path = folder / f"model-{number}.safetensors"
         save_file({name: weights[name] for name in names}, path)
@@ -255,7 +255,7 @@ def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
     assert f"{folder} has no tokenizer" in refusal(folder)
 
 
-def tokenizer(**changes: Any) -> Tokenizer:  # noqa: ANN401  a change is of any type
+def tokenizer(**changes: Any) -> Tokenizer:
     """Returns a tokenizer of the folder's model, but for what is changed."""
     ids = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | {w: 4 + n for n, w in enumerate(WORDS)}
     ids |= changes.get("ids", {})

@@ -21,12 +21,12 @@ from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tests.support.orchestrator_svc.downstream import (
     FINGERPRINT,
-    Before,
     Stack,
     ingest,
     raising,
     stack,
 )
+from tests.support.orchestrator_svc.scripted import Before
 
 ITEM_COUNT = 40
 NAMES = [f"image-{number:02}" for number in range(ITEM_COUNT)]

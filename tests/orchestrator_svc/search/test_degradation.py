@@ -305,7 +305,7 @@ async def test_the_model_is_described_as_the_services_behind_do(
     for shard in filled.shards:
         shard.description = of_cross_encoder
     async with door(filled) as stub:
-        response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)
+        response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
 
     assert model_from_proto(response.model) == expected
 
@@ -313,5 +313,5 @@ async def test_the_model_is_described_as_the_services_behind_do(
 async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> None:
     """The encoder's own error."""
     async with door(filled) as stub:
-        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)
+        call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
         assert isinstance(await refusal(call), errors.ModelUnavailable)

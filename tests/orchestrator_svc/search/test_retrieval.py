@@ -15,7 +15,8 @@ from tandem import errors
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
-from tests.support.orchestrator_svc.downstream import Before, Stack, ingest, raising, stack
+from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
+from tests.support.orchestrator_svc.scripted import Before
 
 ITEM_COUNT = 60
 

@@ -3,9 +3,10 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from statistics import median
+from typing import Any
 
 import grpc
 import pytest
@@ -49,7 +50,7 @@ class Scripted(ModelServiceServicer):
 
 
 @asynccontextmanager
-async def served(servicer: Scripted) -> AsyncIterator[Callable[..., object]]:
+async def served(servicer: Scripted) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
     """Yields the method."""
     server = grpc.aio.server()
     add_ModelServiceServicer_to_server(servicer, server)

@@ -29,7 +29,7 @@ async def test_contents_are_encoded_in_their_order() -> None:
         behind.encoder.refused["0 bad"] = TextEmpty()
         contents = [TextContent("90"), TextContent("0 bad"), ImageContent(b"0")]
 
-        encoded = await behind.encoder_client.encode(contents, soon())
+        encoded = await behind.encoder_client.encode(contents, soon())  # type: ignore[arg-type]
 
     text, refused, image = encoded.outcomes
     assert encoded.fingerprint == FINGERPRINT

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -38,7 +39,7 @@ async def filled() -> AsyncIterator[Stack]:
         yield behind
 
 
-def search(text: str = "0", **fields: object) -> pb.SearchItemsRequest:
+def search(text: str = "0", **fields: Any) -> pb.SearchItemsRequest:
     """Returns a search for pictures near the angle."""
     request = {"index_id": "scenes", "query": content_pb2.Content(text=text)} | fields
     return pb.SearchItemsRequest(**request)  # type: ignore[arg-type]
@@ -67,7 +68,7 @@ async def answers(
     "fields", [{}, {"content_included": True}, {"rerank_disabled": True}, {"return_n": 20}]
 )
 async def test_a_stream_ends_with_what_a_search_answers(
-    filled: Stack, fields: dict[str, object]
+    filled: Stack, fields: dict[str, Any]
 ) -> None:
     """Before that it gives the bi-encoder's order, with its contents where they are asked for."""
     async with door(filled) as stub:
@@ -302,7 +303,7 @@ async def test_hits_with_their_embeddings_are_asked_for_as_far_as_a_message_goes
         assert count * retrieve_k * (4 * dimension + 256 + 32) <= 48 * 2**20
     # A megabyte has room for three times 1,000 hits with the two values of these.
     monkeypatch.setattr(batching, "_MAX_ANSWER_BYTES", 2**20)
-    diverse = {"retrieve_k": 1000, "diversity": {"relevance_weight": 0.5}}
+    diverse: dict[str, Any] = {"retrieve_k": 1000, "diversity": {"relevance_weight": 0.5}}
 
     async with door(filled) as stub:
         plain = await batch(stub, *[search(retrieve_k=1000)] * 8)

@@ -24,7 +24,7 @@ async def ingest(behind: Stack, items: list[IncomingItem], index_id: str = "scen
 
 def reasons(outcomes: Outcomes) -> list[str | None]:
     """Returns each outcome's reason, or None where stored."""
-    return [error and error.reason for error in outcomes]
+    return [error and error.reason for error in outcomes]  # type: ignore[misc]
 
 
 def stored(behind: Stack) -> set[str]:

@@ -32,7 +32,7 @@ def contract_methods() -> dict[str, MethodDescriptor]:
     }
 
 
-def request_in_index(method: MethodDescriptor, index_id: str) -> Any:  # noqa: ANN401
+def request_in_index(method: MethodDescriptor, index_id: str) -> Any:
     """Returns a request with nothing in it but the index, wherever it speaks of one."""
     return _in_index(GetMessageClass(method.input_type)(), index_id)
 
@@ -82,7 +82,7 @@ async def _one(request: object) -> AsyncIterator[object]:
     yield request
 
 
-def _in_index(message: Any, index_id: str) -> Any:  # noqa: ANN401
+def _in_index(message: Any, index_id: str) -> Any:
     fields = message.DESCRIPTOR.fields_by_name
     if "index_id" in fields:
         message.index_id = index_id

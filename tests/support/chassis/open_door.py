@@ -84,7 +84,7 @@ def raw(channel: grpc.aio.Channel, path: str) -> grpc.aio.StreamStreamMultiCalla
     return channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)
 
 
-async def refusal(call: Any) -> str:  # noqa: ANN401 (of any arity)
+async def refusal(call: Any) -> str:
     """Returns the reason of the call's refusal, or else its code; never waits for long."""
     code = await asyncio.wait_for(call.code(), 20)
     return str(dict(await call.trailing_metadata()).get(REASON_KEY, code.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 
@@ -78,7 +79,7 @@ class ToldService(SearchServiceServicer, ModelServiceServicer):
 
     def __init__(self, search: Search, ingest: IngestBatch, remove: Remove) -> None:
         self._search, self._ingest, self._remove = search, ingest, remove
-        self.requests: list[object] = []
+        self.requests: list[Any] = []
         self.metadata: list[dict[str, str | bytes]] = []
         self.stream_ended = asyncio.Event()
         """Set when an ingest stream is over, whichever way."""

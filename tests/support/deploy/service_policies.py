@@ -48,7 +48,7 @@ _MOST_OF_THE_VOLUME = 0.5
 _TRITON_FLOOR = (26, 5)
 
 
-def settings_of(container: Container, resources: Sequence[Resource]) -> Any:  # noqa: ANN401
+def settings_of(container: Container, resources: Sequence[Resource]) -> Any:
     """Returns the service's settings as its container gives them; raises SettingsError."""
     module = container.module
     assert module is not None

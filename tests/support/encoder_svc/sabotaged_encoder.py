@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from encoder_svc import __main__, encoder
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.settings import load_or_exit
 
-KEPT = []
+KEPT: list[Any] = []
 
 
 def decode_and_keep(image_bytes: bytes, size: int) -> NDArray[np.uint8]:

@@ -72,13 +72,13 @@ class PowerCutDisk:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tell(self, command: dict[str, Any]) -> Any:  # noqa: ANN401 (any JSON)
+    def _tell(self, command: dict[str, Any]) -> Any:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
-    def _answer(self) -> Any:  # noqa: ANN401 (any JSON)
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

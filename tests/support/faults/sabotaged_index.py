@@ -30,7 +30,7 @@ def do_not_sync() -> None:
     """Makes LMDB leave it to the kernel when commits reach the disk."""
     synced = lmdb.open
 
-    def unsynced(path: str, **options: Any) -> lmdb.Environment:  # noqa: ANN401 (LMDB's)
+    def unsynced(path: str, **options: Any) -> lmdb.Environment:
         return synced(path, **{**options, "sync": False})
 
     lmdb.open = unsynced  # type: ignore[assignment]

@@ -39,7 +39,7 @@ def fill_index(orchestrator_address: str) -> str:
         items.append((f"text-{number}", SENTENCES[number % len(SENTENCES)], attributes))
         items.append((f"image-{number}", encoded(noise(number, 32), "PNG"), attributes))
     with Client(orchestrator_address, timeout_seconds=TIMEOUT_SECONDS) as client:
-        outcomes = list(client.ingest(items, index_id=INDEX_ID))  # type: ignore[arg-type]
+        outcomes = list(client.ingest(items, index_id=INDEX_ID))
     assert all(outcome.error is None for outcome in outcomes)
     return outcomes[-1].consistency_token
 
@@ -79,7 +79,9 @@ def valid_requests(
         "BatchSearchItems": [search_service_pb2.BatchSearchItemsRequest(searches=searches[:3])],
         "EncodeContents": [
             encoder_service_pb2.EncodeContentsRequest(
-                contents=contents, truncation_policy=policy, purpose="ENCODE_PURPOSE_QUERY"
+                contents=contents,
+                truncation_policy=policy,  # type: ignore[arg-type]
+                purpose="ENCODE_PURPOSE_QUERY",
             )
             for policy in content_pb2.TruncationPolicy.values()
         ],

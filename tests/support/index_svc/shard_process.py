@@ -102,7 +102,7 @@ class ShardProcess(Supervised):
 @asynccontextmanager
 async def running(
     path: Path,
-    **options: Any,  # noqa: ANN401 (those of ShardProcess)
+    **options: Any,
 ) -> AsyncIterator[tuple[ShardProcess, grpc.aio.Channel]]:
     """Starts the shard, waits until it serves, and kills it at the end."""
     process = ShardProcess(path, **options)

@@ -11,7 +11,7 @@ DIMENSION = 16
 def unit_vectors(count: int, seed: int) -> F32:
     """Returns `count` vectors, [count, 16]."""
     vectors = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # type: ignore[no-any-return]
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def unit_rows(count: int, seed: int) -> EmbeddingRows:

@@ -78,7 +78,7 @@ def _saved(
 ) -> Model:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = kind(config).eval()
+        model = kind(config).eval()  # type: ignore[arg-type]
         # Published biases and norms are not at the zeros and ones that a fresh model has.
         for parameter in model.parameters():
             parameter.data += 0.1 * torch.randn_like(parameter)

@@ -382,7 +382,7 @@ async def door(
     add = _door(behind, timeout_seconds, pending_batch_count)
     async with _served(add) as channel:
         stub = SearchServiceStub(channel)
-        stub.DescribeModel = ModelServiceStub(channel).DescribeModel
+        stub.DescribeModel = ModelServiceStub(channel).DescribeModel  # type: ignore[attr-defined]
         yield stub
 
 
