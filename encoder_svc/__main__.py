@@ -1,4 +1,4 @@
-"""Wires and runs encoder_svc: python -m encoder_svc."""
+"""Runs encoder_svc: `python -m encoder_svc`."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 
 
 async def main(settings: EncoderSettings) -> None:
-    """Serves until told to stop."""
+    """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)

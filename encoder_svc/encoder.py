@@ -1,4 +1,4 @@
-"""Contents into encodings: words split, pictures decoded, both through the bi-encoder."""
+"""Encodes contents: tokenizes texts, decodes images, and runs the bi-encoder."""
 
 import asyncio
 import time
@@ -35,22 +35,22 @@ Pixels = NDArray[np.uint8]
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Characters that any tokenizer here splits within a few tenths of a millisecond.
+# Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Outcomes in the order of the contents, where the time went, and what it took."""
+    """The outcomes in the order of the contents, with times and cost."""
 
     outcomes: Sequence[Encoding | TandemError]
     preprocess_seconds: float
     inference_seconds: float
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
-    """The model does not answer; the encodings were kept from earlier calls."""
+    """Whether the model is unavailable and the encodings came from the cache."""
     model_version: int = FIRST_VERSION
-    """By which they were all made."""
+    """The version of the model that made them."""
 
 
 class Encoder:
@@ -70,12 +70,12 @@ class Encoder:
 
     @property
     def serving_version(self) -> int:
-        """By which version of the model a call that begins now is encoded."""
+        """Returns the model version for a call that starts now."""
         return self._serving_version()
 
     @property
     def fingerprint(self) -> str:
-        """Names the model."""
+        """Returns the fingerprint of the model."""
         return self._model.manifest.fingerprint
 
     async def encode(
@@ -86,11 +86,10 @@ class Encoder:
         priority: Priority = Priority.INGEST,
         model_version: int | None = None,
     ) -> EncodedBatch:
-        """Returns an encoding, or why there is none, for each content.
+        """Returns an encoding or an error for each content.
 
-        All by one version of the model, the serving one unless told. What is already an error stays
-        one. Raises only what concerns them all: the model, and the
-        time.
+        One version of the model encodes them all, by default the one that serves. An input that is
+        an error stays one. Raises only errors of the whole call: of the model, or the deadline.
         """
         start_time = time.monotonic()
         deadline_time = start_time + timeout_seconds
@@ -128,7 +127,7 @@ class Encoder:
         )
 
     async def check(self) -> None:
-        """Encodes one text and one black picture; raises a TandemError where the model cannot."""
+        """Encodes one text and one black image; raises a TandemError if the model fails."""
         await check_encoding(self._model.at(self.serving_version))
 
     def _prepare(
@@ -137,7 +136,7 @@ class Encoder:
         truncation_policy: TruncationPolicy,
         deadline_time: float,
     ) -> TextWindows | Pixels | TandemError:
-        # Raises, for nobody waits for any of them any more: what is late is not begun.
+        # Past the deadline nothing waits for the result, so do not start.
         _left(deadline_time)
         try:
             if isinstance(content, TandemError):
@@ -149,7 +148,7 @@ class Encoder:
             return error.kept()
 
     async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
-        # Pillow and the tokenizer both let go of the interpreter while they work.
+        # Pillow and the tokenizer both release the interpreter lock while they work.
         loop = asyncio.get_running_loop()
         calls = (loop.run_in_executor(self._threads, function, each) for each in arguments)
         return await asyncio.gather(*calls)
@@ -198,7 +197,7 @@ def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:
 
 
 def _is_short_text(contents: Sequence[Content | TandemError]) -> bool:
-    """Returns whether they are one query's few words: split sooner than a thread is woken."""
+    """Returns whether this is one short query, which tokenizes faster than a thread wakes up."""
     match contents:
         case [TextContent(text)]:
             return len(text) <= _SHORT_TEXT_LENGTH
@@ -207,7 +206,7 @@ def _is_short_text(contents: Sequence[Content | TandemError]) -> bool:
 
 
 def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded where there are none."""
+    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
     seconds = deadline_time - time.monotonic()
     if seconds <= 0:
         raise DeadlineExceeded(what="the encoding of the contents")

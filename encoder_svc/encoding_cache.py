@@ -1,4 +1,4 @@
-"""Encodings that are kept, each of one content read in one way."""
+"""Caches encodings by content and truncation policy."""
 
 import hashlib
 from dataclasses import replace
@@ -21,13 +21,13 @@ from tandem.contract.content import (
 from tandem.errors import TandemError
 
 _NAME = "query_encodings"
-# All but the arrays' values, as tracemalloc counts it (tests/encoder_svc/test_encoding_cache.py).
+# Without the arrays' values, as tracemalloc counts it (tests/encoder_svc/test_encoding_cache.py).
 _ENCODING_BYTES = 700
 Number = TypeVar("Number", bound=np.generic)
 
 
 class QueryKey(NamedTuple):
-    """A content, how it is read where it is too long, and by what: an encoding's, for good."""
+    """Identifies an encoding for good: content, truncation policy and model."""
 
     content_digest: bytes
     truncation_policy: TruncationPolicy
@@ -38,7 +38,7 @@ EncodingCache = SingleFlightCache[QueryKey, Encoding | TandemError, EncodedBatch
 
 
 def make_cache(max_bytes: int) -> EncodingCache:
-    """Returns an empty cache; 0 bytes for none. Errors pass through it and are not kept."""
+    """Returns an empty cache, which is off with 0 bytes. It does not cache errors."""
     return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME), _is_encoding)
 
 
@@ -53,7 +53,7 @@ def content_digest(content: Content) -> bytes:
 
 
 def detached(encoding: Encoding) -> Encoding:
-    """Returns it with arrays of its own: a row of a batch would keep the whole batch in memory."""
+    """Returns a copy with its own arrays, because a row of a batch would keep the whole batch."""
     tokens = encoding.tokens
     return replace(
         encoding,

@@ -1,4 +1,4 @@
-"""Encodings of queries, kept for the next equal one: also while the model does not answer."""
+"""Caches the encodings of queries, also for while the model is unavailable."""
 
 import asyncio
 import time
@@ -16,17 +16,17 @@ from tandem.model_io.priority import Priority
 
 
 class QueryEncodings:
-    """Encodes queries that were not encoded lately. It lives no longer than its model."""
+    """Encodes queries through a cache, which lives no longer than its model."""
 
     def __init__(self, encoder: Encoder, threads: Executor, cache_bytes: int) -> None:
-        """Keeps up to `cache_bytes` of encodings; 0 for none."""
+        """Caches up to `cache_bytes` of encodings; 0 turns the cache off."""
         self._encoder = encoder
         self._threads = threads
         self._cache = make_cache(cache_bytes)
         self._is_model_down = False
 
     async def check(self) -> None:
-        """Checks the encoder, and remembers whether its model answers."""
+        """Checks the encoder, and records whether its model answers."""
         try:
             await self._encoder.check()
         except TandemError:
@@ -40,11 +40,10 @@ class QueryEncodings:
         timeout_seconds: float,
         truncation_policy: TruncationPolicy,
     ) -> EncodedBatch:
-        """Returns an encoding, or why there is none, for each content.
+        """Returns an encoding or an error for each content.
 
-        What is already an error stays one. Where the model does not answer and some are kept, the
-        others have its error in their place; where none is kept, or for what else concerns them
-        all, that is raised.
+        An input that is an error stays one. If the model is unavailable and some encodings are
+        cached, the others get its error; if none is cached, that error is raised.
         """
         start_time = time.monotonic()
         model_version = self._encoder.serving_version
@@ -93,7 +92,7 @@ class QueryEncodings:
         model_version: int,
         deadline_time: float,
     ) -> EncodedBatch:
-        """Returns the contents' outcomes, in order, each made by this call or another."""
+        """Returns the outcomes in order, each computed by this call or another."""
 
         async def encode(
             keys: Sequence[QueryKey],
@@ -130,7 +129,7 @@ class QueryEncodings:
     async def _digests(self, contents: Sequence[Content]) -> list[bytes]:
         if not any(isinstance(content, ImageContent) for content in contents):
             return [content_digest(content) for content in contents]
-        # Megabytes of pictures take milliseconds, in which nobody else would be answered.
+        # Hashing megabytes of images takes milliseconds, which would block the event loop.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._threads, lambda: [content_digest(content) for content in contents]

@@ -1,4 +1,4 @@
-"""EncoderService: messages in, Encoder, messages out."""
+"""Implements EncoderService."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from tandem.wire import (
 
 
 class EncoderServicer(encoder_service_pb2_grpc.EncoderServiceServicer):
-    """Encodes batches; a content that cannot be encoded fails alone."""
+    """Encodes batches; a content that fails does not affect the others."""
 
     def __init__(
         self, encoder: Encoder, queries: QueryEncodings, default_timeout_seconds: float

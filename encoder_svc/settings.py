@@ -1,4 +1,4 @@
-"""What encoder_svc is told when it starts, from ENCODER_… variables."""
+"""Declares the ENCODER_… settings."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from tandem.chassis.settings import setting
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderSettings(ServiceSettings):
-    """Where Triton is, and limits."""
+    """Configures the model, the cache and the limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7410")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7510)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
     triton_tls: bool = setting(
-        "call Triton with the certificates of TLS_…, which it must be told to ask for",
+        "whether to call Triton with the certificates of TLS_…",
         default=False,
     )
     model_repository: str = setting("folder with the exported model's manifest and tokenizer")
     query_cache_bytes: int = setting(
-        "bytes of queries' encodings that are kept for the next equal query; 0 for none",
+        "size of the cache of query encodings, in bytes; 0 turns it off",
         default=64 << 20,
     )
-    max_inflight_count: int = setting("calls served at once; more are refused", default=128)
-    thread_count: int = setting("images decoded at once", default=2)
-    default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    max_inflight_count: int = setting("calls in flight; more are refused", default=128)
+    thread_count: int = setting("threads that decode images", default=2)
+    default_timeout_seconds: float = setting("deadline of calls that set none", default=10.0)

@@ -1,1 +1,9 @@
-"""Candidates into match scores, beside one shard."""
+"""rerank_svc: scores candidates with the cross-encoder, next to one shard.
+
+servicer           the gRPC methods
+reranker           scores queries' candidates in batches, within their deadline
+candidate_reader   reads candidates' tokens from the shard's item store
+pair               checks a (text, image) pair before the model reads it
+match_logit_cache  caches logits by query and item version
+shard_items        opens the item store that index_svc writes
+"""

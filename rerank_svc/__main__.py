@@ -1,4 +1,4 @@
-"""Wires and runs rerank_svc: python -m rerank_svc."""
+"""Runs rerank_svc: `python -m rerank_svc`."""
 
 import asyncio
 import sys
@@ -29,7 +29,7 @@ from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_serve
 
 
 async def main(settings: RerankSettings) -> None:
-    """Serves until told to stop."""
+    """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
@@ -62,7 +62,7 @@ async def main(settings: RerankSettings) -> None:
 
         async def close() -> None:
             await triton.close()
-            # A cancelled call's read may still be in its thread, and the store must outlive it.
+            # A cancelled call may still be reading in its thread, and the store must outlive it.
             await asyncio.to_thread(threads.shutdown)
             reranker.close()
 

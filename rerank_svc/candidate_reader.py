@@ -1,4 +1,4 @@
-"""What one shard's item store knows of candidates, read in threads."""
+"""Reads candidates from one shard's item store, in threads."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,35 +12,35 @@ T = TypeVar("T")
 
 
 class CandidateReader:
-    """Reads items of indexes that one model made."""
+    """Reads items of indexes of one model."""
 
     def __init__(
         self, open_store: Callable[[], ItemStore], threads: Executor, fingerprint: str
     ) -> None:
-        """`open_store` is called until it succeeds: index_svc makes the store, and may be later."""
+        """Retries `open_store` until it succeeds, because index_svc may create the store later."""
         self._open_store = open_store
         self._threads = threads
         self._fingerprint = fingerprint
         self._store: ItemStore | None = None
 
     async def open(self) -> None:
-        """Opens the store unless it is open; raises what `open_store` raises."""
+        """Opens the store if it is not open; raises what `open_store` raises."""
         if self._store is None:
             loop = asyncio.get_running_loop()
             self._store = await loop.run_in_executor(self._threads, self._open_store)
 
     def close(self) -> None:
-        """Closes the store; no call may be under way."""
+        """Closes the store; no call may be in flight."""
         if self._store is not None:
             self._store.close()
 
     async def versions(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, int]:
-        """Returns the versions of those items that are there.
+        """Returns the versions of the items that exist.
 
-        Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch where caller or
-        served model are not the index's; so does `tokens`.
+        Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch if the caller's or
+        the served model is not the index's; so does `tokens`.
         """
         return await self._read(
             lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
@@ -49,7 +49,7 @@ class CandidateReader:
     async def tokens(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredTokens]:
-        """Returns tokens and versions, of one moment, of those items that are there."""
+        """Returns tokens and versions of the items that exist, from one transaction."""
         return await self._read(
             lambda store: store.read_stored_tokens(index_id, item_ids),
             index_id,

@@ -1,4 +1,4 @@
-"""Match logits that were computed before, each for one query and one version of one item."""
+"""Caches match logits by query and item version."""
 
 import hashlib
 import sys
@@ -12,12 +12,12 @@ from tandem.contract.content import TextTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
 
 _NAME = "match_logits"
-# All but the id, as tracemalloc counts it (tests/rerank_svc/test_match_logit_cache.py).
+# Without the id, as tracemalloc counts it (tests/rerank_svc/test_match_logit_cache.py).
 _ENTRY_BYTES = 230
 
 
 class PairKey(NamedTuple):
-    """A query and a candidate as it stood at one write: what a logit is of, for good."""
+    """Identifies a logit for good: a query and one version of an item."""
 
     query_digest: bytes
     index_id: str
@@ -29,15 +29,15 @@ MatchLogitCache = SingleFlightCache[PairKey, float, InferenceCost]
 
 
 def make_cache(max_bytes: int) -> MatchLogitCache:
-    """Returns an empty cache; 0 bytes for none."""
+    """Returns an empty cache, which is off with 0 bytes."""
     return SingleFlightCache(max_bytes, _entry_bytes, cache_metrics(_NAME))
 
 
 def query_digest(query: Tokens, fingerprint: str, model_version: int) -> bytes:
-    """Returns a hash of what one version of the model of the fingerprint reads of a query."""
+    """Returns a hash of a query's tokens, the model's fingerprint and its version."""
     digest = hashlib.blake2b(f"{fingerprint}\0{model_version}".encode(), digest_size=16)
     values = query.ids if isinstance(query, TextTokens) else query.values
-    # Between them, so that no two of other shapes give the same bytes.
+    # A separator, so that different shapes never give equal bytes.
     digest.update(f"\0{values.dtype.str}{values.shape}\0".encode())
     digest.update(np.ascontiguousarray(values).data)
     return digest.digest()

@@ -1,4 +1,4 @@
-"""What rerank_svc measures of its own."""
+"""Declares the metrics of rerank_svc."""
 
 from prometheus_client import Counter
 
@@ -10,17 +10,17 @@ from tandem.model_io.cost_metrics import count_inference
 _STAGE_DURATION = stage_histogram("rerank")
 _PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
-    "Pairs of query and candidate that the cross-encoder read.",
+    "(query, candidate) pairs that the cross-encoder scored.",
     registry=REGISTRY,
 )
 
 
 def observe_stage(stage: str, seconds: float) -> None:
-    """Notes how long "read" or "inference" took for one call."""
+    """Observes the time of "read" or "inference" for one call."""
     _STAGE_DURATION.labels(stage).observe(seconds, exemplar())
 
 
 def count_cost(cost: InferenceCost) -> None:
-    """Notes what one call of the cross-encoder took."""
+    """Counts the inference of one call."""
     _PAIRS_SCORED.inc(cost.pair_count)
     count_inference("rerank", cost)

@@ -1,4 +1,4 @@
-"""A text and an image that the cross-encoder is about to read."""
+"""Builds the (text, image) pairs that the cross-encoder reads."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from tandem.model_io.manifest import Manifest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """Whichever of the two is the query."""
+    """A text and an image, of which either is the query."""
 
     text: TextTokens
     image: ImageTokens
 
 
 def checked_pair(query: Tokens, candidate: Tokens, manifest: Manifest) -> Pair:
-    """Returns the pair; raises TokensInvalid unless the manifest's model can read it.
+    """Returns the pair; raises TokensInvalid if the manifest's model cannot read it.
 
-    It would fail for everyone in the batch otherwise.
+    Otherwise one bad pair would fail its whole batch.
     """
     match query, candidate:
         case (TextTokens() as text, ImageTokens() as image) | (
@@ -29,7 +29,7 @@ def checked_pair(query: Tokens, candidate: Tokens, manifest: Manifest) -> Pair:
             _check_image(image, manifest)
             return Pair(text, image)
         case _:
-            raise TokensInvalid(why="query and candidate are of one modality")
+            raise TokensInvalid(why="query and candidate have the same modality")
 
 
 def _check_text(text: TextTokens, manifest: Manifest) -> None:
@@ -39,7 +39,7 @@ def _check_text(text: TextTokens, manifest: Manifest) -> None:
         )
     if text.ids.max() >= manifest.vocabulary_size:
         raise TokensInvalid(
-            why=f"token id {text.ids.max()} is not among the model's {manifest.vocabulary_size}"
+            why=f"token id {text.ids.max()} is over the vocabulary of {manifest.vocabulary_size}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Queries and the ids of candidates into match scores."""
+"""Scores candidates by their ids, with a cache and in batches."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ from tandem.model_io.served_joint_model import ServedJointModel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCandidates:
-    """One query, and the items to score against it."""
+    """One query and its candidates."""
 
     query: Tokens
     item_ids: Sequence[str]
@@ -30,42 +30,42 @@ class QueryCandidates:
 
 @dataclass(frozen=True, slots=True)
 class MatchScore:
-    """The cross-encoder's log odds of a match, and the same as a probability."""
+    """The cross-encoder's logit, and its calibrated probability."""
 
     logit: float
     probability: float
 
 
 Scores = Sequence[MatchScore | None]
-"""Of one query, in the order of its item ids; None for items that are gone."""
+"""The scores of one query in the order of its item ids; None for deleted items."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredBatch:
-    """Each query's scores, or its error; where the time went, and what it took."""
+    """Each query's scores or its error, with times and cost."""
 
     outcomes: Sequence[Scores | TandemError]
     read_seconds: float
     inference_seconds: float
     cost: InferenceCost
     model_version: int
-    """By which all scores were made."""
+    """The version of the model that scored them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A query, and a hash of it."""
+    """A query and its hash."""
 
     digest: bytes
     query: Tokens
     item_ids: Sequence[str]
 
 
-_PairName = tuple[bytes, str]  # within one call: a query's digest and an item's id
+_PairName = tuple[bytes, str]  # Within one call: a query's digest and an item's id.
 
 
 class Reranker:
-    """Scores candidates whose tokens lie in one shard's item store."""
+    """Scores candidates from one shard's item store."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Reranker:
         calibration_of: Callable[[int], ProbabilityCalibration | None] = lambda _: None,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
     ) -> None:
-        """`open_store` is called until it succeeds: index_svc makes the store, and may be later.
+        """Retries `open_store` until it succeeds, because index_svc may create the store later.
 
-        Match logits are kept in up to `cache_bytes`. `calibration_of` is asked with a version of
-        the model; without a calibration a probability is the sigmoid of its logit.
+        Caches up to `cache_bytes` of match logits. `calibration_of` returns the calibration of a
+        model version; without one a probability is the sigmoid of its logit.
         """
         self._model = model
         self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
@@ -89,11 +89,11 @@ class Reranker:
         self._serving_version = serving_version
 
     def close(self) -> None:
-        """Closes the store; no call may be under way."""
+        """Closes the store; no call may be in flight."""
         self._reader.close()
 
     async def check(self) -> None:
-        """Opens the store and scores one made-up pair; raises a TandemError where either fails."""
+        """Opens the store and scores one made-up pair; raises a TandemError if either fails."""
         await self._reader.open()
         await check_matching(self._model.at(self._serving_version()))
 
@@ -105,13 +105,12 @@ class Reranker:
         timeout_seconds: float,
         model_version: int | None = None,
     ) -> ScoredBatch:
-        """Scores each query's candidates; what is already an error stays one.
+        """Scores each query's candidates; an input that is an error stays one.
 
-        All by one version of the model, the serving one unless told. A query fails alone with
-        TokensInvalid unless it is a text and its candidates images or the other way round. Raises
-        what concerns them all: IndexNotFound, ModelMismatch where queries or served model are not
-        the index's, ModelUnavailable where there is no such version, and what is wrong with the
-        store or with the model.
+        One version of the model scores them all, by default the one that serves. A query fails by
+        itself with TokensInvalid unless its candidates have the other modality. Raises errors of
+        the whole call: IndexNotFound, ModelMismatch if the queries' or the served model is not the
+        index's, ModelUnavailable for an unknown version, and errors of store and model.
         """
         start_time = time.monotonic()
         model = self._model.at(model_version or self._serving_version())
@@ -144,7 +143,7 @@ class Reranker:
     async def _kept(
         self, index_id: str, fingerprint: str, asked: Collection[_Asked]
     ) -> dict[_PairName, float]:
-        """Returns the logits that are kept of the items as they stand now."""
+        """Returns the cached logits of the items' current versions."""
         if not (asked and self._cache.is_on):
             return {}
         item_ids = list(dict.fromkeys(item_id for each in asked for item_id in each.item_ids))
@@ -164,7 +163,7 @@ class Reranker:
         asked: Mapping[int, _Asked],
         kept: Mapping[_PairName, float],
     ) -> tuple[dict[PairKey, Pair], dict[int, TandemError]]:
-        """Returns the pairs that have no logit yet, of items that are there; and what is wrong."""
+        """Returns the pairs without a logit, of existing items, and the errors."""
         lacking = {
             number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
             for number, each in asked.items()
@@ -178,8 +177,8 @@ class Reranker:
         for number, each in asked.items():
             try:
                 pairs |= {
-                    # With the version that these tokens are of: the item may have been written
-                    # since the kept logits were looked for.
+                    # With the version of these tokens, because the item may have been written
+                    # since the cache lookup.
                     PairKey(each.digest, index_id, item_id, candidate.version): checked_pair(
                         each.query, candidate.tokens, self._model.manifest
                     )
@@ -193,7 +192,7 @@ class Reranker:
     async def _computed(
         self, model: ServedJointModel, pairs: Mapping[PairKey, Pair], deadline_time: float
     ) -> tuple[dict[_PairName, float], InferenceCost]:
-        """Returns the pairs' logits, asking the model for those that nobody is asking it for."""
+        """Returns the pairs' logits; computes those that no other call is computing."""
         if not pairs:
             return {}, InferenceCost()
 
@@ -228,7 +227,7 @@ def _by_name(logits: Mapping[PairKey, float]) -> dict[_PairName, float]:
 
 
 def _left(deadline_time: float) -> float:
-    """Returns the seconds until `deadline_time`; raises DeadlineExceeded where there are none."""
+    """Returns the seconds until `deadline_time`; raises DeadlineExceeded if none are left."""
     seconds = deadline_time - time.monotonic()
     if seconds <= 0:
         raise DeadlineExceeded(what="the reading of the candidates")

@@ -1,4 +1,4 @@
-"""RerankService: messages in, Reranker, messages out."""
+"""Implements RerankService."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from tandem.wire import duration_to_proto, item_error_to_proto, tokens_from_prot
 
 
 class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
-    """Scores candidates; does not sort them."""
+    """Scores candidates, and does not sort them."""
 
     def __init__(self, reranker: Reranker, default_timeout_seconds: float) -> None:
         self._reranker = reranker
@@ -49,7 +49,7 @@ class RerankServicer(rerank_service_pb2_grpc.RerankServiceServicer):
         request: rerank_service_pb2.ScoreBatchRequest,
         context: grpc.aio.ServicerContext,
     ) -> rerank_service_pb2.ScoreBatchResponse:
-        """Scores the candidates of several queries; a query that cannot be scored fails alone."""
+        """Scores the candidates of several queries; a query that fails does not affect others."""
         _check("queries", len(request.queries), MAX_SCORE_QUERY_COUNT)
         pair_count = sum(len(each.item_ids) for each in request.queries)
         if pair_count > MAX_PAIR_COUNT:

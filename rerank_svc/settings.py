@@ -1,4 +1,4 @@
-"""What rerank_svc is told when it starts, from RERANK_… variables."""
+"""Declares the RERANK_… settings."""
 
 from dataclasses import dataclass
 
@@ -9,31 +9,31 @@ from tandem.item_store.item_store import DEFAULT_MAP_BYTES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RerankSettings(ServiceSettings):
-    """Where Triton and the shard's items are, and limits."""
+    """Configures the model, the shard's item store, the cache and the limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7430")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7530)
     triton_address: str = setting("host:port of Triton's gRPC endpoint")
     triton_tls: bool = setting(
-        "call Triton with the certificates of TLS_…, which it must be told to ask for",
+        "whether to call Triton with the certificates of TLS_…",
         default=False,
     )
     model_repository: str = setting("folder with the exported model's manifest")
-    store_path: str = setting("folder of the shard's item store, the one index_svc writes")
-    shard_number: int = setting("which shard this is, from 0", within=AT_LEAST_0)
-    shard_count: int = setting("how many shards there are")
+    store_path: str = setting("folder of the shard's item store, which index_svc writes")
+    shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
+    shard_count: int = setting("number of shards")
     store_map_bytes: int = setting(
-        "bytes of the store that are mapped at first; where it is larger, more are",
+        "bytes of the store to map at first; a larger store maps more",
         default=DEFAULT_MAP_BYTES,
     )
     allow_any_file_system: bool = setting(
-        "open a store on a network file system, where acknowledged writes can be lost",
+        "whether to open a store on a network file system, where acknowledged writes can be lost",
         default=False,
     )
     score_cache_bytes: int = setting(
-        "bytes of match logits that are kept for the next equal query; 0 for none",
+        "size of the cache of match logits, in bytes; 0 turns it off",
         default=64 << 20,
     )
-    max_inflight_count: int = setting("calls served at once; more are refused", default=128)
-    thread_count: int = setting("reads of the item store at once", default=2)
-    default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
+    max_inflight_count: int = setting("calls in flight; more are refused", default=128)
+    thread_count: int = setting("threads that read the item store", default=2)
+    default_timeout_seconds: float = setting("deadline of calls that set none", default=10.0)

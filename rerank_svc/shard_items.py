@@ -1,4 +1,4 @@
-"""The items of the shard beside: index_svc's store, opened to be read."""
+"""Opens the item store of the neighbouring index_svc for reading."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from tandem.item_store.verdict import CheckDepth, verify_in_child
 
 
 def open_shard_items(settings: RerankSettings) -> ItemStore:
-    """Opens the store once a child process has read through it, for a damaged one may end this.
+    """Opens the store after a child process has checked it, because a damaged one may crash us.
 
-    Raises ServiceUnavailable where there is no store yet or it is damaged, StoreRefused.
+    Raises ServiceUnavailable if there is no store yet or it is damaged, and StoreRefused.
     """
     path = Path(settings.store_path)
     if (path / DATA_NAME).exists() and (damage := verify_in_child(path, CheckDepth.WALK).damage):

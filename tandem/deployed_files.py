@@ -1,4 +1,4 @@
-"""Files of deploy/ that a local Tandem uses too, in a checkout or in an installed wheel."""
+"""Finds files of deploy/ that a local Tandem uses, in a checkout or an installed wheel."""
 
 from pathlib import Path
 

@@ -1,7 +1,6 @@
-"""Folders and files that are their owner's alone: what callers sent is in them.
+"""Makes new files and folders readable only by their owner, because they hold callers' contents.
 
-Whatever the umask that a process was started with: a shell's usual one lets every account of the
-machine read what is made.
+A shell's usual umask lets every account of the machine read new files.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ _UMASK = 0o077
 
 
 def keep_files_private() -> None:
-    """Makes all that this process makes from now on private; for a whole process."""
+    """Makes all later files of this process private."""
     os.umask(_UMASK)
 
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Makes all that is made meanwhile private. The umask is the process's, for all its threads."""
+    """Makes the files of the body private. The umask applies to all threads of the process."""
     before = os.umask(_UMASK)
     try:
         yield

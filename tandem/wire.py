@@ -1,7 +1,7 @@
-"""Content between its protobuf messages and our own types, checked on the way in.
+"""Converts contents between protobuf messages and our own types, and validates them.
 
-Arrays travel as little-endian bytes. Those that come in are views of the message's bytes, so they
-cost no copy and cannot be written to.
+Arrays travel as little-endian bytes. Received arrays are read-only views of the message's bytes,
+without a copy.
 
 Shapes: T token ids of a text, R rows of an image, D values in a row, d dimensions.
 """
@@ -37,11 +37,11 @@ from tandem.errors import (
 from tandem.finite import are_finite
 from tandem.v1 import content_pb2, encoder_service_pb2, error_reason_pb2
 
-# Most messages that carry contents carry times too.
+# Most messages with contents have durations too.
 duration_from_proto = duration_wire.duration_from_proto
 duration_to_proto = duration_wire.duration_to_proto
 
-# Rounding to float32 moves a length by about 1e-7; float16 on the way would move it by 1e-3.
+# Rounding to float32 changes a length by about 1e-7; float16 would change it by 1e-3.
 UNIT_LENGTH_TOLERANCE = 1e-3
 
 _MODALITY_TO_PROTO = {
@@ -62,7 +62,7 @@ _TRUNCATION_POLICY_FROM_PROTO: dict[int, TruncationPolicy] = {
 
 
 def content_from_proto(message: content_pb2.Content) -> Content:
-    """Returns the content; raises `ContentMissing` where neither modality is set."""
+    """Returns the content; raises `ContentMissing` if neither modality is set."""
     match message.WhichOneof("data"):
         case "text":
             return TextContent(message.text)
@@ -73,19 +73,19 @@ def content_from_proto(message: content_pb2.Content) -> Content:
 
 
 def content_to_proto(content: Content) -> content_pb2.Content:
-    """Returns the message that `content_from_proto` reads as `content`."""
+    """Returns the message for `content`."""
     if isinstance(content, TextContent):
         return content_pb2.Content(text=content.text)
     return content_pb2.Content(image=content.image_bytes)
 
 
 def modality_from_proto(value: content_pb2.Modality | int) -> Modality | None:
-    """Returns the modality; None where it is not said or not known."""
+    """Returns the modality; None if it is unspecified or unknown."""
     return _MODALITY_FROM_PROTO.get(value)
 
 
 def modality_to_proto(modality: Modality) -> content_pb2.Modality:
-    """Returns the value that `modality_from_proto` reads as `modality`."""
+    """Returns the value for `modality`."""
     return _MODALITY_TO_PROTO[modality]
 
 
@@ -96,7 +96,7 @@ def embedding_from_proto(message: content_pb2.Embedding) -> NDArray[np.float32]:
     within `UNIT_LENGTH_TOLERANCE`.
     """
     if not message.values or len(message.values) % 4:
-        raise EmbeddingInvalid(why=f"{len(message.values)} bytes are no float32 values")
+        raise EmbeddingInvalid(why=f"{len(message.values)} bytes are not float32 values")
     embedding = np.frombuffer(message.values, dtype="<f4")
     # float64, so that finite values near float32's limit do not overflow when squared.
     _check_length(np.sqrt(np.sum(np.square(embedding, dtype=np.float64))))
@@ -104,18 +104,18 @@ def embedding_from_proto(message: content_pb2.Embedding) -> NDArray[np.float32]:
 
 
 def embeddings_from_proto(messages: Sequence[content_pb2.Embedding]) -> NDArray[np.float32]:
-    """Returns one or more embeddings of as many values, float32 [N, d].
+    """Returns one or more embeddings of equal length, float32 [N, d].
 
     Raises `EmbeddingInvalid` unless each has as many values as the first, at least one, all finite,
     and unit length to within `UNIT_LENGTH_TOLERANCE`.
     """
-    # All at once: NumPy lets go of the interpreter whenever it converts values, so that one by one
-    # four threads took 2.7 times as long for as many items as one did.
+    # All at once: NumPy releases the interpreter lock for each conversion, so that one by one four
+    # threads took 2.7 times as long as one thread.
     values = [message.values for message in messages]
     byte_count = len(values[0])
     for each in values:
         if not each or len(each) % 4:
-            raise EmbeddingInvalid(why=f"{len(each)} bytes are no float32 values")
+            raise EmbeddingInvalid(why=f"{len(each)} bytes are not float32 values")
         if len(each) != byte_count:
             raise EmbeddingInvalid(
                 why=f"it has {len(each) // 4} dimensions, the batch's first {byte_count // 4}"
@@ -129,12 +129,12 @@ def embeddings_from_proto(messages: Sequence[content_pb2.Embedding]) -> NDArray[
 
 
 def embedding_to_proto(embedding: NDArray[np.float32]) -> content_pb2.Embedding:
-    """Returns the message that `embedding_from_proto` reads as `embedding`."""
+    """Returns the message for `embedding`."""
     return content_pb2.Embedding(values=embedding.astype("<f4", copy=False).tobytes())
 
 
 def tokens_from_proto(message: content_pb2.ContentTokens) -> Tokens:
-    """Returns the tokens; raises `TokensInvalid` where missing, misshapen or not finite."""
+    """Returns the tokens; raises `TokensInvalid` if missing, of a wrong shape or not finite."""
     match message.WhichOneof("tokens"):
         case "text":
             return _text_tokens_from_proto(message.text)
@@ -145,7 +145,7 @@ def tokens_from_proto(message: content_pb2.ContentTokens) -> Tokens:
 
 
 def tokens_to_proto(tokens: Tokens) -> content_pb2.ContentTokens:
-    """Returns the message that `tokens_from_proto` reads as `tokens`."""
+    """Returns the message for `tokens`."""
     if isinstance(tokens, TextTokens):
         ids = tokens.ids.astype("<i4", copy=False).tobytes()
         return content_pb2.ContentTokens(text=content_pb2.TextTokens(ids=ids))
@@ -167,7 +167,7 @@ def encoding_from_proto(message: encoder_service_pb2.Encoding) -> Encoding:
 
 
 def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
-    """Returns the message that `encoding_from_proto` reads as `encoding`."""
+    """Returns the message for `encoding`."""
     return encoder_service_pb2.Encoding(
         embedding=embedding_to_proto(encoding.embedding),
         tokens=tokens_to_proto(encoding.tokens),
@@ -177,12 +177,12 @@ def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
 
 
 def text_use_from_proto(message: content_pb2.TextUse) -> TextUse:
-    """Returns how much of a text was read."""
+    """Returns how much of a text the model read."""
     return TextUse(message.token_count, message.used_token_count)
 
 
 def text_use_to_proto(text_use: TextUse) -> content_pb2.TextUse:
-    """Returns the message that `text_use_from_proto` reads as `text_use`."""
+    """Returns the message for `text_use`."""
     return content_pb2.TextUse(
         token_count=text_use.token_count,
         used_token_count=text_use.used_token_count,
@@ -191,23 +191,23 @@ def text_use_to_proto(text_use: TextUse) -> content_pb2.TextUse:
 
 
 def truncation_policy_from_proto(value: content_pb2.TruncationPolicy | int) -> TruncationPolicy:
-    """Returns the policy; ERROR where it is not said, or not known."""
+    """Returns the policy; ERROR if it is unspecified or unknown."""
     return _TRUNCATION_POLICY_FROM_PROTO.get(value, TruncationPolicy.ERROR)
 
 
 def truncation_policy_to_proto(policy: TruncationPolicy) -> content_pb2.TruncationPolicy:
-    """Returns the value that `truncation_policy_from_proto` reads as `policy`."""
+    """Returns the value for `policy`."""
     return _TRUNCATION_POLICY_TO_PROTO[policy]
 
 
 def item_error_to_proto(error: TandemError) -> error_reason_pb2.ItemError:
-    """Returns the message that tells a caller why one item of a batch failed."""
+    """Returns the message with the reason why one item of a batch failed."""
     reason = f"ERROR_REASON_{error.reason}"
     return error_reason_pb2.ItemError(reason=reason, message=error.message)
 
 
 def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
-    """Returns the error, in its sender's words; one that this version does not know too."""
+    """Returns the error with its sender's message, also for an unknown reason."""
     try:
         reason = error_reason_pb2.ErrorReason.Name(message.reason)
     except ValueError:
@@ -217,14 +217,14 @@ def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
 
 def _check_length(length: float) -> None:
     if not math.isfinite(length):
-        raise EmbeddingInvalid(why="it has NaN or infinity in it")
+        raise EmbeddingInvalid(why="it contains NaN or infinity")
     if abs(length - 1.0) > UNIT_LENGTH_TOLERANCE:
         raise EmbeddingInvalid(why=f"its length is {length:.6g} instead of 1")
 
 
 def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:
     if not message.ids or len(message.ids) % 4:
-        raise TokensInvalid(why=f"{len(message.ids)} bytes are no int32 token ids")
+        raise TokensInvalid(why=f"{len(message.ids)} bytes are not int32 token ids")
     ids = np.frombuffer(message.ids, dtype="<i4")
     if ids.min() < 0:
         raise TokensInvalid(why="a token id is negative")
@@ -239,5 +239,5 @@ def _image_tokens_from_proto(message: content_pb2.ImageTokens) -> ImageTokens:
         )
     values = np.frombuffer(message.values, dtype="<f2").reshape(token_count, width)
     if not are_finite(values):
-        raise TokensInvalid(why="there is NaN or infinity among them")
+        raise TokensInvalid(why="they contain NaN or infinity")
     return ImageTokens(values)

@@ -1,1 +1,1 @@
-"""Processes that run beside their parent on one machine, and no longer than it."""
+"""Starts child processes that end with their parent."""

@@ -1,4 +1,4 @@
-"""What a child process is started with: an environment that nothing odd of the parent's reaches."""
+"""Builds the environment and command of a child process, isolated from the parent's oddities."""
 # ruff: noqa: PTH100, PTH109, PTH117, PTH120 (entries of sys.path are texts, compared as such)
 
 import json
@@ -21,7 +21,7 @@ _ROOT = str(Path(__file__).parents[2])
 def child_environment() -> dict[str, str]:
     """Returns the parent's environment for a child.
 
-    Less what is meant for another Python, and with loopback spared from whatever proxy is set.
+    It drops variables of other Pythons, and exempts loopback from proxies.
     """
     environment = {
         variable: value
@@ -34,26 +34,26 @@ def child_environment() -> dict[str, str]:
 
 
 def loopback_spared(no_proxy: str) -> str:
-    """Returns a list of hosts that are reached without a proxy, with loopback's among them."""
+    """Returns the no_proxy list with the loopback hosts added."""
     hosts = [host.strip() for host in no_proxy.split(",") if host.strip()]
     return ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
 
 
 def python_command(arguments: Sequence[str]) -> list[str]:
-    """Returns the command that runs `-m MODULE` or a file in a child; see `python_environment`."""
+    """Returns the command that runs `-m MODULE` or a file, with `python_environment`."""
     return [sys.executable, "-I", "-X", "utf8", _PROGRAM, *arguments]
 
 
 def python_environment() -> dict[str, str]:
-    """Returns a child's environment in which it finds the modules that its parent finds."""
+    """Returns an environment in which a child finds its parent's modules."""
     return child_environment() | {MODULE_PATH: json.dumps(module_path())}
 
 
 def module_path() -> list[str]:
-    """Returns the folders of modules: what is installed first, then what PYTHONPATH adds.
+    """Returns the module search path: installed packages, then PYTHONPATH.
 
-    Never the folder where Tandem was started or its script lies. Where PYTHONPATH is how Tandem
-    itself was found, that folder of it goes before other installs.
+    It never contains the working folder or the script's folder. If Tandem itself was found through
+    PYTHONPATH, that entry goes first.
     """
     added = [
         entry
@@ -73,7 +73,7 @@ def module_path() -> list[str]:
 
 
 def _is_installation(entry: str) -> bool:
-    """Returns whether Python itself, or what is installed into it, lies there."""
+    """Returns whether the folder belongs to the Python installation."""
     paths = sysconfig.get_paths()
     return entry in (paths["purelib"], paths["platlib"]) or entry.startswith(paths["stdlib"])
 
@@ -81,12 +81,12 @@ def _is_installation(entry: str) -> bool:
 def _current_folder() -> list[str]:
     try:
         return [os.getcwd()]
-    except OSError:  # it was removed
+    except OSError:  # It was removed.
         return []
 
 
 def _standard_count(entries: Sequence[str]) -> int:
-    """Returns where packages begin: behind the standard library, whose folders come first."""
+    """Returns the position after the standard library's folders, which come first."""
     names = ("site-packages", "dist-packages")
     return next(
         (number for number, entry in enumerate(entries) if entry.rpartition("/")[2] in names),

@@ -1,4 +1,4 @@
-"""What ends all that a process started, whatever ends that process."""
+"""Ends all processes that a process started, however that process ends."""
 
 import os
 import secrets
@@ -14,11 +14,11 @@ _SWEEP_SECONDS = 30.0
 
 
 class ProcessKeeper:
-    """A small process beside its parent that outlives it, by as long as it takes to end the rest.
+    """A small process that outlives its parent just long enough to end the parent's children.
 
-    Its parent holds a pipe to it, and the kernel closes that however the parent ends: by SIGKILL
-    too. Then it ends every process that has the mark in its environment, and so those that children
-    started, in whatever group or session they are. Use it in a with statement.
+    The parent holds a pipe to it, which the kernel closes however the parent ends, SIGKILL
+    included. Then it ends every process with the mark in its environment, also grandchildren in
+    other groups and sessions. Use it in a with statement.
     """
 
     def __init__(self) -> None:
@@ -28,16 +28,16 @@ class ProcessKeeper:
 
     @property
     def region_prefix(self) -> str:
-        """What names of shared memory begin with that is removed at the end."""
+        """The name prefix of shared memory that the keeper removes at the end."""
         return region_prefix(self._token)
 
     @property
     def work_folder_prefix(self) -> str:
-        """What names of folders begin with that are removed at the end, in `work_place()`."""
+        """The name prefix of folders in `work_place()` that the keeper removes at the end."""
         return work_folder_prefix(self._token)
 
     def mark(self) -> dict[str, str]:
-        """Returns the variable that marks a child as one to be ended; starts the keeper at need."""
+        """Returns the variable that marks a child, and starts the keeper if needed."""
         if self._process is None:
             self._process = subprocess.Popen(
                 # Isolated and without site-packages: it starts in 20 ms and stays small.
@@ -45,7 +45,7 @@ class ProcessKeeper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # Away from the terminal, whose end is one of those it is there for.
+                # Detached from the terminal, whose end it must survive.
                 start_new_session=True,
                 cwd="/",
                 env={key: value for key, value in os.environ.items() if key != MARK},
@@ -53,7 +53,7 @@ class ProcessKeeper:
         return {MARK: self._token}
 
     def close(self) -> None:
-        """Ends what still runs under the mark, and the keeper; returns when both are gone."""
+        """Ends the marked processes and the keeper; returns when all are gone."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -73,16 +73,16 @@ class ProcessKeeper:
 
 
 def work_place() -> Path:
-    """Returns a folder for work folders: a temporary one whose path a shell reads as one word.
+    """Returns a temporary folder whose path a shell reads as one word.
 
-    Triton's Python backend hands paths of it to a shell as they are.
+    Triton's Python backend passes paths in it to a shell without quotes.
     """
     for place in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
         if _is_plain(place) and os.access(place, os.W_OK | os.X_OK):
             return Path(place)
     raise OSError(
-        f"{tempfile.gettempdir()} cannot hold Triton's work folder: a space or sign in its path is "
-        "read by a shell; set TMPDIR to a folder that can be written to, without such"
+        f"{tempfile.gettempdir()} cannot hold Triton's work folder: a shell would split its "
+        "path; set TMPDIR to a writable folder without spaces or special characters"
     )
 
 

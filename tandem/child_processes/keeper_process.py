@@ -1,8 +1,8 @@
-"""The keeper's own program: waits for its parent's end, and ends what that left.
+"""The keeper's program: waits for its parent to end, and then ends the parent's children.
 
     python keeper_process.py TOKEN WORK_PLACE < a pipe that the parent holds
 
-Run by its path in an interpreter without packages, so it imports nothing of ours.
+It runs by path in an interpreter without packages, so it imports nothing of ours.
 """
 # ruff: noqa: PTH108, PTH123, PTH207, PTH208 (pathlib takes as long to import as all the rest)
 
@@ -14,29 +14,29 @@ import sys
 import time
 
 MARK = "TANDEM_KEEPER"
-"""The variable that a kept process has in its environment, with the keeper's token."""
+"""The environment variable of a kept process; its value is the keeper's token."""
 
-# Services answer the calls they have for up to five seconds; by then they are asked no more.
+# Services have up to five seconds for calls in flight.
 _GRACE_SECONDS = 6.0
 _GIVE_UP_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
-# A process that is being made as its parent ends has the mark a moment later.
+# A process that starts as its parent ends gets the mark a moment later.
 _EMPTY_LOOK_COUNT = 3
 
 
 def region_prefix(token: str) -> str:
-    """Returns what the names of shared memory of a keeper's processes begin with."""
+    """Returns the name prefix of the shared memory of a keeper's processes."""
     return f"tandem_{token}_"
 
 
 def work_folder_prefix(token: str) -> str:
-    """Returns what the names of work folders of a keeper's processes begin with."""
+    """Returns the name prefix of the work folders of a keeper's processes."""
     return f"tandem-{token}-"
 
 
 def main(token: str, work_place: str) -> None:
-    """Returns when the parent has ended, and nothing is left of what it started."""
-    # What ends a parent is often sent to all that is near it.
+    """Returns when the parent and all its processes have ended."""
+    # Signals that end a parent often go to its whole group.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 4096):
@@ -50,13 +50,13 @@ def main(token: str, work_place: str) -> None:
 
 
 def end_all(token: str, grace_seconds: float = _GRACE_SECONDS) -> None:
-    """Ends every process that is marked: asks each, and kills those that stay."""
+    """Ends every marked process: SIGTERM first, then SIGKILL."""
     asked: set[int] = set()
     deadline_time = time.monotonic() + grace_seconds
     empty_look_count = 0
     while empty_look_count < _EMPTY_LOOK_COUNT:
         if time.monotonic() > deadline_time + _GIVE_UP_SECONDS:
-            return  # the kernel itself holds what is left, as on a disk that hangs
+            return  # The kernel holds the rest, for example on a disk that hangs.
         marked = marked_processes(token)
         empty_look_count = 0 if marked else empty_look_count + 1
         for pid in marked:
@@ -68,7 +68,7 @@ def end_all(token: str, grace_seconds: float = _GRACE_SECONDS) -> None:
 
 
 def marked_processes(token: str) -> list[int]:
-    """Returns the ids of running processes that have the mark; none that wait for their burial."""
+    """Returns the ids of running marked processes, without zombies."""
     mark = f"{MARK}={token}".encode()
     found = []
     for name in os.listdir("/proc"):
@@ -78,7 +78,7 @@ def marked_processes(token: str) -> list[int]:
             with open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
                     found.append(int(name))
-        except OSError:  # it ended just now, or is another user's
+        except OSError:  # It has just ended, or belongs to another user.
             continue
     return found
 
@@ -86,7 +86,7 @@ def marked_processes(token: str) -> list[int]:
 def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
-    except OSError:  # it ended just now, or became another user's
+    except OSError:  # It has just ended, or changed its user.
         return
 
 

@@ -1,10 +1,10 @@
-"""Runs a module or a file as Python does, and looks for modules where the parent says.
+"""Runs a module or a file as Python does, with the parent's module search path.
 
     python -I module_process.py -m MODULE [ARGUMENTS]
     python -I module_process.py FILE [ARGUMENTS]
 
-Run by its path in an isolated interpreter, so that no file of the folder where it is started, and
-no variable of another Python, comes before what is installed.
+It runs by path in an isolated interpreter, so that neither files of the working folder nor
+variables of another Python shadow installed modules.
 """
 
 import json
@@ -13,11 +13,11 @@ import runpy
 import sys
 
 MODULE_PATH = "TANDEM_MODULE_PATH"
-"""The variable with the folders to look for modules in, as JSON."""
+"""The variable with the module search path, as JSON."""
 
 
 def main() -> None:
-    """Runs what the arguments name."""
+    """Runs the module or file of the arguments."""
     sys.path[:] = json.loads(os.environ.pop(MODULE_PATH))
     del sys.argv[0]
     if sys.argv[0] == "-m":

@@ -1,22 +1,22 @@
-"""The Python SDK. Needs grpcio and protobuf, nothing else of Tandem's extras.
+"""The Python SDK, which needs only grpcio and protobuf.
 
     with Client("127.0.0.1:7400") as client:
         for item in client.search("two birds left of one alarm clock", index_id="scenes").items:
             print(item.final_rank, item.item_id)
 
-A search finds only what its filter holds for: `where=where.equals("style", "noto")`.
-An answer that is less than was asked for says so: `result.degradations`, `result.coverage`.
-A query may be an item, or several things by weight:
+A filter restricts a search: `where=where.equals("style", "noto")` or `where="style = noto"`.
+A degraded answer says so: `result.degradations`, `result.coverage`.
+A query may be a stored item, or several weighted parts:
 
     client.search([QueryPart("at night"), QueryPart(StoredItem("photo-7"), 0.5)], index_id="pets",
                   target_modality=Modality.IMAGE)
 
-A search by another process sees a write if it is given the write's token:
+A search sees a write of another process if you pass the write's token:
 
     *_, last = client.ingest(items, index_id="pets")
     client.search("one cat", index_id="pets", consistency_tokens=[last.consistency_token])
 
-Errors are those of `tandem.errors`, by name.
+Errors are the classes of `tandem.errors`.
 """
 
 from tandem.client import where

@@ -1,4 +1,4 @@
-"""What a client shows the orchestrator: a token, certificates, or nothing."""
+"""Configures how a client authenticates: with a token, certificates, or not at all."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ _FILES = {
     "key": "TANDEM_KEY_FILE",
 }
 
-# All metadata of a call together are at most 8 KiB.
+# The metadata of a call are limited to 8 KiB.
 _MAX_TOKEN_CHARACTERS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Without an authority a client talks in plain text, and so sends its token."""
+    """Without an authority a client uses plain text, also for its token."""
 
     token: str | None = field(default=None, repr=False)
     authority: bytes | None = None
-    """PEM of the authorities whose servers are trusted."""
+    """PEM of the trusted authorities."""
     certificate: bytes | None = None
-    """PEM of the client's own chain, where servers ask for one; with `key`."""
+    """PEM of the client's certificate chain, if servers require one; set it with `key`."""
     key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the parts do not go together.
+        """Raises ValueError if the parts do not fit together.
 
-        Raises Unauthenticated for a token that no header carries. Space and line ends around one,
-        as a file or `$(<file)` of another tool leaves them, are no part of it.
+        Raises Unauthenticated for a token that a header cannot carry. White space around a token,
+        as files leave it, is removed.
         """
         if self.token is not None:
             object.__setattr__(self, "token", _checked_token(self.token.strip()) or None)
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("a certificate and its key go together; give both")
+            raise ValueError("set certificate and key together")
         if self.certificate is not None and self.authority is None:
-            raise ValueError("a certificate is shown over TLS alone; give an authority too")
+            raise ValueError("a client certificate needs TLS; set authority too")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Returns what TANDEM_TOKEN, TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE say.
+        """Reads TANDEM_TOKEN, TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE.
 
-        Raises OSError for a file that cannot be read, and as the class itself.
+        Raises OSError for a file that cannot be read, and the errors of the class.
         """
         values = os.environ if environ is None else environ
         files = {
@@ -63,7 +63,7 @@ class Access:
         return cls(values.get("TANDEM_TOKEN") or None, **files)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Returns what goes with each call."""
+        """Returns the metadata of each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token is not None else ()
 
     def open_channel(
@@ -71,8 +71,8 @@ class Access:
     ) -> grpc.Channel:
         """Returns a channel to host:port; raises AddressInvalid, a ValueError.
 
-        The options are those of a client of searches, which calls nobody that is not serving. A
-        proxy that the environment names is gone through, but never to this machine itself.
+        By default it calls only servers that are serving. It uses a proxy of the environment, but
+        never for this machine.
         """
         place = Address.parse(address)
         options = (*options, *place.channel_options)
@@ -81,7 +81,7 @@ class Access:
         return grpc.secure_channel(place.target, self._credentials(), options=options)
 
     def open_aio_channel(self, address: str) -> grpc.aio.Channel:
-        """Returns a channel as `open_channel` does, for the event loop that runs."""
+        """Returns a channel as `open_channel` does, for the running event loop."""
         place = Address.parse(address)
         options = (*CHANNEL_OPTIONS, *place.channel_options)
         if self.authority is None:
@@ -93,16 +93,16 @@ class Access:
 
 
 def _checked_token(token: str) -> str:
-    """Returns the token as it is. What is told of one that cannot be sent never has it in it."""
+    """Returns the token. The error for one that cannot be sent does not contain it."""
     if len(token) > _MAX_TOKEN_CHARACTERS:
         raise Unauthenticated(
-            why=f"its token has {len(token):,} characters, of which a header carries at most "
+            why=f"its token has {len(token):,} characters; a header carries at most "
             f"{_MAX_TOKEN_CHARACTERS:,}"
         )
     for place, character in enumerate(token, start=1):
         if not "!" <= character <= "~":
             raise Unauthenticated(
                 why=f"its token has at character {place:,} a space, a control character, or one "
-                "that is not ASCII, which cannot be sent: read it from its source again"
+                "that is not ASCII: read it from its source again"
             )
     return token

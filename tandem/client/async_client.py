@@ -1,4 +1,4 @@
-"""The SDK for asyncio programs: the same calls as Client, awaited."""
+"""The SDK for asyncio programs, with the same calls as Client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -43,12 +43,12 @@ _Response = TypeVar("_Response")
 
 
 class AsyncClient:
-    """Calls one Tandem from an event loop. Close it or use it in an async with statement."""
+    """Calls Tandem from an event loop. Close it, or use it in an async with statement."""
 
     def __init__(
         self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
     ) -> None:
-        """As Client. Must be made where the event loop runs."""
+        """Takes what `Client` takes. Create it while the event loop runs."""
         self._address = address
         self._access = access or Access()
         self._timeout_seconds = timeout_seconds
@@ -59,7 +59,7 @@ class AsyncClient:
     async def search(
         self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
-        """As Client.search."""
+        """Returns the items that match a query, best first. See `Client.search`."""
         request = search_request(query, index_id=index_id, **options)
         return search_result(await self._call(self._stub.SearchItems, request))
 
@@ -71,7 +71,7 @@ class AsyncClient:
         return_n: int | None = None,
         content_included: bool = False,
     ) -> SearchResult:
-        """As Client.search_page."""
+        """Returns the next page of an answer. See `Client.search_page`."""
         request = page_request(
             cursor, index_id=index_id, return_n=return_n, content_included=content_included
         )
@@ -80,7 +80,7 @@ class AsyncClient:
     async def search_stream(
         self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> AsyncIterator[SearchResult]:
-        """As Client.search_stream."""
+        """Yields the answer in bi-encoder order, then the final one. See `Client.search_stream`."""
         search = search_request(query, index_id=index_id, **options)
         call = self._stub.StreamSearchItems(
             search_service_pb2.StreamSearchItemsRequest(search=search),
@@ -97,11 +97,11 @@ class AsyncClient:
         except grpc.aio.AioRpcError as error:
             raise error_of(error, self._address) from error
         finally:
-            # Where the caller has enough of the first answer, the second is not worked on.
+            # Cancels the rerank if the caller stops after the first answer.
             call.cancel()
 
     async def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
-        """As Client.search_batch."""
+        """Returns the outcome of each of several searches. See `Client.search_batch`."""
         asked = list(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
             searches=[search.request for search in asked]
@@ -110,7 +110,7 @@ class AsyncClient:
         return batch_results(response, [search.error for search in asked], self._address)
 
     async def describe_model(self) -> ModelDescription:
-        """As Client.describe_model."""
+        """Returns the model and its limits. See `Client.describe_model`."""
         request = model_service_pb2.DescribeModelRequest()
         return model_from_proto((await self._call(self._model_stub.DescribeModel, request)).model)
 
@@ -123,7 +123,7 @@ class AsyncClient:
         request_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> AsyncIterator[IngestOutcome]:
-        """As Client.ingest."""
+        """Stores items, and yields each one's outcome in order. See `Client.ingest`."""
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
         )
@@ -139,28 +139,28 @@ class AsyncClient:
                 raise requests.error from error
             raise error_of(await status.behind(error), self._address) from error
         except asyncio.CancelledError as error:
-            # How grpc.aio tells that reading the batches raised, unless this task was cancelled.
+            # grpc.aio reports an exception of the batches so, unless this task was cancelled.
             if requests.error is None:
                 raise
             raise requests.error from error
         finally:
-            # Where the caller stops before the end, or gRPC would go on reading `items`.
+            # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()
 
     async def remove(
         self, item_ids: Iterable[str], *, index_id: str, request_id: str = ""
     ) -> Removal:
-        """As Client.remove."""
+        """Deletes items by id. See `Client.remove`."""
         request = remove_request(item_ids, index_id, request_id)
         return removal(await self._call(self._stub.RemoveItems, request))
 
     async def remove_index(self, *, index_id: str) -> Removal:
-        """As Client.remove_index."""
+        """Deletes an index. See `Client.remove_index`."""
         request = remove_index_request(index_id)
         return index_removal(await self._call(self._stub.RemoveIndex, request))
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         await self._channel.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:

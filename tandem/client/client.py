@@ -41,14 +41,14 @@ _Response = TypeVar("_Response")
 
 
 class Client:
-    """Calls one Tandem. One connection; close it or use it in a with statement."""
+    """Calls Tandem over one connection. Close it, or use it in a with statement."""
 
     def __init__(
         self, address: str, timeout_seconds: float = 10.0, access: Access | None = None
     ) -> None:
-        """`address` is host:port of an orchestrator; nothing is sent before the first call.
+        """Connects with the first call to an orchestrator at `address`, a host:port.
 
-        `access` is what it is shown; nothing, in plain text, unless given.
+        `access` holds token and certificates; by default the client uses plain text and no token.
         """
         self._address = address
         self._access = access or Access()
@@ -60,16 +60,17 @@ class Client:
     def search(
         self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> SearchResult:
-        """Returns the items that match a text or a picture, best first.
+        """Returns the items that match a query, best first.
 
-        `options` are those of SearchOptions. Finds images by text and texts by images unless
-        `target_modality` says otherwise, and only items that the filter `where` holds for. A query
-        may also be a StoredItem, a GivenEncoding, or several of all these as QueryParts.
+        The query is a text, the bytes of an image, a StoredItem, a GivenEncoding, or a list of
+        QueryParts. A text finds images and an image finds texts, unless `target_modality` is set.
+        `options` are those of SearchOptions.
 
-        An answer may be less than was asked for, and then says so: `result.degradations`, with
-        `coverage` and `rerank` for how much. `full_coverage_required` and `rerank_required` refuse
-        such answers. What was written under the `consistency_tokens` of earlier outcomes and
-        removals is seen, whichever client wrote it. Raises a TandemError by name.
+        An answer can be degraded: `result.degradations` lists how, `coverage` and `rerank` how far.
+        `full_coverage_required` and `rerank_required` raise an error instead. The search sees the
+        writes of all `consistency_tokens`, whichever client made them.
+
+        Raises a TandemError.
         """
         request = search_request(query, index_id=index_id, **options)
         return search_result(self._call(self._stub.SearchItems, request))
@@ -82,10 +83,10 @@ class Client:
         return_n: int | None = None,
         content_included: bool = False,
     ) -> SearchResult:
-        """Returns the items after those of the answer that had this `next_cursor`.
+        """Returns the items after those of the answer with this `next_cursor`.
 
-        As they stood in that search, whatever changed since; an item that was deleted has no
-        content. As many as that search asked for, unless told. Raises CursorInvalid.
+        They keep the ranking of that search, whatever changed since; a deleted item has no content.
+        By default the page has as many items as that search. Raises CursorInvalid.
         """
         request = page_request(
             cursor, index_id=index_id, return_n=return_n, content_included=content_included
@@ -95,7 +96,7 @@ class Client:
     def search_stream(
         self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]
     ) -> Iterator[SearchResult]:
-        """Yields two answers: the bi-encoder's order at once, then what `search` returns."""
+        """Yields two answers: bi-encoder order at once, then the answer of `search`."""
         search = search_request(query, index_id=index_id, **options)
         call = self._stub.StreamSearchItems(
             search_service_pb2.StreamSearchItemsRequest(search=search),
@@ -112,13 +113,13 @@ class Client:
         except grpc.RpcError as error:
             raise error_of(error, self._address) from error
         finally:
-            # Where the caller has enough of the first answer, the second is not worked on.
+            # Cancels the rerank if the caller stops after the first answer.
             call.cancel()
 
     def search_batch(self, searches: Iterable[Search]) -> list[SearchResult | TandemError]:
-        """Returns what became of each of at most 64 searches: its answer, or its own error.
+        """Returns the outcome of each of at most 64 searches: its answer or its error.
 
-        They are encoded and reranked in common batches. Raises where the call as a whole fails.
+        The searches share batches of encoding and reranking. Raises if the whole call fails.
         """
         asked = list(searches)
         request = search_service_pb2.BatchSearchItemsRequest(
@@ -128,7 +129,7 @@ class Client:
         return batch_results(response, [search.error for search in asked], self._address)
 
     def describe_model(self) -> ModelDescription:
-        """Returns what the model behind the searches is, and what it takes."""
+        """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
         return model_from_proto(self._call(self._model_stub.DescribeModel, request).model)
 
@@ -141,19 +142,17 @@ class Client:
         request_id: str = "",
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> Iterator[IngestOutcome]:
-        """Stores items and yields each one's outcome, in their order.
+        """Stores items, and yields each one's outcome in order.
 
-        An item is (item id, content) or (item id, content, attributes).
+        An item is (item id, content) or (item id, content, attributes). A refused item does not
+        stop the others. The client reads `items` only as fast as the server accepts them. Raises a
+        TandemError if the stream fails; items yielded without an error by then are stored.
 
-        An item that is refused does not stop the others. Reads `items` only as fast as the server
-        takes them. Raises a TandemError if the stream itself fails; what was yielded without an
-        error until then is stored.
+        A text over the model's limit is refused (TextTooLong), or truncated with
+        TruncationPolicy.TRUNCATE; `text_use` of its outcome says how much was read.
 
-        A text with more tokens than the model reads is refused (TextTooLong), or, with
-        TruncationPolicy.TRUNCATE, read from its beginning; each outcome's `text_use` says how far.
-
-        With a `request_id` of your own, at most 50 bytes, the same call with the same items may be
-        made again after a failure: what was stored is not stored a second time.
+        A `request_id` of at most 50 bytes makes a retry with the same items safe: stored items are
+        not stored again.
         """
         requests = IngestRequests(
             items, index_id, batch_item_count, request_id, truncation_policy, target=self._address
@@ -166,29 +165,29 @@ class Client:
         except grpc.RpcError as error:
             raise (requests.error or error_of(error, self._address)) from error
         finally:
-            # Where the caller stops before the end, or gRPC would go on reading `items`.
+            # If the caller stops early, gRPC must not continue to read `items`.
             call.cancel()
 
     def remove(self, item_ids: Iterable[str], *, index_id: str, request_id: str = "") -> Removal:
-        """Deletes items by id; tells how many of them were there.
+        """Deletes items by id, and returns how many existed.
 
-        Raises a TandemError whose message says what became of them where a shard fails. A call
-        repeated with the same `request_id`, at most 64 bytes, is answered as the first time.
+        If a shard fails, raises a TandemError whose message says which items were deleted. A retry
+        with the same `request_id`, at most 64 bytes, gets the first answer.
         """
         request = remove_request(item_ids, index_id, request_id)
         return removal(self._call(self._stub.RemoveItems, request))
 
     def remove_index(self, *, index_id: str) -> Removal:
-        """Deletes all items of an index, and the index; of a large one a part, within seconds.
+        """Deletes an index: all of its items, or a part of a large index.
 
-        Call it until `is_complete`. Raises IndexNotFound where there is none, and a TandemError
-        whose message says how much is removed where a shard fails.
+        Repeat the call until `is_complete`. Raises IndexNotFound, and, if a shard fails, a
+        TandemError whose message says how much was deleted.
         """
         request = remove_index_request(index_id)
         return index_removal(self._call(self._stub.RemoveIndex, request))
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._channel.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:

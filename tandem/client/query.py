@@ -1,4 +1,4 @@
-"""What a search is given: a query in any of its forms, and what is asked of the answer."""
+"""Defines queries and search options, and builds their messages."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _MODALITIES = {
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item of the searched index, as a query."""
+    """A query by an item of the searched index."""
 
     item_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GivenEncoding:
-    """An encoding that the caller has, as a query: no content is encoded for it."""
+    """A query by an encoding that the caller supplies."""
 
     embedding: Sequence[float]
-    """Of unit length."""
+    """A unit-length vector."""
     model_fingerprint: str
-    """The model that made it, as answers name it."""
+    """The fingerprint of the model that made it."""
     modality: Modality
-    """What it was made of."""
+    """The modality of the encoded content."""
     tokens: content_pb2.ContentTokens | None = None
-    """From EncodeContents; without them nothing is reranked."""
+    """Tokens from EncodeContents; without them nothing is reranked."""
 
 
 QuerySource = NewContent | StoredItem | GivenEncoding
@@ -61,69 +61,69 @@ QuerySource = NewContent | StoredItem | GivenEncoding
 
 @dataclass(frozen=True, slots=True)
 class QueryPart:
-    """One of the things a query is made of, and its share; a negative one turns away from it."""
+    """One part of a query with its weight; a negative weight moves the query away from it."""
 
     source: QuerySource
     weight: float = 1.0
 
 
 Query = QuerySource | Sequence[QueryPart]
-"""A text, a picture's bytes, a stored item, an encoding, or several of these by weight."""
+"""A text, an image's bytes, a stored item, an encoding, or several weighted parts."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """What may be asked of a search beside its query; the server has a default for each."""
+    """Options of a search; the server has a default for each."""
 
     target_modality: Modality | None
-    """What to find; where it is not said, images by text and texts by image."""
+    """The modality to find; by default images for a text and texts for an image."""
     all_modalities_included: bool
-    """Finds the other modality too; both rankings are interleaved, the target first."""
+    """Finds both modalities, and interleaves their rankings, the target first."""
     retrieve_k: int | None
-    """Items the bi-encoder retrieves."""
+    """The number of items that the bi-encoder retrieves."""
     rerank_k: int | None
-    """Of these, items the cross-encoder reranks."""
+    """The number of those that the cross-encoder reranks."""
     return_n: int | None
-    """Items returned."""
+    """The number of items returned."""
     rerank_disabled: bool
-    """Leaves the bi-encoder's order as it is."""
+    """Keeps bi-encoder order: no cross-encoder."""
     rerank_required: bool
-    """Refuses an answer that is not reranked to its full rerank_k: RerankUnavailable."""
+    """Raises RerankUnavailable unless all rerank_k items were reranked."""
     adaptive_depth: bool
-    """Reranks as far as the model's rule finds worth it, up to rerank_k."""
+    """Stops reranking, before rerank_k, once the first item is unlikely to change."""
     fusion: FusionMethod | None
-    """How the two models' scores make the order; the cross-encoder alone unless told."""
+    """How to combine the scores; by default the cross-encoder's alone."""
     cross_encoder_weight: float | None
-    """0 to 1, of the two sums."""
+    """The cross-encoder's weight for ADD and NORMALISED_ADD, 0 to 1."""
     min_probability: float | None
-    """Leaves out what is less probable, or was not scored."""
+    """Leaves out items with a lower match probability, and unscored ones."""
     relevance_weight: float | None
-    """Maximal marginal relevance: 1 is closeness alone, 0 variety alone."""
+    """Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only."""
     duplicate_similarity: float | None
-    """Of items at least this similar, only the best stays."""
+    """Keeps only the best of items that are at least this similar."""
     explained: bool
-    """Returns with each item how it came to its place."""
+    """Returns an explanation of each item's rank."""
     truncation_policy: TruncationPolicy | None
-    """For a text over the model's limit; it is refused unless told."""
+    """What to do with a text over the model's limit; by default it is refused."""
     content_included: bool
-    """Returns the items' contents and attributes with them."""
+    """Returns the items' contents and attributes."""
     where: Filter | str | None
     """Finds only items that match: a filter, or its text, such as "style = noto"."""
     consistency_tokens: Iterable[str]
-    """From outcomes and removals: what those wrote is seen."""
+    """Tokens of earlier writes that the search must see."""
     full_coverage_required: bool
-    """Refuses an answer without some shard's items: ShardsMissing."""
+    """Raises ShardsMissing if a shard does not answer."""
 
 
 class Search:
-    """One search of several: a query with its options."""
+    """One search of a batch: a query with its options."""
 
     def __init__(self, query: Query, *, index_id: str, **options: Unpack[SearchOptions]) -> None:
-        """As Client.search; a content that cannot be sent is this search's outcome alone."""
+        """Takes what `Client.search` takes; a bad content fails only this search."""
         self.error: TandemError | None = None
         try:
             self.request = search_request(query, index_id=index_id, **options)
         except (RequestMalformed, TextTooLong, ImageTooLarge, ContentMissing) as error:
-            # In its place goes a search without a query, which the server refuses alone.
+            # A search without a query takes its place; the server refuses only that one.
             self.error = error
             self.request = search_service_pb2.SearchItemsRequest(index_id=check_index_id(index_id))
 
@@ -131,11 +131,10 @@ class Search:
 def search_request(
     query: Query, *, index_id: str, **options: Unpack[SearchOptions]
 ) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message; what is not given, or None, is left to the server's default.
+    """Returns the message; a missing or None option gets the server's default.
 
     Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
-    contents, IndexIdInvalid and ItemIdInvalid for ids, KOutOfRange, and FilterInvalid for a filter
-    that the server would not take.
+    contents, IndexIdInvalid and ItemIdInvalid for ids, KOutOfRange and FilterInvalid.
     """
     tokens = options.get("consistency_tokens", ())
     tokens = tuple(check_sendable("a consistency token", token) for token in tokens)
@@ -174,7 +173,7 @@ def search_request(
 def page_request(
     cursor: bytes, *, index_id: str, return_n: int | None, content_included: bool
 ) -> search_service_pb2.SearchItemsRequest:
-    """Returns the message that asks for the items after those of an answer."""
+    """Returns the message for the next page of an answer."""
     return search_service_pb2.SearchItemsRequest(
         index_id=check_index_id(index_id),
         cursor=cursor,
@@ -184,9 +183,9 @@ def page_request(
 
 
 def _count(name: str, value: int | None) -> int | None:
-    """Returns the number as it is; raises KOutOfRange for one that no message can carry.
+    """Returns the number; raises KOutOfRange for one that no message can carry.
 
-    The others are the server's to judge: it may come to take more.
+    The server checks the others, because its limits may grow.
     """
     if value is not None and not -(2**31) <= value < 2**31:
         raise KOutOfRange(name=name, got=value, low=1, high=_MOST[name])
@@ -194,7 +193,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _set_ranking(request: search_service_pb2.SearchItemsRequest, options: SearchOptions) -> None:
-    """Sets what is given of fusion and diversity: an unset message is not an empty one."""
+    """Sets fusion and diversity only if given, because an empty message is not an unset one."""
     fusion, weight = options.get("fusion"), options.get("cross_encoder_weight")
     if fusion is not None or weight is not None:
         method = FusionMethod.CROSS_ENCODER if fusion is None else fusion

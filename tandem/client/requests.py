@@ -1,4 +1,4 @@
-"""What the SDK's calls send. Shared by both clients."""
+"""Builds the requests of both clients."""
 
 import math
 import time
@@ -19,30 +19,29 @@ from tandem.errors import ServerUnknown, TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2
 
 _Refused: TypeAlias = dict[int, Callable[[IngestOutcome], IngestOutcome]]
-"""Of a batch's items that cannot be sent, by number: what to make of the server's answer."""
+"""The outcomes of a batch's items that cannot be sent, by their number."""
 
-# The server takes 64 MiB a message; half leaves room for a large last picture.
+# The server's limit is 64 MiB; half leaves room for a large last image.
 _MAX_BATCH_BYTES = 32 * 2**20
-# A server ends a stream that says nothing for some minutes.
+# A server ends a stream that is idle for some minutes.
 _MAX_BATCH_SECONDS = 30.0
 
 CHANNEL_OPTIONS: tuple[tuple[str, int | str], ...] = (
-    # A name that stands for several orchestrators is called on each in turn, but for those that say
-    # they are not serving: before they are warm, and from SIGTERM on, while they still answer.
+    # Call the orchestrators of a name in turn, except those that are NOT_SERVING: before they are
+    # warm, and from SIGTERM on, while they still answer.
     (
         "grpc.service_config",
         '{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}',
     ),
-    # Whoever was added to the name is looked for when another leaves it, not half a minute later.
+    # Resolve a name again when a server leaves it, not half a minute later.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # The defaults back off up to 120 s: one that was restarted would stay unseen for that long, and
-    # none would be left when the next is.
+    # The default backs off up to 120 s, in which a restarted server would go unnoticed.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A connection that died without a word is noticed after 20 s, in the midst of a stream without
-    # a deadline too. A server that is slow answers pings all the same, from threads of gRPC's own;
-    # one whose line is slow has 10 s for it. Servers of ours take a ping a second.
+    # Notices a dead connection after 20 s, also in a stream without a deadline. A slow server still
+    # answers pings, in gRPC's own threads; a slow connection has 10 s. Our servers accept one ping
+    # a second.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
@@ -69,10 +68,10 @@ def remove_index_request(index_id: str) -> search_service_pb2.RemoveIndexRequest
 
 
 class IngestRequests:
-    """The batches of one ingest stream, and the error that ended them early, if one did.
+    """The batches of one ingest stream, and the error that ended them early.
 
-    gRPC reads the batches in a thread of its own and tells nobody what they raise, so the caller
-    asks here when the stream breaks. An item that cannot be sent is refused here and alone.
+    gRPC reads the batches in its own thread and hides their exceptions, so the caller reads them
+    here when the stream breaks. An item that cannot be sent is refused here, without the others.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class IngestRequests:
         target: str = "the server",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises IndexIdInvalid and RequestIdInvalid at once; each item is judged by itself.
+        """Raises IndexIdInvalid and RequestIdInvalid at once; items are checked one by one.
 
-        Batches have `request_id` with their number behind it, or none where it is empty.
+        Each batch gets `request_id` with the batch's number, or none if it is empty.
         """
         self._items = iter(items)
         self._empty_batch = search_service_pb2.IngestItemsRequest(
@@ -99,7 +98,7 @@ class IngestRequests:
         self._request_id = checked_request_id(request_id)
         self._target = target
         self._clock = clock
-        # Of each batch that is not answered yet: its items, and which of them cannot be sent.
+        # For each unanswered batch: its items, and those that cannot be sent.
         self._sent: deque[tuple[int, _Refused]] = deque()
         self._are_all_read = False
         self.error: Exception | None = None
@@ -116,7 +115,7 @@ class IngestRequests:
             raise
 
     def outcomes(self, response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
-        """Yields what became of the next batch's items, in their order; raises ServerUnknown."""
+        """Yields the outcomes of the next batch's items in order; raises ServerUnknown."""
         item_count, refused = self._sent.popleft() if self._sent else (0, {})
         if len(response.results) != item_count:
             raise ServerUnknown(
@@ -127,7 +126,7 @@ class IngestRequests:
             yield refused[number](outcome) if number in refused else outcome
 
     def check_all_answered(self) -> None:
-        """Raises ServerUnknown if a stream that ended well left a batch unread or unanswered."""
+        """Raises ServerUnknown if a stream ended with OK but left a batch unanswered."""
         if self._sent or not self._are_all_read:
             raise ServerUnknown(
                 target=self._target, why="it ended a stream without an answer to each batch"
@@ -138,9 +137,9 @@ class IngestRequests:
             yield from self._split_by_bytes(batch)
 
     def _next_batch(self) -> list[NewItem]:
-        """Returns as many items as go together, or fewer where they are slow in coming.
+        """Returns a full batch of items, or fewer if they arrive slowly.
 
-        Not where a request id names each batch: sent again, that must have the same items.
+        With a request id batches are always full, because a retry must have the same batches.
         """
         batch: list[NewItem] = []
         full_time = math.inf if self._request_id else self._clock() + _MAX_BATCH_SECONDS
@@ -161,8 +160,8 @@ class IngestRequests:
             try:
                 item = item_to_proto(new_item)
             except TandemError as found:
-                # An empty item goes in its place, which the server refuses: so it is answered in
-                # its turn, and a sender who waits for that does not wait in vain.
+                # An empty item takes its place, which the server refuses: so its outcome comes in
+                # order, and a sender that waits for it gets it.
                 item, error = index_service_pb2.Item(), found
             item_bytes = item.ByteSize()
             if request.items and byte_count + item_bytes > _MAX_BATCH_BYTES:
@@ -177,7 +176,7 @@ class IngestRequests:
     def _noted(
         self, request: search_service_pb2.IngestItemsRequest, refused: _Refused
     ) -> search_service_pb2.IngestItemsRequest:
-        # Before it is sent: its answer is read in another thread.
+        # Before sending, because another thread reads the answer.
         self._sent.append((len(request.items), refused))
         return request
 
@@ -187,7 +186,7 @@ def _refusal(item_id: str, error: TandemError, answered: IngestOutcome) -> Inges
 
 
 def request_metadata() -> tuple[tuple[str, str], ...]:
-    """Returns metadata with a new request id, by which every service's log names this call."""
+    """Returns metadata with a new request id, which every service logs."""
     return (("x-request-id", uuid.uuid4().hex),)
 
 

@@ -1,4 +1,4 @@
-"""What the SDK's calls give back: the contract's answers as plain Python."""
+"""Converts the contract's answers into plain Python."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,16 +20,16 @@ _MODALITIES: Mapping[int, Modality] = {
 
 
 class _Names(Protocol):
-    """An enum of the contract."""
+    """A protobuf enum."""
 
     def Name(self, number: int) -> str:
-        """Returns the value's name; raises ValueError where there is none."""
+        """Returns the value's name; raises ValueError for an unknown value."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTerm:
-    """A summand of a score: `value` times `weight`."""
+    """One term of a score: `value` times `weight`."""
 
     name: str
     """For example "similarity" or "match_logit"."""
@@ -39,43 +39,43 @@ class ScoreTerm:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How an item came to its place."""
+    """Why an item ranks where it does."""
 
     terms: tuple[ScoreTerm, ...]
-    """The item's score is the sum of these."""
+    """The terms that sum to the score."""
     ranks: Mapping[str, int]
-    """Its place, from 1, after each stage, in the stages' order."""
+    """The rank after each stage, from 1, in the order of the stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundItem:
-    """One item of a search."""
+    """One found item."""
 
     item_id: str
     similarity: float
-    """The bi-encoder's cosine, -1 to 1."""
+    """The bi-encoder's cosine similarity, -1 to 1."""
     match_logit: float | None
-    """The cross-encoder's log odds of a match; None where it did not score."""
+    """The cross-encoder's logit; None if it did not score the item."""
     match_probability: float | None
     retrieve_rank: int
-    """Place in the bi-encoder's order, from 1."""
+    """The rank in bi-encoder order, from 1."""
     final_rank: int
-    """Place in the answer, from 1."""
+    """The rank in the answer, from 1."""
     content: Content | None
-    """None unless the search asked for contents."""
+    """None unless content_included is set."""
     attributes: Attributes = field(default_factory=dict)
-    """Empty unless the search asked for contents."""
+    """Empty unless content_included is set."""
     modality: Modality | None = None
-    """None where the server does not say."""
+    """None if unknown."""
     score: float = 0.0
-    """What it was ordered by, among the items that were reranked alike."""
+    """The sort key among the items that were reranked in the same way."""
     explanation: Explanation | None = None
-    """None unless the search asked for it."""
+    """None unless explained is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Where the time of a search went, as the orchestrator saw it."""
+    """The time of each stage, measured by the orchestrator."""
 
     encode: float
     retrieve: float
@@ -83,7 +83,7 @@ class StageSeconds:
     fetch: float
     total: float
     rank: float = 0.0
-    """Fusion, diversity, pages."""
+    """Fusion, diversity and cursors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class Coverage:
     answered_shard_count: int
     shard_count: int
     covered_item_count: int
-    """Items, of the wanted modality, on the shards that answered."""
+    """The items of the target modality on the shards that answered."""
     item_count: int | None
-    """Those, and what the others had when they last answered; None if one never did."""
+    """The same with the missing shards' last known counts; None if one never answered."""
     missing_shards: Mapping[int, str]
-    """By number, the reason why a shard did not answer, for example "DEADLINE_EXCEEDED"."""
+    """The reason of each missing shard, by its number, for example "DEADLINE_EXCEEDED"."""
 
     @property
     def is_full(self) -> bool:
-        """Whether every shard answered: otherwise items may be missing from the result."""
+        """Returns whether every shard answered; otherwise items may be missing."""
         return not self.missing_shards
 
 
@@ -156,21 +156,21 @@ class IngestOutcome:
     item_id: str
     error: TandemError | None
     consistency_token: str = ""
-    """A search that is given it sees this item and all that the same ingest stored before it."""
+    """Pass it to a search that must see this item and the earlier ones of the same ingest."""
     text_use: TextUse | None = None
-    """Of a text that was stored: how many of its tokens the model read."""
+    """For a stored text: how much of it the model read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Items are gone."""
+    """The outcome of a removal."""
 
     removed_count: int
-    """How many of the ids were there."""
+    """The number of ids that existed."""
     consistency_token: str
-    """A search that is given it does not see them."""
+    """Pass it to a search that must not see them."""
     is_complete: bool = True
-    """Of an index: whether nothing is left of it; otherwise the same call goes on."""
+    """Whether the index is gone; otherwise repeat the call."""
 
 
 def search_result(
@@ -217,7 +217,7 @@ def search_result(
 
 
 def streamed_result(response: search_service_pb2.StreamSearchItemsResponse) -> SearchResult:
-    """Returns one of the two answers of StreamSearchItems."""
+    """Returns one of the two responses of StreamSearchItems."""
     is_final = response.phase != search_service_pb2.SEARCH_PHASE_RETRIEVED
     return search_result(response.answer, is_final=is_final)
 
@@ -227,9 +227,9 @@ def batch_results(
     errors: Sequence[TandemError | None],
     target: str,
 ) -> list[SearchResult | TandemError]:
-    """Returns what became of each search of a batch, where there was no error before it was sent.
+    """Returns the outcomes of a batch, with the errors of searches that were not sent.
 
-    Raises ServerUnknown for an answer that is not of as many searches.
+    Raises ServerUnknown if the answer has another number of searches.
     """
     if len(response.results) != len(errors):
         raise ServerUnknown(
@@ -249,7 +249,7 @@ def _batch_result(result: search_service_pb2.BatchSearchResult) -> SearchResult 
 
 
 def ingest_outcomes(response: search_service_pb2.IngestItemsResponse) -> Iterator[IngestOutcome]:
-    """Yields the outcomes of one batch, in its order."""
+    """Yields the outcomes of one batch in order."""
     for result in response.results:
         error = _error(result.error) if result.HasField("error") else None
         text_use = None
@@ -291,7 +291,7 @@ def _reason(value: int) -> str:
 def _name(names: _Names, value: int, prefix: str) -> str:
     try:
         return names.Name(value).removeprefix(prefix)
-    except ValueError:  # one that a newer server knows
+    except ValueError:  # A value of a newer server.
         return str(value)
 
 
@@ -320,7 +320,7 @@ def _explanation(message: search_service_pb2.Explanation) -> Explanation:
 
 def _attributes(messages: Mapping[str, attribute_pb2.AttributeValue]) -> Attributes:
     values = ((name, value_from_proto(message)) for name, message in sorted(messages.items()))
-    # None is a value of a type that a newer server knows.
+    # None is a value whose type only a newer server knows.
     return {name: value for name, value in values if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""What can go over the wire, told before anything is sent and by the field that it is in."""
+"""Checks what can be sent before it is sent, and names the field at fault."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NewContent = str | bytes
 """A text, or the bytes of a JPEG, PNG or WebP file."""
 
 NewItem = tuple[str, NewContent] | tuple[str, NewContent, Attributes]
-"""Item id, content and, where there are any, attributes."""
+"""Item id, content and optionally attributes."""
 
 
 def check_sendable(field: str, text: str) -> str:
-    """Returns the text as it is; raises RequestMalformed, by the field's name, if it is no UTF-8.
+    """Returns the text; raises RequestMalformed, which names the field, if it is not UTF-8.
 
-    JSON and file names can bring half a character into a Python text, and no message takes it.
+    JSON and file names can put half a character into a Python str, which no message can carry.
     """
     try:
         text.encode()
@@ -39,16 +39,15 @@ def check_sendable(field: str, text: str) -> str:
 
 
 def checked_request_id(request_id: str) -> str:
-    """Returns the request id as it is; raises RequestIdInvalid or RequestMalformed."""
+    """Returns the request id; raises RequestIdInvalid or RequestMalformed."""
     return check_sendable("request_id", check_request_id(request_id))
 
 
 def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
     """Returns the message.
 
-    Raises RequestMalformed, by the field's name, for a text that no message can carry; TextTooLong
-    and ImageTooLarge for what no server takes, and a message might have no room for; ContentMissing
-    for what is neither text nor bytes.
+    Raises RequestMalformed for a text that no message can carry, TextTooLong and ImageTooLarge for
+    a content over every server's limit, and ContentMissing for what is neither str nor bytes.
     """
     if not isinstance(content, str | bytes | bytearray | memoryview):
         raise ContentMissing
@@ -63,13 +62,13 @@ def content_to_proto(content: NewContent, field: str) -> content_pb2.Content:
 
 
 def item_to_proto(item: NewItem) -> index_service_pb2.Item:
-    """Returns the message; raises ItemIdInvalid, AttributeInvalid, and as content_to_proto."""
+    """Returns the message; raises ItemIdInvalid, AttributeInvalid, or a content's error."""
     item_id, content = item[:2]
     attributes = item[2] if len(item) == 3 else {}
     if not isinstance(item_id, str):
         raise ItemIdInvalid(item_id=str(item_id), why=f"it is of type {type(item_id).__name__}")
     check_item_id(item_id)
-    # Before they are checked: that takes what is of no type of ours for sound.
+    # First, because the checks accept values of foreign types.
     messages = attributes_to_proto(attributes)
     check_attributes(attributes)
     return index_service_pb2.Item(

@@ -1,9 +1,8 @@
-"""The status by which a server ended a stream of requests, which grpc.aio may lose.
+"""Recovers the server's status of a request stream, which grpc.aio may lose.
 
-A server that refuses such a stream ends it while the client still writes. The write fails, and
-grpc.aio (1.85.1, gRPC's issue 36066) gives that as the status of the call: INTERNAL, "Internal
-error from Core", before or after the server's own status came. A refused token or a full service
-then reads as a fault. The synchronous API is not affected.
+A server that refuses a stream ends it while the client still writes. The write fails, and grpc.aio
+(1.85.1, grpc/grpc#36066) reports INTERNAL, "Internal error from Core", instead of the server's
+status, so a refused token or a full service looks like a bug. The synchronous API is not affected.
 """
 
 import asyncio
@@ -15,20 +14,20 @@ import grpc
 _Value = TypeVar("_Value")
 _FAILED_WRITE = "Internal error from Core"
 _WAIT_SECONDS = 1.0
-"""The server's status is on its way where a write failed; without a connection it never comes."""
+"""How long to wait for the server's status; it never arrives without a connection."""
 
 
 class ServerStatus:
-    """What the server said at the end of one call, whatever became of the client's writes."""
+    """Records the server's status of one call, whether or not the client's writes failed."""
 
     def __init__(self, call: grpc.aio.Call) -> None:
-        """Watches a call from before its first write."""
+        """Watches a call; create it before the first write."""
         self._error: grpc.aio.AioRpcError | None = None
         self._arrived = asyncio.Event()
         call.add_done_callback(self._note)
 
     async def behind(self, error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
-        """Returns what the server ended the call by, where `error` hides it; else `error`."""
+        """Returns the server's status if `error` hides it, otherwise `error`."""
         if error.details() != _FAILED_WRITE:
             return error
         try:
@@ -38,7 +37,7 @@ class ServerStatus:
         return self._error or error
 
     def _note(self, call: grpc.aio.Call) -> None:
-        # gRPC calls this at each of the statuses that it gives the call, one over the other.
+        # gRPC calls this for each status that it sets on the call.
         details = _at_once(call.details())
         if self._arrived.is_set() or details == _FAILED_WRITE:
             return
@@ -52,9 +51,9 @@ class ServerStatus:
 
 
 def _at_once(answer: Coroutine[Any, Any, _Value]) -> _Value:
-    """Returns what a call that is done tells without waiting.
+    """Returns the status of a finished call without waiting.
 
-    A task would ask only after the status had been overwritten.
+    A task would read it only after gRPC has overwritten it.
     """
     try:
         answer.send(None)
@@ -62,4 +61,4 @@ def _at_once(answer: Coroutine[Any, Any, _Value]) -> _Value:
         value: _Value = told.value
         return value
     answer.close()
-    raise RuntimeError("a call whose status is known has waited to tell it")
+    raise RuntimeError("reading the status of a finished call waited")

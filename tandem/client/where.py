@@ -1,10 +1,10 @@
-"""Filters, written: what an item's attributes must be for a search to find it.
+"""Builds filters on the attributes of items.
 
     where.equals("style", "noto") & where.at_least("count", 2) & ~where.exists("hidden")
 
-A condition on an attribute that an item lacks, or has in another type, does not hold for it; its
-negation does. Filters are joined by `&`, `|` and `~`. Sending one that is too large, or has a bad
-name or value, raises FilterInvalid.
+A condition does not match an item that lacks the attribute or has another type of it; the negated
+condition does. Combine filters with `&`, `|` and `~`. Sending a filter that is too large, or has a
+bad name or value, raises FilterInvalid.
 """
 
 from tandem.contract.filters import (
@@ -44,55 +44,55 @@ __all__ = [
 
 
 def equals(name: str, value: Value) -> OneOf:
-    """Holds where the attribute is the value, or a list with it in it; 3 and 3.0 are equal."""
+    """Matches the value, or a list that contains it; 3 and 3.0 are equal."""
     return OneOf(name, (value,))
 
 
 def one_of(name: str, *values: Value) -> OneOf:
-    """Holds where the attribute is one of the values, or a list with one of them in it."""
+    """Matches one of the values, or a list that contains one."""
     return OneOf(name, values)
 
 
 def between(name: str, low: float, high: float) -> InRange:
-    """Holds where the attribute is a number from `low` to `high`, both included."""
+    """Matches a number from `low` to `high`, inclusive."""
     return InRange(name, at_least=low, at_most=high)
 
 
 def at_least(name: str, bound: float) -> InRange:
-    """Holds where the attribute is a number, and this or more."""
+    """Matches a number of at least `bound`."""
     return InRange(name, at_least=bound)
 
 
 def above(name: str, bound: float) -> InRange:
-    """Holds where the attribute is a number, and more than this."""
+    """Matches a number above `bound`."""
     return InRange(name, above=bound)
 
 
 def at_most(name: str, bound: float) -> InRange:
-    """Holds where the attribute is a number, and this or less."""
+    """Matches a number of at most `bound`."""
     return InRange(name, at_most=bound)
 
 
 def below(name: str, bound: float) -> InRange:
-    """Holds where the attribute is a number, and less than this."""
+    """Matches a number below `bound`."""
     return InRange(name, below=bound)
 
 
 def starts_with(name: str, prefix: str) -> StartsWith:
-    """Holds where the attribute is a text with this prefix, or a list with such a text in it."""
+    """Matches a text with this prefix, or a list that contains one."""
     return StartsWith(name, prefix)
 
 
 def exists(name: str) -> Exists:
-    """Holds where the item has the attribute, of whatever type."""
+    """Matches an item with the attribute, of any type."""
     return Exists(name)
 
 
 def all_of(*filters: Filter) -> AllOf:
-    """Holds where all of these do; none given holds always."""
+    """Matches if all filters match; without filters it matches always."""
     return AllOf(filters)
 
 
 def any_of(*filters: Filter) -> AnyOf:
-    """Holds where one of these does; none given never does."""
+    """Matches if at least one filter matches; without filters it never does."""
     return AnyOf(filters)

@@ -1,4 +1,4 @@
-"""What each method of the contract asks of its caller. A method that is not here lets nobody in."""
+"""States who may call each method. A method that is missing here admits no caller."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Access(enum.Enum):
     """Who may call a method."""
 
     SEARCH = "search"
-    """Bearers of a token with this scope."""
+    """Callers whose token has this scope."""
     WRITE = "write"
     ADMIN = "admin"
     INTERNAL = "internal"
-    """Services of this deployment: told by their certificates, where there are any."""
+    """Services of this deployment, which their certificates identify."""
 
 
 ACCESS: Mapping[str, Access] = {
@@ -38,4 +38,4 @@ ACCESS: Mapping[str, Access] = {
     "/tandem.v1.RerankService/ScoreCandidates": Access.INTERNAL,
     "/tandem.v1.RerankService/ScoreBatch": Access.INTERNAL,
 }
-"""By the path of the call."""
+"""Access rules by the path of the method."""

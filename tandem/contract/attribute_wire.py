@@ -1,6 +1,6 @@
-"""Attributes and filters between their protobuf messages and our own types.
+"""Converts attributes and filters between protobuf messages and our own types.
 
-Pure Python: the SDK shares it.
+Pure Python, because the SDK uses it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
 
 CheckedFilter = NewType("CheckedFilter", bytes)
-"""The message of a valid filter, in bytes: a key that costs nothing however large the filter is."""
+"""A valid filter as message bytes: a key that is cheap for any size."""
 
 
 def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attributes:
-    """Returns checked attributes; raises `AttributeInvalid`."""
+    """Returns validated attributes; raises `AttributeInvalid`."""
     if len(messages) > MAX_ATTRIBUTE_COUNT:
         raise AttributeInvalid(
             why=f"there are {len(messages):,}; send at most {MAX_ATTRIBUTE_COUNT}"
@@ -55,9 +55,9 @@ def attributes_from_proto(messages: Mapping[str, pb.AttributeValue]) -> Attribut
 
 
 def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
-    """Returns the messages that `attributes_from_proto` reads as `attributes`.
+    """Returns the messages for `attributes`.
 
-    Raises `AttributeInvalid` for what no message can carry; the rest is for the reader to judge.
+    Raises `AttributeInvalid` for values that no message can carry; the server checks the rest.
     """
     messages: dict[str, pb.AttributeValue] = {}
     for name, value in attributes.items():
@@ -72,7 +72,7 @@ def attributes_to_proto(attributes: Attributes) -> dict[str, pb.AttributeValue]:
 
 
 def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:
-    """Returns the value, unchecked; None where there is none, or of a type we do not know."""
+    """Returns the value without checks; None if it is unset or of an unknown type."""
     match message.WhichOneof("value"):
         case "text":
             return message.text
@@ -89,7 +89,7 @@ def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:
 
 
 def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
-    """Returns the message; raises ValueError or TypeError for what no message can carry."""
+    """Returns the message; raises ValueError or TypeError for a value that it cannot carry."""
     match value:
         case bool():
             return pb.AttributeValue(flag=value)
@@ -106,7 +106,7 @@ def value_to_proto(value: AttributeValue) -> pb.AttributeValue:
 
 
 def filter_from_proto(message: pb.Filter) -> Filter:
-    """Returns a checked filter; raises `FilterInvalid`."""
+    """Returns a validated filter; raises `FilterInvalid`."""
     if (byte_count := message.ByteSize()) > MAX_FILTER_BYTES:
         raise FilterInvalid(
             why=f"it has {byte_count:,} bytes; send at most {MAX_FILTER_BYTES:,}, in fewer or "
@@ -118,22 +118,22 @@ def filter_from_proto(message: pb.Filter) -> Filter:
 
 
 def checked_filter(message: pb.Filter) -> CheckedFilter:
-    """Returns a filter to be passed on as it came; raises `FilterInvalid`."""
+    """Returns a validated filter to forward unchanged; raises `FilterInvalid`."""
     filter_from_proto(message)
     return CheckedFilter(message.SerializeToString(deterministic=True))
 
 
 def filter_to_proto(tree: Filter) -> pb.Filter:
-    """Returns the message that `filter_from_proto` reads as `tree`; raises `FilterInvalid`."""
+    """Returns the message for `tree`; raises `FilterInvalid`."""
     check_filter(tree)
     return _filter_to_proto(tree)
 
 
 class _Reader:
-    """Reads one message, and stops as soon as it is too deep or too large."""
+    """Reads one filter message, and stops once it is too deep or too large."""
 
     def __init__(self) -> None:
-        # Every group has a condition in it or counts as one, so no valid filter has more nodes.
+        # Every group contains a condition or counts as one, so no valid filter has more nodes.
         self._nodes_left = MAX_CONDITION_COUNT * MAX_DEPTH
         self._value_count = 0
 
@@ -155,7 +155,7 @@ class _Reader:
                 return OneOf(equality.name, (_wanted(equality.name, equality.value),))
             case "one_of":
                 name = message.one_of.name
-                # Counted before they are looked at: there may be very many.
+                # Counted first, because there may be very many.
                 count = len(message.one_of.values)
                 check_value_count(name, count)
                 self._value_count += count
@@ -168,7 +168,7 @@ class _Reader:
             case "exists":
                 return Exists(message.exists)
             case _:
-                raise FilterInvalid(why="it has no condition, or none of this version; send one")
+                raise FilterInvalid(why="it has no condition that this version knows; send one")
 
     def _filters(self, message: pb.FilterList, depth: int) -> tuple[Filter, ...]:
         if len(message.filters) > MAX_CONDITION_COUNT:
@@ -181,7 +181,7 @@ def _wanted(name: str, message: pb.AttributeValue) -> Value:
     if value is None:
         raise FilterInvalid(why=f"{name[:80]!a} is compared with nothing; send a value")
     if isinstance(value, tuple):
-        raise FilterInvalid(why=f"{name[:80]!a} is compared with a list; send one of its words")
+        raise FilterInvalid(why=f"{name[:80]!a} is compared with a list; send one of its elements")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What is known of an item beside its content, for filters."""
+"""Defines the attributes of items, for filters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TypeAlias
 from tandem.errors import AttributeInvalid
 
 AttributeValue: TypeAlias = str | int | float | bool | tuple[str, ...]
-"""A tuple is a list of words, such as tags."""
+"""A tuple is a list of texts, such as tags."""
 
 Attributes: TypeAlias = Mapping[str, AttributeValue]
-"""By name."""
+"""Attributes by name."""
 
 MAX_ATTRIBUTE_COUNT = 64
 MAX_TEXT_BYTES = 1024
@@ -24,7 +24,7 @@ _MAX_INTEGER = 2**63
 
 
 def check_attributes(attributes: Attributes) -> None:
-    """Raises AttributeInvalid, naming the attribute and what is wrong with it."""
+    """Raises AttributeInvalid, which names the attribute and its fault."""
     if len(attributes) > MAX_ATTRIBUTE_COUNT:
         raise AttributeInvalid(
             why=f"there are {len(attributes)}; send at most {MAX_ATTRIBUTE_COUNT}"
@@ -36,31 +36,31 @@ def check_attributes(attributes: Attributes) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """Says what is wrong with a name; None where it is 1 to 64 of a-z, A-Z, 0-9, "_", "-", "."."""
+    """Returns the fault of a name; None for 1 to 64 of a-z, A-Z, 0-9, "_", "-" and "."."""
     if _NAME.fullmatch(name):
         return None
-    return f"{name[:80]!a} is no name; use 1 to 64 characters of a-z, A-Z, 0-9, '_', '-' and '.'"
+    return f"{name[:80]!a} is not a name; use 1 to 64 characters of a-z, A-Z, 0-9, '_', '-' and '.'"
 
 
 def value_fault(name: str, value: AttributeValue) -> str | None:
-    """Says what is wrong with a value: too large, or no number; None where it can be taken."""
+    """Returns the fault of a value, such as NaN or a too long text, or None."""
     match value:
         case str():
             return text_fault(name, value)
         case tuple() if len(value) > MAX_TEXTS_COUNT:
-            return f"{name} has {len(value):,} words; send at most {MAX_TEXTS_COUNT}"
+            return f"{name} has {len(value):,} texts; send at most {MAX_TEXTS_COUNT}"
         case tuple():
             return next(filter(None, (text_fault(name, text) for text in value)), None)
         case float() if not math.isfinite(value):
             return f"{name} is {value}; send a finite number"
         case int() if not -_MAX_INTEGER <= value < _MAX_INTEGER:
-            # Not the number itself: Python refuses to write out very long ones.
+            # Without the number: Python refuses to print very long ones.
             return f"{name} is an integer of over 64 bits; send a smaller one"
     return None
 
 
 def text_fault(name: str, text: str) -> str | None:
-    """Says what is wrong with a text: over 1,024 bytes, or no UTF-8; None where it is sound."""
+    """Returns the fault of a text, over 1,024 bytes or not UTF-8, or None."""
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError:

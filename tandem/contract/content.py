@@ -1,4 +1,4 @@
-"""Content as the rooms pass it around: text or image, and what the models see of it.
+"""Defines contents, texts or images, and the models' representations of them.
 
 Arrays' shapes: T token ids of a text, R rows of an image, D values in a row, d dimensions.
 """
@@ -10,33 +10,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # For types alone: the SDK shares this module and does without numpy.
+    # For types only: the SDK uses this module without numpy.
     import numpy as np
     from numpy.typing import NDArray
 
 
 MAX_IMAGE_BYTES = 8 * 2**20
-"""Of an image's file."""
+"""The limit for an image file."""
 MAX_LONG_TEXT_BYTES = 131_072
-"""Of a text that need not be read whole: its tokens are counted all the same, and that takes time.
-"""
+"""The limit for a text that may be truncated; counting its tokens takes time."""
 
 
 class Modality(enum.Enum):
-    """The kind of thing a content is."""
+    """The modality of a content."""
 
     TEXT = "text"
     IMAGE = "image"
 
     @property
     def other(self) -> Modality:
-        """What a query in this modality finds unless it says otherwise."""
+        """Returns the other modality, which a query of this one finds by default."""
         return Modality.IMAGE if self is Modality.TEXT else Modality.TEXT
 
 
 @dataclass(frozen=True, slots=True)
 class TextContent:
-    """Words."""
+    """A text."""
 
     text: str
 
@@ -48,7 +47,7 @@ class TextContent:
 
 @dataclass(frozen=True, slots=True)
 class ImageContent:
-    """A picture, as the bytes of a JPEG, PNG or WebP file."""
+    """An image, as the bytes of a JPEG, PNG or WebP file."""
 
     image_bytes: bytes
 
@@ -62,7 +61,7 @@ Content = TextContent | ImageContent
 
 
 class TruncationPolicy(enum.Enum):
-    """What becomes of a text that has more tokens than the model reads."""
+    """What to do with a text that has more tokens than the model reads."""
 
     ERROR = "error"
     TRUNCATE = "truncate"
@@ -71,21 +70,21 @@ class TruncationPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextUse:
-    """How many tokens a text has, special ones included, and how many of them were read."""
+    """How many tokens a text has, with special tokens, and how many the model read."""
 
     token_count: int
     used_token_count: int
 
     @property
     def is_truncated(self) -> bool:
-        """Whether some were not read."""
+        """Returns whether some tokens were not read."""
         return self.used_token_count < self.token_count
 
 
 # eq=False below: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTokens:
-    """A text as the tokenizer splits it: int32 `ids` [T], special tokens included."""
+    """The tokenizer's output: int32 `ids` [T], with special tokens."""
 
     ids: NDArray[np.int32]
 
@@ -97,7 +96,7 @@ class TextTokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageTokens:
-    """An image as the image backbone sees it: float16 `values` [R, D]."""
+    """The image backbone's output: float16 `values` [R, D]."""
 
     values: NDArray[np.float16]
 
@@ -112,11 +111,11 @@ Tokens = TextTokens | ImageTokens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """One content as the models see it: a unit-length float32 `embedding` [d], and `tokens`."""
+    """The model's output for one content: a unit-length float32 `embedding` [d], and `tokens`."""
 
     embedding: NDArray[np.float32]
     tokens: Tokens
     text_use: TextUse | None = None
-    """None of an image, and where it was not said."""
+    """None for an image, or if unknown."""
     further_windows: tuple[Encoding, ...] = ()
-    """Of a text read by TruncationPolicy.BEST_WINDOW: its windows after this one."""
+    """With TruncationPolicy.BEST_WINDOW: the windows after the first."""

@@ -1,6 +1,6 @@
-"""What an item's attributes must be, for a search to find it (`tandem.v1.Filter`).
+"""Defines filters on the attributes of items (`tandem.v1.Filter`).
 
-Filters are written with `&`, `|` and `~`: `OneOf("style", ("noto",)) & ~Exists("hidden")`.
+Combine filters with `&`, `|` and `~`: `OneOf("style", ("noto",)) & ~Exists("hidden")`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MAX_CONDITION_COUNT = 64
 MAX_DEPTH = 8
 MAX_VALUE_COUNT = 1000
 MAX_FILTER_VALUE_COUNT = 10_000
-"""Of all its conditions together."""
+"""The limit for all conditions together."""
 MAX_FILTER_BYTES = 1024 * 1024
-"""As protobuf measures its message: of 64 conditions 16 values each of the longest texts."""
+"""The limit of the message's size: 64 conditions of 16 values of the longest texts."""
 
 
 class _Operators:
-    """`&`, `|` and `~` between filters; runs of one operator stay one deep."""
+    """The operators `&`, `|` and `~`; a chain of one operator stays one level deep."""
 
     __slots__ = ()
 
@@ -44,35 +44,35 @@ class _Operators:
         return self.negated if isinstance(self, Not) else Not(cast("Filter", self))
 
     def __bool__(self) -> NoReturn:
-        # Python's `a and b` is b, which would drop a condition without a word.
+        # Python's `a and b` is b, which would silently drop a condition.
         raise TypeError("a filter is neither true nor false; write & for and, | for or, ~ for not")
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf(_Operators):
-    """All of these hold; none given holds always."""
+    """Matches if all of these match; an empty one matches always."""
 
     filters: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(_Operators):
-    """One of these holds; none given never does."""
+    """Matches if at least one of these matches; an empty one never does."""
 
     filters: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not(_Operators):
-    """This does not hold."""
+    """Matches if this does not."""
 
     negated: Filter
 
 
 class _OfTypedValues(_Operators):
-    """Equality that tells 1, 1.0 and True apart, which a filter does and Python does not.
+    """Equality that tells 1, 1.0 and True apart, as filters do and Python does not.
 
-    Filters are keys: of searches that are asked as one, of masks that are kept.
+    Filters are keys, of merged searches and of cached masks.
     """
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class _OfTypedValues(_Operators):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneOf(_OfTypedValues):
-    """The attribute is one of the values, or a list with one of them in it."""
+    """Matches an attribute that is one of the values, or a list that contains one."""
 
     name: str
     values: tuple[Value, ...]
@@ -102,7 +102,7 @@ class OneOf(_OfTypedValues):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InRange(_OfTypedValues):
-    """The attribute is a number between the bounds; None is no bound."""
+    """Matches a number between the bounds; None is no bound."""
 
     name: str
     at_least: float | None = None
@@ -112,13 +112,13 @@ class InRange(_OfTypedValues):
 
     def _identity(self) -> tuple[object, ...]:
         bounds = (self.at_least, self.above, self.at_most, self.below)
-        # Integers and reals are one to a range, and flags, to be refused, are neither.
+        # A range treats integers and reals alike; flags are neither, and are refused.
         return (self.name, *((isinstance(bound, bool), bound) for bound in bounds))
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith(_Operators):
-    """The attribute is a text with this prefix, or a list with such a text in it."""
+    """Matches a text with this prefix, or a list that contains one."""
 
     name: str
     prefix: str
@@ -126,7 +126,7 @@ class StartsWith(_Operators):
 
 @dataclass(frozen=True, slots=True)
 class Exists(_Operators):
-    """The item has the attribute, of whatever type."""
+    """Matches an item with the attribute, of any type."""
 
     name: str
 
@@ -135,9 +135,9 @@ Filter: TypeAlias = AllOf | AnyOf | Not | OneOf | InRange | StartsWith | Exists
 
 
 def check_filter(tree: Filter) -> None:
-    """Raises FilterInvalid where the filter is too large, or has a bad name, value or bound.
+    """Raises FilterInvalid if the filter is too large, or has a bad name, value or bound.
 
-    Conditions are what has a name, and groups with nothing in them; a condition alone is 1 deep.
+    Named conditions and empty groups count as conditions; a single condition is 1 deep.
     """
     if _count_conditions(tree, 1) > MAX_CONDITION_COUNT:
         raise FilterInvalid(why=f"it has over {MAX_CONDITION_COUNT} conditions; send fewer")
@@ -145,7 +145,7 @@ def check_filter(tree: Filter) -> None:
 
 
 def check_filter_value_count(count: int) -> None:
-    """Raises FilterInvalid where the conditions have too many values together."""
+    """Raises FilterInvalid if the conditions have too many values together."""
     if count > MAX_FILTER_VALUE_COUNT:
         raise FilterInvalid(
             why=f"it has {count:,} values in all; send at most {MAX_FILTER_VALUE_COUNT:,}"
@@ -153,7 +153,7 @@ def check_filter_value_count(count: int) -> None:
 
 
 def check_value_count(name: str, count: int) -> None:
-    """Raises FilterInvalid where a condition would have too many values."""
+    """Raises FilterInvalid if a condition has too many values."""
     if count > MAX_VALUE_COUNT:
         raise FilterInvalid(
             why=f"{name[:80]!a} has {count:,} values; send at most {MAX_VALUE_COUNT:,}"
@@ -161,9 +161,9 @@ def check_value_count(name: str, count: int) -> None:
 
 
 def holds(tree: Filter, attributes: Attributes) -> bool:
-    """Returns whether an item with these attributes may be found.
+    """Returns whether an item with these attributes matches.
 
-    The plain reading of the contract, which index_svc's columns are held equal to.
+    This is the reference implementation; tests hold index_svc's columns equal to it.
     """
     match tree:
         case AllOf(filters):
@@ -183,15 +183,15 @@ def holds(tree: Filter, attributes: Attributes) -> bool:
 
 
 def _typed(value: Value) -> tuple[type, object]:
-    """Returns what two values have in common only if no filter can tell them apart."""
-    # By its text a float keeps the sign of its zero, and NaN, which is refused, equals itself.
+    """Returns a key that two values share only if no filter can tell them apart."""
+    # As text, a float keeps the sign of zero, and NaN, which is refused, equals itself.
     return (type(value), repr(value) if isinstance(value, float) else value)
 
 
 def _parts(tree: _Operators, group: type[AllOf] | type[AnyOf]) -> tuple[Filter, ...]:
     if isinstance(tree, group):
         return tree.filters
-    return (cast("Filter", tree),)  # the classes that have the operators are those of Filter
+    return (cast("Filter", tree),)  # The classes with the operators are those of Filter.
 
 
 def _words(value: AttributeValue) -> tuple[Value, ...]:
@@ -218,7 +218,7 @@ def _holds_for(condition: OneOf | InRange | StartsWith, value: Value) -> bool:
 
 
 def _kind(value: Value) -> type:
-    # To Python True is 1; here only integers and reals are numbers to each other.
+    # In Python True equals 1; here only integers and reals compare as numbers.
     return float if type(value) is int else type(value)
 
 
@@ -227,7 +227,7 @@ def _count_conditions(tree: Filter, depth: int) -> int:
         raise FilterInvalid(why=f"it is nested over {MAX_DEPTH} deep; send a flatter one")
     match tree:
         case AllOf(filters) | AnyOf(filters):
-            # Each counts for one or more, so that what is far too long is not walked through.
+            # Each counts at least one, so that a far too long list is not scanned.
             if len(filters) > MAX_CONDITION_COUNT:
                 return len(filters)
             return max(1, sum(_count_conditions(each, depth + 1) for each in filters))
@@ -279,5 +279,5 @@ def _bound_fault(name: str, bound: float) -> str | None:
         is_held = float(bound) == bound and math.isfinite(bound)
     except OverflowError:
         is_held = False
-    # Bounds travel as 64-bit floats, and one that was rounded would ask for something else.
-    return None if is_held else f"{name} has a bound that is no finite 64-bit float; send one"
+    # Bounds are 64-bit floats on the wire, and a rounded one would be another bound.
+    return None if is_held else f"{name} has a bound that is not a finite 64-bit float; send one"

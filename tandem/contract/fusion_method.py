@@ -1,10 +1,10 @@
-"""Ways of making one score of the bi-encoder's and the cross-encoder's."""
+"""Lists the methods that combine the scores of bi-encoder and cross-encoder."""
 
 import enum
 
 
 class FusionMethod(enum.Enum):
-    """Names are the contract's (Geigle et al. 2022, section 6)."""
+    """The contract's methods of score fusion (Geigle et al. 2022, section 6)."""
 
     CROSS_ENCODER = "cross_encoder"
     ADD = "add"

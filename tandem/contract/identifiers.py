@@ -1,4 +1,4 @@
-"""The ids that callers choose, checked at every door that takes them."""
+"""Validates the ids that callers choose."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def check_index_id(index_id: str) -> str:
-    """Returns `index_id` as it is; raises `IndexIdInvalid` unless it is a DNS-label-like name."""
-    # fullmatch, because `$` would let a final newline through.
+    """Returns `index_id`; raises `IndexIdInvalid` unless it resembles a DNS label."""
+    # fullmatch, because `$` would accept a final newline.
     if _INDEX_ID.fullmatch(index_id) is None:
         raise IndexIdInvalid(index_id=index_id)
     return index_id
 
 
 def check_item_id(item_id: str) -> str:
-    """Returns `item_id` as it is; raises `ItemIdInvalid` unless it can be a stored key.
+    """Returns `item_id`; raises `ItemIdInvalid` unless it can be a stored key.
 
-    Ids are compared byte by byte: NFC and NFD spellings of one word are two ids.
+    Ids compare byte by byte: NFC and NFD spellings of one word are two ids.
     """
     if not item_id:
         raise ItemIdInvalid(item_id=item_id, why="it is empty")
     # Stored keys are index_id, NUL, item_id: a NUL in the id could reach another index's key.
     if "\0" in item_id:
-        raise ItemIdInvalid(item_id=item_id, why="it has a NUL in it")
+        raise ItemIdInvalid(item_id=item_id, why="it contains NUL")
     try:
         byte_count = len(item_id.encode())
     except UnicodeEncodeError:
@@ -40,8 +40,8 @@ def check_item_id(item_id: str) -> str:
 
 
 def check_request_id(request_id: str) -> str:
-    """Returns `request_id` as it is; raises `RequestIdInvalid` over 64 bytes. It may be empty."""
-    # A lone surrogate cannot come over the wire; counted as the three bytes it would have been.
+    """Returns `request_id`; raises `RequestIdInvalid` over 64 bytes. It may be empty."""
+    # A lone surrogate, which the wire cannot carry, counts as three bytes.
     byte_count = len(request_id.encode(errors="surrogatepass"))
     if byte_count > MAX_REQUEST_ID_BYTES:
         raise RequestIdInvalid(got=byte_count, limit=MAX_REQUEST_ID_BYTES)

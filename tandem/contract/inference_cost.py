@@ -1,4 +1,4 @@
-"""What a call had the models do: counted where it is done, summed on the way back to the caller."""
+"""Counts the inference that a call caused, and sums it over the services."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tandem.v1 import cost_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceCost:
-    """Counts and seconds of one call, or of several added up."""
+    """The inference of one call, or the sum of several."""
 
     pair_count: int = 0
-    """Pairs of query and candidate that the cross-encoder read."""
+    """(query, candidate) pairs that the cross-encoder scored."""
     token_count: int = 0
-    """Tokens that models read, of texts and images."""
+    """Text and image tokens that the models read."""
     padded_token_count: int = 0
-    """Those, and the padding that was computed with them."""
+    """The same with padding."""
     cache_hit_count: int = 0
     cache_miss_count: int = 0
     triton_queue_seconds: float | None = None
-    """Summed over requests; None where Triton does not tell."""
+    """Summed over requests; None if unknown."""
     triton_compute_seconds: float | None = None
 
     def __add__(self, other: InferenceCost) -> InferenceCost:
-        """Sums field by field; what neither knows stays unknown."""
+        """Sums field by field; a value that both lack stays unknown."""
         return InferenceCost(
             pair_count=self.pair_count + other.pair_count,
             token_count=self.token_count + other.token_count,
@@ -38,7 +38,7 @@ class InferenceCost:
 
 
 def cost_to_proto(cost: InferenceCost) -> cost_pb2.InferenceCost:
-    """Returns the message that `cost_from_proto` reads as `cost`."""
+    """Returns the message for `cost`."""
     queue, compute = cost.triton_queue_seconds, cost.triton_compute_seconds
     return cost_pb2.InferenceCost(
         pair_count=cost.pair_count,
@@ -52,7 +52,7 @@ def cost_to_proto(cost: InferenceCost) -> cost_pb2.InferenceCost:
 
 
 def cost_from_proto(message: cost_pb2.InferenceCost) -> InferenceCost:
-    """Returns the cost."""
+    """Returns the cost of a message."""
     queue, compute = message.triton_queue_duration, message.triton_compute_duration
     return InferenceCost(
         pair_count=message.pair_count,

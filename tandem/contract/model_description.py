@@ -1,4 +1,4 @@
-"""A model as its callers need to know it, and the two rules that were measured for it."""
+"""Describes a model to its callers, with its calibration and its rule for early stopping."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class ProbabilityCalibration:
     """Platt scaling: probability = sigmoid(scale * match logit + bias)."""
 
     scale: float = 1.0
-    """Above 0, so that the order stays."""
+    """Above 0, so that it keeps the order."""
     bias: float = 0.0
 
     def probability(self, match_logit: float) -> float:
-        """Returns the probability of a match; no overflow for any finite logit."""
+        """Returns the probability of a match, without overflow for any finite logit."""
         return sigmoid(self.scale * match_logit + self.bias)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveDepthRule:
-    """When a rerank may stop: when the chance that what is left would come first is low.
+    """Decides when to stop reranking: when an unread candidate is unlikely to rank first.
 
     The chance is a logistic regression over four features, fitted on held-out searches.
     """
 
     first_count: int
-    """Candidates read before the rule is first asked."""
+    """Candidates scored before the first decision."""
     further_count: int
-    """Candidates read before it is asked again."""
+    """Candidates scored between decisions."""
     intercept: float
     best_logit_weight: float
     margin_weight: float
@@ -42,10 +42,10 @@ class AdaptiveDepthRule:
     def chance(
         self, best_logit: float, second_logit: float, similarity_gap: float, next_rank: int
     ) -> float:
-        """Returns how likely an unread candidate would come first.
+        """Returns the chance that an unread candidate would rank first.
 
-        The logits are the two highest so far, `similarity_gap` the first candidate's similarity
-        less the next one's, `next_rank` that one's place in retrieval order, from 1.
+        The logits are the two highest so far. `similarity_gap` is the first candidate's similarity
+        minus the next one's, `next_rank` the next one's rank in bi-encoder order, from 1.
         """
         return sigmoid(
             self.intercept
@@ -71,7 +71,7 @@ class ModelDescription:
     probability_calibration: ProbabilityCalibration | None = None
     adaptive_depth_rule: AdaptiveDepthRule | None = None
     version: int = 1
-    """Which of the model's versions serves; the two rules above are measured of it."""
+    """The version that serves; the two rules above belong to it."""
 
 
 def sigmoid(value: float) -> float:
@@ -82,7 +82,7 @@ def sigmoid(value: float) -> float:
 
 
 def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescription:
-    """Returns the message that `model_from_proto` reads as `model`."""
+    """Returns the message for `model`."""
     calibration, rule = model.probability_calibration, model.adaptive_depth_rule
     return model_service_pb2.ModelDescription(
         fingerprint=model.fingerprint,
@@ -115,7 +115,7 @@ def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescriptio
 
 
 def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescription:
-    """Returns the description."""
+    """Returns the description of a message."""
     calibration, rule = message.probability_calibration, message.adaptive_depth_rule
     return ModelDescription(
         fingerprint=message.fingerprint,
@@ -141,5 +141,5 @@ def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescri
         )
         if message.HasField("adaptive_depth_rule")
         else None,
-        version=message.version or 1,  # a service of an earlier release knows of one alone
+        version=message.version or 1,  # A service of an earlier release has one version only.
     )

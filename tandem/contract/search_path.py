@@ -1,4 +1,4 @@
-"""How a shard finds nearest items, as it says itself (`tandem.v1.SearchPath`). Pure Python."""
+"""Describes how a shard searched (`tandem.v1.SearchPath`). Pure Python."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tandem.v1 import index_service_pb2 as pb
 
 
 class SearchStrategy(Enum):
-    """What is done first; named as in `tandem.v1.SearchStrategy`."""
+    """The strategies of `tandem.v1.SearchStrategy`."""
 
     UNKNOWN = pb.SEARCH_STRATEGY_UNSPECIFIED
-    """Of a shard of another version."""
+    """Sent by a shard of another version."""
     UNFILTERED = pb.SEARCH_STRATEGY_UNFILTERED
     PRE_FILTER = pb.SEARCH_STRATEGY_PRE_FILTER
     POST_FILTER = pb.SEARCH_STRATEGY_POST_FILTER
@@ -21,7 +21,7 @@ class SearchStrategy(Enum):
 
 
 class SearchFallback(Enum):
-    """Why another way than the index is set to; named as in `tandem.v1.SearchFallback`."""
+    """The reasons of `tandem.v1.SearchFallback`."""
 
     NONE = pb.SEARCH_FALLBACK_UNSPECIFIED
     BEING_BUILT = pb.SEARCH_FALLBACK_BEING_BUILT
@@ -32,7 +32,7 @@ class SearchFallback(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Why a search went another way, for programs and for a person."""
+    """Why a search did not use the configured index, for programs and people."""
 
     kind: SearchFallback = SearchFallback.NONE
     why: str = ""
@@ -46,24 +46,24 @@ NO_FALLBACK = Fallback()
 
 @dataclass(frozen=True, slots=True)
 class SearchPath:
-    """How nearest items were found; the fields are those of `tandem.v1.SearchPath`."""
+    """How a shard searched; the fields are those of `tandem.v1.SearchPath`."""
 
     strategy: SearchStrategy
     index_type: str = ""
-    """The FAISS index that was asked; empty where every item was compared."""
+    """The FAISS index that was searched; empty for an exact scan."""
     device: str = "cpu"
     fallback: Fallback = field(default=NO_FALLBACK)
     matching_count: int | None = None
-    """Items that the filter holds for, where it was evaluated beforehand."""
+    """The items that match the filter, if it was evaluated first."""
 
     @property
     def fallback_reason(self) -> str:
-        """Why not as the index is set to, for a person; empty where it was."""
+        """Why the configured index was not used, for people; empty if it was."""
         return self.fallback.why
 
     @property
     def is_rebuilding(self) -> bool:
-        """Whether every item was compared for want of an index that is being built."""
+        """Returns whether an exact scan replaced an index that is being built."""
         return (
             self.strategy is SearchStrategy.EXACT_SCAN
             and self.fallback.kind is SearchFallback.BEING_BUILT
@@ -72,18 +72,18 @@ class SearchPath:
 
 @dataclass(frozen=True, slots=True)
 class ShardRetrieval:
-    """How one shard found its items."""
+    """How one shard searched."""
 
     shard_number: int
     modality: Modality | None
-    """What was looked for; None where the server does not say."""
+    """The modality searched; None if unknown."""
     path: SearchPath
     item_count: int
-    """Items of the index and modality there, filtered out or not."""
+    """The items of the index and modality, before the filter."""
 
 
 def path_to_proto(path: SearchPath) -> pb.SearchPath:
-    """Returns the message that `path_from_proto` reads as the path."""
+    """Returns the message for the path."""
     return pb.SearchPath(
         strategy=path.strategy.value,
         index_type=path.index_type,
@@ -95,7 +95,7 @@ def path_to_proto(path: SearchPath) -> pb.SearchPath:
 
 
 def path_from_proto(message: pb.SearchPath) -> SearchPath:
-    """Returns the path; what a newer server knows and this version does not is not told."""
+    """Returns the path of a message, without values that are unknown to this version."""
     strategies = {each.value: each for each in SearchStrategy}
     kinds = {each.value: each for each in SearchFallback}
     return SearchPath(

@@ -201,7 +201,7 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("id", bytes(8 * MIB + 1)), ImageTooLarge, "8,388,609 bytes"),
     (("id", None), ContentMissing, "neither"),
     (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),
-    (("id", "text", {"a b": 1}), AttributeInvalid, "no name"),
+    (("id", "text", {"a b": 1}), AttributeInvalid, "not a name"),
     (("id", "text", {5: 1}), AttributeInvalid, "int"),
     (("id", "text", {"n": LONE_SURROGATE}), AttributeInvalid, "'n' cannot be sent"),
     (("id", "text", {"n": ("red", LONE_SURROGATE)}), AttributeInvalid, "'n' cannot be sent"),

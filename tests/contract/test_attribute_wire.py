@@ -103,7 +103,7 @@ def several(*filters: pb.Filter) -> pb.Filter:
         (nested(90), "over 8 deep"),
         (several(*[pb.Filter(exists="a")] * 65), "over 64 conditions"),
         (several(*[several(*[several()] * 50)] * 50), "over 64 conditions"),
-        (pb.Filter(exists=""), "no name"),
+        (pb.Filter(exists=""), "not a name"),
         (pb.Filter(equals=pb.Equality(name="a")), "nothing"),
         (pb.Filter(equals=pb.Equality(name="a", value={"texts": {"values": ["x"]}})), "list"),
         (pb.Filter(one_of=pb.OneOf(name="a", values=[pb.AttributeValue()])), "nothing"),

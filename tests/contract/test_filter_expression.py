@@ -99,7 +99,7 @@ def test_numbers_are_of_the_type_they_look_like() -> None:
         ("a = 'x", 4, "has no end"),
         ("a ! 3", 2, "'!' means nothing here"),
         ("b = 1 and a b = 3", 12, "expected after a, not 'b'"),
-        ("b = 1 and ä = 3", 10, "is no name"),
+        ("b = 1 and ä = 3", 10, "is not a name"),
         ("b = 1 and a = 1e999", 14, "finite"),
         ("b = 1 and a = 9223372036854775808", 14, "64 bits"),
         ("exists", 6, "name is expected"),

@@ -145,11 +145,11 @@ def test_the_largest_filters_are_taken(tree: Filter) -> None:
         (InRange("a", above=2**53 + 1), "64-bit float"),
         (InRange("a", above=10**400), "64-bit float"),
         (InRange("a", above=True), "flag"),
-        (Exists(""), "no name"),
-        (Exists("a b"), "no name"),
-        (Exists("x" * 65), "no name"),
-        (Not(StartsWith("ä", "x")), "no name"),
-        (Exists("a\n"), "no name"),
+        (Exists(""), "not a name"),
+        (Exists("a b"), "not a name"),
+        (Exists("x" * 65), "not a name"),
+        (Not(StartsWith("ä", "x")), "not a name"),
+        (Exists("a\n"), "not a name"),
     ],
 )
 def test_what_is_refused(tree: Filter, why: str) -> None:
