@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -32,6 +33,10 @@ WIRED: Mapping[str, str] = {
 # Alike after the prefix, which all have in common: a slip of the hand, and not another program's.
 _SLIP_RATIO = 0.75
 _PREFIX_SLIP_RATIO = 0.93
+# What Kubernetes sets in every pod for each service of its namespace.
+_SERVICE_LINK = re.compile(
+    r".+_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,8 @@ def given_settings(environ: Mapping[str, str]) -> GivenSettings:
         elif name in group.names:
             faults += _faults(group, variable, text)
             variables[variable] = text
+        elif _is_service_link(variable, text):
+            notes.append(f"{variable} is Kubernetes' own, and is passed over")
         elif near := difflib.get_close_matches(name, group.names, n=1, cutoff=_SLIP_RATIO):
             faults.append(f"{variable} is no setting; did you mean {group.prefix}{near[0]}?")
         else:
@@ -110,6 +117,11 @@ def given_settings(environ: Mapping[str, str]) -> GivenSettings:
     if faults:
         raise StartRefused("\n".join([*faults, "docs/settings.md has all settings"]))
     return GivenSettings(variables, notes)
+
+
+def _is_service_link(variable: str, text: str) -> bool:
+    is_url = variable.endswith("_PORT") and text.startswith(("tcp://", "udp://", "sctp://"))
+    return is_url or _SERVICE_LINK.fullmatch(variable) is not None
 
 
 def _faults(group: SettingsGroup, variable: str, text: str) -> list[str]:

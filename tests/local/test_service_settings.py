@@ -64,6 +64,21 @@ def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) ->
     assert "RERANK_THREAD_COUNT" not in str(refused.value)
 
 
+def test_what_kubernetes_sets_for_a_service_is_passed_over() -> None:
+    """As in a pod of a namespace that has a service called "index", for example."""
+    links = {
+        "INDEX_PORT": "tcp://10.0.0.1:80",
+        "INDEX_PORT_80_TCP_ADDR": "10.0.0.1",
+        "INDEX_SERVICE_HOST": "10.0.0.1",
+        "ORCHESTRATOR_SERVICE_PORT": "7400",
+    }
+
+    given = given_settings(links)
+
+    assert not given.variables
+    assert given.notes == [f"{name} is Kubernetes' own, and is passed over" for name in links]
+
+
 @pytest.mark.parametrize("variable", ["ENCODER_X", "INDEX_HTML", "ACCESS_KEY", "TLS_CERT_DIR"])
 def test_a_variable_of_another_program_is_passed_over_with_a_word(variable: str) -> None:
     """It begins like a setting, and is like none."""
