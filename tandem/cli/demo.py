@@ -49,8 +49,12 @@ def demo(
     model_repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
         "model_repository"
     ),
-    scene_count: Annotated[int, typer.Option("--count", help="scenes to ingest")] = _SCENE_COUNT,
-    query_count: Annotated[int, typer.Option(help="evaluation queries each way")] = _QUERY_COUNT,
+    scene_count: Annotated[
+        int, typer.Option("--count", help="scenes to ingest", min=1)
+    ] = _SCENE_COUNT,
+    query_count: Annotated[
+        int, typer.Option(help="evaluation queries each way", min=1)
+    ] = _QUERY_COUNT,
 ) -> None:
     """Serves the shipped model, ingests scenes, asks in four languages, measures, draws."""
     start_time = time.monotonic()

@@ -43,7 +43,7 @@ def ingest(
         typer.Option(help="split of the corpus; of COCO, train_without_restval is less than train"),
     ] = "test",
     count: Annotated[
-        int | None, typer.Option(help="pictures; scenes take 2,000 unless told")
+        int | None, typer.Option(help="pictures; scenes take 2,000 unless told", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     on_error: Annotated[

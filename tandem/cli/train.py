@@ -83,7 +83,8 @@ def train(
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(help="with --corpus: number of training records; by default all")
+        int | None,
+        typer.Option(help="with --corpus: number of training records; by default all", min=1),
     ] = None,
     drop_long_captions: Annotated[
         bool,

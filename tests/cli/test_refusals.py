@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from tandem.chassis.tokens import Caller, Grant, Scope
 from tandem.cli.app import app
@@ -72,3 +73,13 @@ def test_the_page_says_of_each_command_what_right_it_needs() -> None:
 
     assert len(calling) >= 10
     assert calling <= told
+
+
+@pytest.mark.parametrize("command", [["ingest", "scenes"], ["train", "small"], ["demo"]])
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_a_count_of_nothing_is_a_wrong_use(command: list[str], count: str) -> None:
+    """It is refused before anything starts or is called."""
+    result = CliRunner().invoke(app, [*command, "--count", count])
+
+    assert result.exit_code == 2
+    assert "--count" in result.output
