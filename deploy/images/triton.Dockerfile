@@ -4,7 +4,7 @@
 # NVIDIA's image is enough, and nothing is built.
 # Build from the root of the repository (docs/deploy.md). Keep above 26.05: NVIDIA's security
 # bulletin 5828.
-ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.11-py3
+ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.10-py3
 FROM ${TRITON_IMAGE}
 
 # The torch that exported the models, or a later one. "+cpu" has no CUDA and is a tenth of the size.
