@@ -86,8 +86,10 @@ def shared_memory_bytes(prefix: str) -> int:
 
 
 def region_prefix(stub_pid: int) -> str:
-    """Returns how the names of a server's regions begin, by one of its stubs: other stacks that
-    run on the machine have others."""
+    """Returns how the names of a server's regions begin, by one of its stubs.
+
+    Other stacks on the machine have others.
+    """
     words = (Path("/proc") / str(stub_pid) / "cmdline").read_text().split("\0")
     region = next(word for word in words if word.startswith("tandem_"))
     return "_".join(region.split("_")[:2])

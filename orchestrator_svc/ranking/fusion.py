@@ -29,8 +29,11 @@ class _Spread:
 
 
 class Fusion:
-    """The scores of one query's hits. Those that the cross-encoder did not read have theirs from
-    the similarity alone, and are not comparable with the others'."""
+    """The scores of one query's hits.
+
+    Those that the cross-encoder did not read have theirs from the similarity alone, and are not
+    comparable with the others'.
+    """
 
     def __init__(
         self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, Match]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One setting of glibc's malloc: mallopt(3)'s number, the variable that overrides it, and our
-    value."""
+    """Describes a setting of glibc's malloc: mallopt(3)'s number, its variable and our value."""
 
     parameter: int
     variable: str

@@ -52,7 +52,7 @@ _THREAD_COUNT = 6
 _END_SECONDS = 1.0
 
 
-async def serve(
+async def serve(  # noqa: PLR0913
     settings: ServiceSettings,
     *,
     name: str,

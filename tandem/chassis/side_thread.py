@@ -54,8 +54,11 @@ def bind_side_thread(thread: SideThread, *, is_large: bool) -> None:
 
 
 async def converted(convert: Callable[[], T], *, is_slow: bool = False) -> T:
-    """Returns what `convert` makes of the current request: at once, unless the request is large
-    or the caller knows that it takes over a millisecond."""
+    """Returns what `convert` makes of the current request.
+
+    It runs at once, unless the request is large or the caller knows that it takes over a
+    millisecond.
+    """
     request = _current.get()
     if request is not None and (request.is_large or is_slow):
         return await request.thread.run(convert)

@@ -46,7 +46,7 @@ class AdaptiveDepth:
         return f"{self.read_count:,} of {self.asked_count:,} pairs read, {share:.1f} %"
 
 
-async def served_report(
+async def served_report(  # noqa: PLR0913
     client: AsyncClient,
     index_id: str,
     gallery: Gallery,

@@ -37,7 +37,7 @@ _R = TypeVar("_R")
 class GroupCommit(Generic[_W, _R]):
     """Commits in one thread what all others submit, in that order."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         commit: Callable[[Sequence[_W]], Sequence[_R | TandemError]],
         *,

@@ -35,7 +35,7 @@ class RunRecalls:
     best: DevRecall
 
 
-def train(
+def train(  # noqa: PLR0913
     recipe: Recipe,
     source: TrainingSource,
     folder: Path,

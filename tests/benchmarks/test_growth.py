@@ -100,7 +100,8 @@ def test_too_few_samples_are_no_answer() -> None:
 @pytest.mark.parametrize(("program", "is_leak"), [(LEAK, True), (STILL, False)])
 def test_a_made_leak_is_caught(program: str, is_leak: bool) -> None:
     """The sabotaged control: a real process that keeps memory, files and threads, and one that
-    does not."""
+    does not.
+    """
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         try:
             time.sleep(0.3)

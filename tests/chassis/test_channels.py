@@ -108,7 +108,8 @@ async def test_a_replica_that_leaves_takes_no_call_with_it() -> None:
 @pytest.mark.parametrize("is_watched", [True, False])
 async def test_a_replica_that_will_leave_is_called_no_more(is_watched: bool) -> None:
     """From its notice on, while it still answers: what reaches it as it closes would be lost. The
-    control is a channel that does not look at its health."""
+    control is a channel that does not look at its health.
+    """
     called: Counter[str] = Counter()
     options = [(name, value) for name, value in CHANNEL_OPTIONS if name != "grpc.service_config"]
     async with AsyncExitStack() as stack:
@@ -160,7 +161,8 @@ async def test_connections_that_grow_old_fail_no_call() -> None:
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_a_new_channel_begins_anew(is_apart: bool) -> None:
     """Where another of the process was refused, and waits before it tries again. The control is
-    what gRPC does by default: the two share that wait."""
+    what gRPC does by default: the two share that wait.
+    """
     called: Counter[str] = Counter()
     options = [each for each in CHANNEL_OPTIONS if each[0] != "grpc.use_local_subchannel_pool"]
 

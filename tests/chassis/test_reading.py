@@ -242,7 +242,8 @@ async def test_a_batch_takes_as_many_of_a_quota_as_it_has_searches(guard: Guard)
 
 async def test_no_bytes_are_a_fault_of_ours() -> None:
     """Made ones, to every method of the contract, health and reflection: served, or refused by
-    name."""
+    name.
+    """
     maker = WireMaker(7, [])
     named = {"OK", "REQUEST_MALFORMED", "MESSAGE_TOO_LARGE", "BATCH_SIZE_OUT_OF_RANGE"}
     probes = [health_pb2, reflection_pb2]

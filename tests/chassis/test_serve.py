@@ -154,7 +154,8 @@ async def test_a_process_is_alive_whatever_it_waits_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_drains_and_exits_0(tmp_path: Path, number: signal.Signals) -> None:
     """Health flips first, a late caller who did not look is answered, the call in flight ends
-    well, what was opened is closed."""
+    well, what was opened is closed.
+    """
     async with (
         started(tmp_path, drain_notice_seconds=0.5) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,

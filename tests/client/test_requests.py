@@ -313,7 +313,8 @@ def test_a_request_id_that_cannot_be_sent_is_refused_at_once() -> None:
 
 def test_items_that_are_slow_in_coming_do_not_hold_up_those_before() -> None:
     """A server ends a stream that says nothing for minutes. Named batches wait to be whole: under
-    their names they must be the same when they are sent again."""
+    their names they must be the same when they are sent again.
+    """
     now = 0.0
 
     def items() -> Iterator[tuple[str, str]]:

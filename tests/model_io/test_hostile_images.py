@@ -24,7 +24,8 @@ ORIENTATION_TAG = 0x112
 @pytest.mark.parametrize("name", hostile_images())
 def test_hostile_file_has_its_outcome_in_time(name: str) -> None:
     """What a header shows is refused in 50 ms of a core, and nothing takes more than half a second;
-    the machine may be busy, so twice that is allowed."""
+    the machine may be busy, so twice that is allowed.
+    """
     hostile = hostile_images()[name]
     start_time = time.process_time()
 

@@ -218,7 +218,7 @@ class TestWhatDoesNotFit:
         self.refused(two[0], tmp_path / "other", "another image backbone.*--init BE")
 
     def test_a_combined_one(self, two: tuple[Path, Path], tmp_path: Path) -> None:
-        """Which of its encoders would be meant?"""
+        """It does not say which of its encoders is meant."""
         combine(*two, tmp_path / "one")
         self.refused(tmp_path / "one", tmp_path / "one", "combined already")
 

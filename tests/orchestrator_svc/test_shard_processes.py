@@ -100,7 +100,8 @@ def ids(answer: SearchAnswer) -> list[str]:
 
 async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
     """Four, three, two, one, none of four: what is left is told to the item, until it is too little
-    and then nothing; and a paused shard is back as soon as it goes on."""
+    and then nothing; and a paused shard is back as soon as it goes on.
+    """
     # By threes to one angle: ties within and between shards, in the order of ids.
     items = {f"item-{n:02}": str(n // 3) for n in range(ITEM_COUNT)}
     async with shards(tmp_path) as running:
@@ -148,7 +149,8 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
     tmp_path: Path,
 ) -> None:
     """Its connection is given up after unanswered pings, long before the searches' own patience;
-    and taken up again once it goes on."""
+    and taken up again once it goes on.
+    """
     async with shards(tmp_path) as running:
         await running.ingest({f"item-{n}": "0" for n in range(20)})
         running.processes[1].pause()

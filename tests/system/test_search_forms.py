@@ -1,5 +1,6 @@
 """Queries of every form through real services and the shipped model: the same thing in another form
-is the same query."""
+is the same query.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def own_stack(
 
 def test_without_triton_calls_fail_by_name_and_nothing_is_lost(own_stack: LocalStack) -> None:
     """New queries and ingest say MODEL_UNAVAILABLE, a known query is answered and says so; health
-    follows; what was stored is still there."""
+    follows; what was stored is still there.
+    """
     with Client(own_stack.address, timeout_seconds=10.0) as client:
         assert [o.error for o in client.ingest([("a", "one cat")], index_id="down")] == [None]
         known = client.search("two cats", index_id="down", target_modality=Modality.TEXT)

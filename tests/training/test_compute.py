@@ -1,5 +1,6 @@
 """Where a run computes. There is no GPU here: torch's "meta" device, which computes shapes alone,
-stands for one, and refuses tensors of the CPU as a GPU does."""
+stands for one, and refuses tensors of the CPU as a GPU does.
+"""
 
 from dataclasses import replace
 from typing import get_args

@@ -22,8 +22,10 @@ from tandem.errors import Overloaded
 
 
 class AnswersInterceptor(HandlerInterceptor):
-    """Counts answers until they are sent; refuses too many, and ends a call whose answer stays
-    unread for long."""
+    """Counts answers until they are sent, and refuses too many.
+
+    It ends a call whose answer stays unread for long.
+    """
 
     def __init__(self, service: str, limits: AdmissionLimits) -> None:
         super().__init__()

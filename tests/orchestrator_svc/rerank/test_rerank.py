@@ -108,7 +108,8 @@ def degraded(answer: SearchAnswer) -> list[str]:
 
 def assert_prefix(answer: SearchAnswer) -> None:
     """The first `reranked_depth` in the full cross-encoder's order, then the others as retrieved;
-    a prefix of the full rerank's candidates, ordered as the full rerank orders them."""
+    a prefix of the full rerank's candidates, ordered as the full rerank orders them.
+    """
     depth = answer.rerank.reranked_depth
     assert ids(answer) == [*reversed(NAMES[:depth]), *NAMES[depth:]]
     assert set(answer.rerank.matches) == set(NAMES[:depth])

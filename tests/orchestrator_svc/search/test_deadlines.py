@@ -243,7 +243,8 @@ class Work:
 @pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings", "ScoreCandidates"])
 async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> None:
     """Deadlines of 50 to 300 ms against two seconds of work in one of the stages: no call behind
-    starts after its search's deadline, and soon after the last nothing is under way."""
+    starts after its search's deadline, and soon after the last nothing is under way.
+    """
     count = 1_000 if IS_FULL else 150
     deadlines = random.Random(SEED)
     storm, work = Storm(), Work()

@@ -338,7 +338,8 @@ async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
 
 async def test_contents_are_whole_or_an_error(filled: Stack) -> None:
     """A shard that found items but cannot read them fails the search by name: a hit without
-    content means that the item was deleted, and nothing else."""
+    content means that the item was deleted, and nothing else.
+    """
     filled.shards[filled.shard_map.owner("scenes", "image-0")].before["GetItems"] = raising(
         errors.ServiceUnavailable(service="the shard", why="it just died")
     )

@@ -213,7 +213,8 @@ async def test_a_batch_half_stored_is_finished_by_its_repetition() -> None:
 
 async def test_another_model_answer_is_still_the_same_write() -> None:
     """Two encodings of one picture may differ in their last bits, so the write is known by what the
-    caller sent: the contract that index_svc is held to."""
+    caller sent: the contract that index_svc is held to.
+    """
     async with stack(shard_count=1) as behind:
         first = await attempt(behind, [text("a", 1)], "same")
         [stored_request] = behind.shards[0].requests("UpsertItems")

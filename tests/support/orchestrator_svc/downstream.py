@@ -444,7 +444,8 @@ def raising(error: Exception) -> Before:
 
 def _digest(request: Write) -> object:
     """Returns what two attempts at one write have in common: not the embedding or the tokens, which
-    a model need not make alike twice."""
+    a model need not make alike twice.
+    """
     if isinstance(request, index_pb.DeleteItemsRequest):
         return (request.index_id, tuple(request.item_ids))
     return (

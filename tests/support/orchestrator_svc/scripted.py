@@ -1,5 +1,6 @@
 """Services that do as a test tells them: what they were asked, and what happens before they answer;
-and the reranker of a fake shard."""
+and the reranker of a fake shard.
+"""
 
 from __future__ import annotations
 
