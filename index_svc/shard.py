@@ -22,8 +22,10 @@ from index_svc.retrieval.searchable_index import SearchableIndex
 from index_svc.shard_gauges import SHARD_GAUGES, ShardState
 from index_svc.upkeep.index_loader import load_index
 from index_svc.upkeep.live_recall import LiveRecall
-from index_svc.upkeep.maintenance import Maintenance, MaintenanceSettings
+from index_svc.upkeep.maintenance import Maintenance
+from index_svc.upkeep.recall_check import RecallCheck
 from index_svc.upkeep.record_check import RecordCheck, take_out, take_out_damaged
+from index_svc.upkeep.snapshot_schedule import SnapshotSchedule
 from index_svc.upkeep.tuning_file import TuningFile
 from tandem.chassis.log import get_logger
 from tandem.contract.content import Modality
@@ -112,17 +114,17 @@ class Shard:
         self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
-            MaintenanceSettings(
-                snapshots_folder=self._snapshots_folder,
-                store_id=store.store_id,
-                min_snapshot_change_count=settings.min_snapshot_change_count,
-                recall_floor=settings.recall_floor,
-                gpu_number=settings.gpu_number,
-            ),
             lambda: self._indexes,
-            lambda: self._applied_sequence,
+            SnapshotSchedule(
+                self._snapshots_folder,
+                store.store_id,
+                settings.min_snapshot_change_count,
+                lambda: self._applied_sequence,
+            ),
+            RecallCheck(self.live_recall, self.tunings, settings.recall_floor),
             self.tunings,
             self.live_recall,
+            settings.gpu_number,
         )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
             self._commit,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from index_svc.metrics import (
     LIST_IMBALANCE,
@@ -50,38 +49,22 @@ class _Work:
     activity: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceSettings:
-    """Says how eagerly a shard's indexes are looked after."""
-
-    snapshots_folder: Path
-    store_id: str
-    min_snapshot_change_count: int = 5_000
-    recall_floor: float = 0.95
-    """Live recall below it asks for a rebuild."""
-    gpu_number: int | None = None
-
-
 class Maintenance:
     """Looks after the indexes that `indexes` returns."""
 
     def __init__(
         self,
-        settings: MaintenanceSettings,
         indexes: Callable[[], Mapping[str, SearchableIndex]],
-        applied_sequence: Callable[[], int],
+        snapshots: SnapshotSchedule,
+        recall_check: RecallCheck,
         tunings: TuningFile,
         live_recall: LiveRecall,
+        gpu_number: int | None,
     ) -> None:
-        """Does nothing before start() or step(); `applied_sequence` is the shard's."""
-        self.snapshots = SnapshotSchedule(
-            settings.snapshots_folder,
-            settings.store_id,
-            settings.min_snapshot_change_count,
-            applied_sequence,
-        )
-        self._recall_check = RecallCheck(live_recall, tunings, settings.recall_floor)
-        self._gpu_number = settings.gpu_number
+        """Does nothing before start() or step()."""
+        self.snapshots = snapshots
+        self._recall_check = recall_check
+        self._gpu_number = gpu_number
         self._indexes = indexes
         self._tunings = tunings
         self._live_recall = live_recall
