@@ -1,0 +1,8 @@
+"""Reads and generates corpora: streams of pictures with captions.
+
+- records.py: `Record` and `Caption`, which every corpus gives
+- scenes/: composed scenes, generated from a seed; emoji.py: the emoji drawings
+- readers/: corpora on disk, one file per layout
+- left_out.py: what a reader skipped; errors.py: what can be wrong with a corpus
+- pack_drawings.py: builds drawings/ from the raw emoji
+"""

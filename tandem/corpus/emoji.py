@@ -1,7 +1,7 @@
-"""Emoji drawings: 1,638 concepts in up to six styles, named in four languages.
+"""Reads the emoji drawings: 1,638 concepts in up to six styles, named in four languages.
 
-The files lie in `drawings/`, made by pack_drawings.py. One zip a style holds `<codepoints>.webp`,
-128 px on white; `concepts.json.gz` says once a concept what it is called and which split it is in.
+The files are in `drawings/`, made by pack_drawings.py. One zip per style holds `<codepoints>.webp`,
+128 px on white; `concepts.json.gz` has each concept's names and split.
 """
 
 import gzip
@@ -19,7 +19,7 @@ ConceptSplit = Literal["train", "val", "test"]
 Split = Literal["train", "val", "val_style", "test", "test_style"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-# No training sees this style, so that test_style can ask for known things drawn in an unknown way.
+# Training never sees this style, so that test_style shows known concepts in an unknown style.
 HELD_OUT_STYLE = "fluent-3d"
 
 _FORMAT_VERSION = 1
@@ -27,7 +27,7 @@ _FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """What a drawing shows, whatever its style."""
+    """Describes what a drawing shows, in any style."""
 
     codepoints: str
     """Lower-case hexadecimal, joined by hyphens: "1f415-200d-1f9ba"."""
@@ -35,17 +35,17 @@ class Concept:
     category: str
     split: ConceptSplit
     names: Mapping[str, str]
-    """One name a language."""
+    """One name per language."""
     keywords: Mapping[str, tuple[str, ...]]
-    """Related words by language; a language that has none is absent."""
+    """Related words by language; a language without any is absent."""
 
 
 class Drawings:
-    """All drawings, in memory (15 MB). Read-only: threads and forked processes may share it."""
+    """Holds all drawings in memory (15 MB); read-only, so threads and forks may share it."""
 
     def __init__(self, folder: Path) -> None:
         self.concepts = _read_concepts(folder / "concepts.json.gz")
-        """By code points, in their order."""
+        """Concepts by code points, in order."""
         # Read whole: an open ZipFile would share its file position with every forked process.
         self._webp = {path.stem: _read_zip(path) for path in folder.glob("*.zip")}
         self.styles = tuple(sorted(self._webp))
@@ -55,7 +55,7 @@ class Drawings:
         return codepoints in self._webp.get(style, {})
 
     def webp_bytes(self, codepoints: str, style: str) -> bytes:
-        """Returns a drawing as a WebP file. Raises KeyError if there is none."""
+        """Returns a drawing as a WebP file; raises KeyError if there is none."""
         if not self.has(codepoints, style):
             raise KeyError(f"no drawing of {codepoints!r} in style {style!r}; ask has() first")
         return self._webp[style][codepoints]
@@ -69,7 +69,7 @@ def open_drawings() -> Drawings:
 
 @dataclass(frozen=True, slots=True)
 class DrawingImage:
-    """An image source that names its drawing."""
+    """Reads a drawing as a record's image."""
 
     codepoints: str
     style: str
@@ -85,8 +85,8 @@ class DrawingImage:
 def drawing_split(concept_split: ConceptSplit, style: str) -> Split:
     """Returns the split of a drawing.
 
-    test is the concepts no training saw, in every style; test_style is the concepts of train in
-    the held-out style. val_style is what val is, in the held-out style.
+    test has concepts that training never sees, in every style; test_style has the concepts of
+    train in the held-out style, and val_style those of val.
     """
     if style != HELD_OUT_STYLE or concept_split == "test":
         return concept_split
@@ -96,10 +96,9 @@ def drawing_split(concept_split: ConceptSplit, style: str) -> Split:
 def emoji_records(split: Split) -> Iterator[Record]:
     """Yields the drawings of a split, concept after concept; each concept is a family.
 
-    Captions are the name and the keywords in each language, the same for every drawing of the
-    concept: true of each of them. `tandem evaluate` counts the drawing that is asked for alone, and
-    tells the best R@1 that can then be expected. Raises ValueError at the call for an unknown
-    split.
+    Captions are the name and the keywords in each language; all drawings of a concept share them.
+    `tandem evaluate` counts only the drawing that a query belongs to, and reports the best R@1 that
+    can then be expected. Raises ValueError at the call for an unknown split.
     """
     if split not in SPLITS:
         raise ValueError(f"no split {split!r} of emoji; there are {', '.join(SPLITS)}")

@@ -1,19 +1,19 @@
-"""What can be wrong with a corpus on disk, by name.
+"""Defines the errors of a corpus on disk.
 
 CorpusError
-├── CorpusFileMissing       a file or folder of the corpus is not there
-├── CorpusMalformed         a file says something else than its layout allows
-│   ├── PictureIsUrl        a picture is named by its address on the web
-│   └── ArchiveUnsafe       an archive has in it what no corpus needs
-├── CorpusExists            a corpus would be written over another
+├── CorpusFileMissing       a file or folder of the corpus is missing
+├── CorpusMalformed         a file violates its layout
+│   ├── PictureIsUrl        a picture is named by a URL
+│   └── ArchiveUnsafe       an archive contains what no corpus needs
+├── CorpusExists            a corpus would overwrite another
 ├── SplitUnknown            the corpus has no such split
-├── NothingRead             the split was gone through and has no record
+├── NothingRead             a split was read and gave no record
 ├── ExtraMissing            a reader needs a library that is not installed
-└── PictureUnavailable      one record has no bytes to decode; known when they are read
-    ├── PictureMissing      it names no picture
-    ├── PictureFileMissing  it names a file that is not there
-    ├── PictureOutside      its file is a link out of the corpus
-    └── PictureTooLarge     there are more bytes than any picture that is taken
+└── PictureUnavailable      one record's picture has no bytes to decode; found when it is read
+    ├── PictureMissing      the record names no picture
+    ├── PictureFileMissing  the named file is missing
+    ├── PictureOutside      the file is a link out of the corpus
+    └── PictureTooLarge     the file exceeds the size limit
 """
 
 from collections.abc import Iterable
@@ -24,35 +24,35 @@ class CorpusError(ValueError):
 
 
 class CorpusFileMissing(CorpusError):
-    """A file or folder that a whole corpus rests on is not there."""
+    """A file or folder that the whole corpus needs is missing."""
 
 
 class CorpusMalformed(CorpusError):
-    """A file says something else than its layout allows."""
+    """A file violates its layout."""
 
 
 class PictureIsUrl(CorpusMalformed):
-    """A picture is named by its address on the web; nothing here fetches from there."""
+    """A picture is named by a URL; Tandem never fetches URLs."""
 
     def __init__(self, *, place: str, url: str) -> None:
         super().__init__(
-            f"{place} names a URL ({url[:100]}); URLs are never fetched: fetch the pictures with "
-            "another program and put their file names in the URLs' place"
+            f"{place} names a URL ({url[:100]}); URLs are never fetched: download the pictures and "
+            "replace the URLs by their file names"
         )
 
 
 class ArchiveUnsafe(CorpusMalformed):
-    """An archive has in it what no corpus needs and an attack would use."""
+    """An archive contains what no corpus needs and an attack would use."""
 
     def __init__(self, *, place: str, why: str) -> None:
         super().__init__(
-            f"{place} {why}, which no corpus needs; do not trust this archive, or pack it anew "
+            f"{place} {why}, which no corpus needs; do not trust this archive, or pack it again "
             "from plain files"
         )
 
 
 class CorpusExists(CorpusError):
-    """A corpus would be written over another."""
+    """A corpus would overwrite another."""
 
 
 class SplitUnknown(CorpusError):
@@ -63,7 +63,7 @@ class SplitUnknown(CorpusError):
     ) -> None:
         names = sorted(set(known))
         self.place, self.split, self.known = place, split, names
-        flags = f"; say {' or '.join(f'--split {name}' for name in names)}" if names else ""
+        flags = f"; pass {' or '.join(f'--split {name}' for name in names)}" if names else ""
         super().__init__(
             f"{place} has no picture of split {split!r}; its splits are: "
             f"{', '.join(names) or 'none'}{flags}{left_out and f' ({left_out})'}"
@@ -71,7 +71,7 @@ class SplitUnknown(CorpusError):
 
 
 class NothingRead(CorpusError):
-    """A split was gone through and not one record came of it; the message says what was left."""
+    """A split was read and gave no record; the message says what was left out."""
 
 
 class ExtraMissing(CorpusError):
@@ -90,7 +90,7 @@ class PictureMissing(PictureUnavailable):
 
 
 class PictureFileMissing(PictureUnavailable):
-    """A record's picture is in a file that is not there or cannot be opened."""
+    """A record's picture file is missing or cannot be opened."""
 
 
 class PictureOutside(PictureUnavailable):
@@ -98,7 +98,7 @@ class PictureOutside(PictureUnavailable):
 
 
 class PictureTooLarge(PictureUnavailable):
-    """A record's picture has more bytes than any that is taken."""
+    """A record's picture exceeds the size limit."""
 
     def __init__(self, *, place: str, got: int, limit: int) -> None:
         super().__init__(f"{place} has {got:,} bytes, the limit is {limit:,}; scale it down")

@@ -1,4 +1,4 @@
-"""An account of what lies in a corpus and was not given: files passed over, records refused."""
+"""Counts what a corpus contains and a reader did not return: skipped files, rejected records."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from typing import Final
 from tandem.corpus.errors import CorpusError
 
 SHOWN_COUNT: Final = 10
-"""Records that a report names."""
+"""Number of records that a report names."""
 _SHOWN_FILE_COUNT = 3
-"""Files that a report names, of each reason."""
+"""Number of files that a report names for each reason."""
 
 
 class FileFault(StrEnum):
-    """Why a file or folder was passed over, where it is not for its format."""
+    """Lists why a file or folder was skipped, other than for its format."""
 
     HIDDEN = "hidden"
     NOT_PLAIN = "no plain file"
@@ -34,7 +34,7 @@ class FileFault(StrEnum):
 
 
 class ReaderFault(StrEnum):
-    """Why a corpus's reader gives no record, in the words of a report."""
+    """Lists why a reader rejects a record, as reports show it."""
 
     MALFORMED = "not as its layout allows"
     SAME_ID = "id that another has"
@@ -43,49 +43,49 @@ class ReaderFault(StrEnum):
 
 @dataclass(slots=True)
 class LeftOut:
-    """What was left out, counted by why; readers add to it, and every command ends with it."""
+    """Counts what was left out, by reason; readers add to it, and every command reports it."""
 
     goes_on: bool = False
-    """Whether a reader goes on past a record that it cannot give; else it raises there."""
+    """Whether a reader continues after a record that it cannot read; otherwise it raises."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Records, by what is wrong with them."""
+    """Records by fault."""
     first: list[str] = field(default_factory=list)
-    """What is wrong with the first SHOWN_COUNT records, by name."""
+    """Messages about the first SHOWN_COUNT records."""
     file_counts: Counter[str] = field(default_factory=Counter)
-    """Files and folders that were passed over, by their extension or FileFault."""
+    """Skipped files and folders, by extension or FileFault."""
     first_files: dict[str, list[str]] = field(default_factory=dict)
-    """The first few of each."""
+    """The first few files for each reason."""
     uncaptioned_count: int = 0
-    """Pictures that were given, without a caption."""
+    """Pictures that were read without a caption."""
     _told: set[int] = field(default_factory=set, repr=False)
 
     @property
     def count(self) -> int:
-        """Records that were left out."""
+        """Number of records that were left out."""
         return self.counts.total()
 
     @property
     def all_counts(self) -> dict[str, int]:
-        """Records and files that were left out, by why."""
+        """Numbers of records and files that were left out, by reason."""
         files = {f"passed over: {why}": n for why, n in self.file_counts.items()}
         return {str(fault): n for fault, n in self.counts.items()} | files
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
-        """Raises the error of a record that cannot be given, or counts it where work goes on."""
+        """Raises the error of a record that cannot be read, or counts it if `goes_on`."""
         if not self.goes_on:
             raise error
         if self._is_new(fault, str(error)):
             self.add_record(fault, str(error))
 
     def add_record(self, fault: str, told: str) -> None:
-        """Counts a record by the first thing that is wrong with it."""
+        """Counts a record by its first fault."""
         self.counts[fault] += 1
         if len(self.first) < SHOWN_COUNT:
-            # The words and not the error, whose traceback would keep the record's bytes.
+            # The message, because the error's traceback would keep the record's bytes alive.
             self.first.append(told)
 
     def pass_over(self, path: str | PurePath, why: FileFault | None = None) -> None:
-        """Counts a file or folder that is not read; by its extension unless told otherwise."""
+        """Counts a file or folder that is not read, by `why` or by its extension."""
         reason = str(why or extension_of(path))
         if not self._is_new(reason, str(path)):
             return
@@ -95,14 +95,14 @@ class LeftOut:
             shown.append(str(path))
 
     def _is_new(self, reason: str, told: str) -> bool:
-        """Returns whether it is told for the first time: two splits may be of one file."""
+        """Returns whether this is new, because two splits may read the same file."""
         key = hash((reason, told))
         is_new = key not in self._told
         self._told.add(key)
         return is_new
 
     def lines(self) -> Iterator[str]:
-        """Yields the report: how many of each, the first by name; nothing where all was given."""
+        """Yields the report: counts by reason and the first names; nothing if all was read."""
         yield from self.record_lines()
         yield from self.file_lines()
         if self.uncaptioned_count:
@@ -113,11 +113,11 @@ class LeftOut:
         return "; ".join(line.strip() for line in self.lines())
 
     def report(self) -> Iterator[str]:
-        """Yields the lines, or one that says that nothing was left out."""
+        """Yields the report, or one line that says that nothing was left out."""
         yield from list(self.lines()) or ["left out: nothing"]
 
     def record_lines(self) -> Iterator[str]:
-        """Yields the report of records alone."""
+        """Yields the lines about records."""
         if not self.count:
             return
         faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
@@ -127,7 +127,7 @@ class LeftOut:
             yield f"  and {self.count - len(self.first):,} more"
 
     def file_lines(self) -> Iterator[str]:
-        """Yields the report of files alone."""
+        """Yields the lines about files."""
         if not self.file_counts:
             return
         counted = self.file_counts.most_common()
@@ -140,10 +140,10 @@ class LeftOut:
 
 
 def extension_of(path: str | PurePath) -> str:
-    """Returns a name's last extension in small letters, or says that it has none."""
+    """Returns a name's last extension in lower case, or "no extension"."""
     return Path(path).suffix.lower() or "no extension"
 
 
 def _printable(line: str) -> str:
-    # Names come from disks and JSON: half a character cannot be printed.
+    # Names from disks and JSON may contain lone surrogates, which cannot be printed.
     return line.encode("utf-8", "backslashreplace").decode()

@@ -3,7 +3,7 @@
     python -m tandem.corpus.pack_drawings RAW_DIR
 
 RAW_DIR holds `dataset.json` (Karpathy layout with concept, char, category and style) and `images/`.
-The same input gives the same bytes. CREDITS.md and LICENSES are written by hand and left alone.
+The same input gives the same bytes. CREDITS.md and LICENSES are written by hand and not touched.
 """
 
 import argparse
@@ -18,16 +18,16 @@ from tandem.corpus.scenes.nouns import Role, load_nouns
 
 FORMAT_VERSION = 1
 
-# The oldest moment that a zip can state: a real one would change the bytes of every rebuild.
+# The oldest time that a zip can hold: the real time would change the bytes of every rebuild.
 _MEMBER_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def pack_drawings(raw: Path, folder: Path, roles: Mapping[str, Role]) -> None:
-    """Writes one zip a style and concepts.json.gz into `folder`, over what is there.
+    """Writes one zip per style and concepts.json.gz into `folder`, overwriting what is there.
 
-    `roles` says for some code points what the scenes do with them: "train" forces a concept into
-    split train, "held_out" forces a concept of train into test. Otherwise one corpus would train
-    on what another is tested with.
+    `roles` gives the role of some code points in scenes: "train" forces a concept into split train,
+    "held_out" forces a concept of train into test. Otherwise one corpus would train on what another
+    is tested with.
 
     Raises ValueError if two drawings disagree about their concept, or `roles` names no drawing.
     """
@@ -54,7 +54,7 @@ def pack_drawings(raw: Path, folder: Path, roles: Mapping[str, Role]) -> None:
 
 
 def _concepts(images: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Returns what is said of each concept, once, by code points."""
+    """Returns each concept's fields, by code points."""
     concepts: dict[str, dict[str, Any]] = {}
     for image in images:
         concept = {
@@ -77,7 +77,7 @@ def _concepts(images: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _concept_split(drawing_split: str) -> str:
-    """Returns the split of a drawing's concept: its style is what makes a drawing test_style."""
+    """Returns the split of a drawing's concept, which does not depend on the style."""
     return {"test_style": "train", "val_style": "val"}.get(drawing_split, drawing_split)
 
 
@@ -88,7 +88,7 @@ def _split(raw_split: str, role: Role) -> str:
 
 
 def _write_zip(path: Path, members: Mapping[str, Path]) -> None:
-    # Stored, for WebP does not shrink; with plain attributes, whatever machine this runs on.
+    # Stored, because WebP does not compress; with fixed attributes, so that bytes are portable.
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(members):
             info = zipfile.ZipInfo(name, _MEMBER_TIME)

@@ -72,7 +72,7 @@ async def test_a_missing_picture_stops_the_ingest_unless_told(pets: str) -> None
     assert result.exit_code == 1
     assert isinstance(result.exception, ValueError)
     assert str(result.exception).startswith("record 'b' (")
-    assert "b.txt has no picture beside it" in str(result.exception)
+    assert "b.txt has no picture next to it" in str(result.exception)
     assert "--on-error skip" in str(result.exception)
     assert not {"b", "c", "d[red]"} & set(sent)
 

@@ -22,8 +22,8 @@ def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[st
 
 def test_of_a_run_it_says_whether_there_is_a_state_to_go_on_from(tmp_path: Path) -> None:
     """By the file that --resume looks for."""
-    assert "begins anew" in _kept(tmp_path)
+    assert "same command" in _kept(tmp_path)
 
     (tmp_path / "run_state.pt").touch()
 
-    assert "--resume goes on from there" in _kept(tmp_path)
+    assert "--resume continues" in _kept(tmp_path)

@@ -1,9 +1,9 @@
-"""Lists of captions and the files of their pictures, in the manner of Conceptual Captions.
+"""Reads lists of captions and picture files, in the layout of Conceptual Captions.
 
     a cat on a mat<TAB>cats/1.jpg
 
-One file a split, called `<split>.tsv`, without a header; the pictures lie under its folder.
-Conceptual Captions' own files name URLs, and are refused: fetch the pictures first.
+There is one file per split, `<split>.tsv`, without a header; the pictures lie below its folder.
+Conceptual Captions' own files name URLs and are rejected: download the pictures first.
 """
 
 import re
@@ -37,14 +37,14 @@ def read_caption_list(
 ) -> RecordStream:
     """Returns a split's records in the file's order; every caption is in `language`.
 
-    `path` is one list, or a folder of them. A record's id is the picture's name as the list has it,
-    in NFC. Lines that follow one another and name one picture are captions of one record; a later
-    line that names it again is refused.
+    `path` is one list, or a folder of them. A record's id is the picture's name in the list, in
+    NFC. Consecutive lines with the same picture are captions of one record; a later line that names
+    it again is rejected.
 
-    Raises at the call CorpusFileMissing and SplitUnknown. Refuses when a line is due PictureIsUrl,
-    and CorpusMalformed where it has not two columns, names a picture outside the folder, or names
-    one a second time or not in UTF-8. A caption that is not UTF-8 is its record's
-    `captions_fault`. Whether a picture is there shows when it is read.
+    Raises CorpusFileMissing and SplitUnknown at the call. Reading a line raises or counts
+    PictureIsUrl, and CorpusMalformed for other than two columns, a picture outside the folder, a
+    picture named again, or a name that is not UTF-8. A caption that is not UTF-8 becomes its
+    record's `captions_fault`. A missing picture is found when it is read.
     """
     left_out = LeftOut() if left_out is None else left_out
     lists = _lists(path)

@@ -1,4 +1,4 @@
-"""Captions in text files, one a line, UTF-8; and in the fields of a row or a JSON object."""
+"""Reads captions from UTF-8 text files, one per line, and from fields of a row or JSON object."""
 
 import codecs
 import gzip
@@ -12,24 +12,24 @@ from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.records import Caption
 
-# A caption of 10,000 words has some 60,000 bytes; a line of more than this is no caption.
+# A caption of 10,000 words has about 60,000 bytes; a longer line is no caption.
 MAX_LINE_BYTES: Final = 2**20
-# Of the captions of one picture.
+# All captions of one picture.
 MAX_TEXT_BYTES: Final = 2**20
-# A packed file may be far longer than it looks.
+# A compressed file may unpack to far more than its size.
 _MAX_SKIPPED_BYTES: Final = 2**28
 CAPTION_FIELDS: Final = ("captions", "caption")
 LANGUAGE_FIELD: Final = "language"
 
 
 def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yields each line with its number from 1, without its end; a .gz file is unpacked on the way.
+    """Yields each line without its end, with its number from 1; decompresses .gz files.
 
-    Lines end in LF or CR LF and nothing else: str.splitlines would also end them at U+2028 and its
-    like, which stand inside captions from the web. They come as bytes, for `decoded`: one that is
-    not UTF-8 spoils its own record alone, as does one over MAX_LINE_BYTES, of which little more
-    comes. Raises CorpusFileMissing when there is no such file or it leads out of `root`, and
-    CorpusMalformed where it is UTF-16 or cannot be read.
+    Lines end only in LF or CR LF; str.splitlines would also split at U+2028 and similar characters,
+    which occur in captions from the web. Lines are bytes, for `decoded`, so that one that is not
+    UTF-8 or longer than MAX_LINE_BYTES (and then cut) affects only its own record. Raises
+    CorpusFileMissing for a missing file or a link out of `root`, and CorpusMalformed for UTF-16 or
+    a file that cannot be read.
     """
     with open_plain_file(path, root) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
@@ -42,7 +42,7 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
 
 
 def decoded(line: bytes, place: str) -> str:
-    """Returns a line's text; raises CorpusMalformed where it is none in UTF-8, or no line."""
+    """Returns a line's text; raises CorpusMalformed if it is too long or not UTF-8."""
     if len(line) > MAX_LINE_BYTES:
         raise CorpusMalformed(f"{place} has more than {MAX_LINE_BYTES:,} bytes; is this a text?")
     try:
@@ -58,9 +58,9 @@ def decoded(line: bytes, place: str) -> str:
 
 
 def caption_lines(text_bytes: bytes, place: str) -> list[str]:
-    """Returns the lines of one picture's caption file; blank ones are spacing, and left out.
+    """Returns the lines of one picture's caption file without blank ones.
 
-    Raises CorpusMalformed over MAX_TEXT_BYTES or where they are not UTF-8.
+    Raises CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
     """
     if len(text_bytes) > MAX_TEXT_BYTES:
         raise CorpusMalformed(
@@ -75,9 +75,9 @@ def caption_lines(text_bytes: bytes, place: str) -> list[str]:
 
 
 def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
-    """Returns the texts in the first of CAPTION_FIELDS that has any, a text alone or a list.
+    """Returns the texts of the first of CAPTION_FIELDS that has any, a text or a list of texts.
 
-    Raises CorpusMalformed for what is no text.
+    Raises CorpusMalformed for anything else.
     """
     told = (fields.get(name) for name in CAPTION_FIELDS)
     found: Any = next((value for value in told if value not in (None, [])), [])
@@ -88,7 +88,7 @@ def caption_field(fields: Mapping[str, Any], place: str) -> list[str]:
 
 
 def language_field(fields: Mapping[str, Any], place: str) -> str | None:
-    """Returns the captions' language, if it is told; raises CorpusMalformed for what is no text."""
+    """Returns the captions' language, if it is given; raises CorpusMalformed if it is no text."""
     language = fields.get(LANGUAGE_FIELD)
     if language is not None and not isinstance(language, str):
         raise CorpusMalformed(f"{place} has a {LANGUAGE_FIELD} that is no text; correct it")
@@ -96,7 +96,7 @@ def language_field(fields: Mapping[str, Any], place: str) -> str | None:
 
 
 def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tuple[Caption, ...]:
-    """Returns captions whose ids are the record's with "#en-0" and so on behind it."""
+    """Returns captions whose ids are the record's followed by "#en-0", "#en-1" …"""
     return tuple(
         Caption(f"{record_id}#{language}-{number}", text, language)
         for number, text in enumerate(texts)
@@ -127,6 +127,6 @@ def _check_no_utf16(text_bytes: bytes, place: str) -> None:
 
 
 def _content(line: bytes, number: int) -> bytes:
-    """Returns a line without what an editor puts before the first and behind each."""
+    """Returns a line without a byte order mark and a carriage return."""
     content = line.removesuffix(b"\r")
     return content.removeprefix(codecs.BOM_UTF8) if number == 1 else content

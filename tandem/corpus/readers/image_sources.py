@@ -1,4 +1,4 @@
-"""Where the bytes of a corpus's pictures lie, for readers of files that name pictures."""
+"""Gives readers the picture files that a corpus names."""
 
 import os
 import unicodedata
@@ -16,21 +16,21 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.readers.plain_file import leads_out
 
-# Four times what the decoder takes: it is here so that no file, whatever it is, fills the memory
-# before the decoder can refuse it, or a message before the server can.
+# Four times the decoder's limit. It keeps any file from filling the memory before the decoder, or a
+# message before the server, can reject it.
 MAX_READ_BYTES: Final = 32 * 2**20
 PICTURE_SUFFIXES: Final = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """An image source that is a file."""
+    """Reads a picture from a file."""
 
     path: Path
     place: str
-    """What names it, for messages: "list.tsv: line 3"."""
+    """Where the file is named, for messages: "list.tsv: line 3"."""
     root: Path | None = None
-    """The folder that it may not lead out of, by a link."""
+    """The folder that a link may not lead out of."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -38,18 +38,19 @@ class ImageFile:
     def read(self) -> bytes:
         """Returns the file's bytes.
 
-        A name's accents may be spelled otherwise on disk (NFC, NFD), its extension in other
-        letters. Raises PictureFileMissing where there is no such file, PictureOutside for a link
-        out of `root`, PictureTooLarge over MAX_READ_BYTES.
+        On disk, accents may be spelled differently (NFC, NFD) and the extension in other case.
+        Raises PictureFileMissing for a missing file, PictureOutside for a link out of `root`, and
+        PictureTooLarge over MAX_READ_BYTES.
         """
         try:
             path = self.path if os.path.lexists(self.path) else _spelled_on_disk(self.path)
             if self.root is not None and (outside := leads_out(path, self.root)):
                 raise PictureOutside(f"{self.place} names {path}, which {outside}")
-            # Asked first, because opening a named pipe would wait for ever.
+            # Checked first, because opening a named pipe would block forever.
             if not path.is_file():
                 raise PictureFileMissing(
-                    f"{self.place} names {self.path}, which is not there; fetch the pictures, or "
+                    f"{self.place} names {self.path}, which is not there; download the pictures, "
+                    "or "
                     "give the folder that its name starts from"
                 )
             check_size(str(self), path.stat().st_size)
@@ -62,11 +63,11 @@ class ImageFile:
 
 @dataclass(frozen=True, slots=True)
 class NoImage:
-    """The image source of a record that names no picture."""
+    """Stands in for the picture of a record that names none."""
 
     place: str
     wanted: str
-    """What should be there: "beside it no cat.jpg, …"."""
+    """What is missing: "no picture next to it (…)"."""
 
     def __str__(self) -> str:
         return self.place
@@ -79,12 +80,12 @@ class NoImage:
 def image_file(root: Path, name: str, place: str, walls: Path | None = None) -> ImageFile:
     """Returns the source of a picture that a corpus's file calls `name`, somewhere under `root`.
 
-    Links may lead anywhere in `walls`, the corpus's folder, which is `root` unless told. Raises
-    CorpusMalformed for a name that leads out of `root`, or that no file can have. Whether the file
-    is there, and whether it is a link out of the corpus, shows when it is read.
+    Links may lead anywhere in `walls`, the corpus's folder, by default `root`. Raises
+    CorpusMalformed for a name that leads out of `root`, or that no file can have. A missing file
+    and a link out of the corpus are found when it is read.
     """
     named = PurePosixPath(name)
-    # A corpus from elsewhere must not choose which other files of this machine are read.
+    # An untrusted corpus must not choose which other files of this machine are read.
     if named.is_absolute() or ".." in named.parts:
         raise CorpusMalformed(
             f"{place} names {name}, outside the image folder; correct the file name"
@@ -101,9 +102,9 @@ def check_size(place: str, size_bytes: int) -> None:
 
 
 def _spelled_on_disk(path: Path) -> Path:
-    """Returns the one path that spells this one otherwise; itself, where there is none or several.
+    """Returns the path on disk that differs only in spelling; itself, if there is not exactly one.
 
-    Part by part, for a folder's name may be meant as well.
+    Folders' names are matched too.
     """
     parent = path.parent
     if parent == path or path.name in ("", ".."):
@@ -120,7 +121,7 @@ def _spelled_on_disk(path: Path) -> Path:
 
 @lru_cache(maxsize=4)
 def _names_by_spelling(folder: str, _mtime_ns: int) -> dict[str, tuple[str, ...]]:
-    """Returns a folder's names; the time is there to tell the folder from its successor."""
+    """Returns a folder's names; the time invalidates the cache when the folder changes."""
     names: dict[str, tuple[str, ...]] = {}
     for path in Path(folder).iterdir():
         spelling = _spelling(path.name)

@@ -1,9 +1,9 @@
-"""Captioned images in the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
+"""Reads and writes the layout of Karpathy's dataset_flickr30k.json and dataset_coco.json.
 
     {"dataset": str, "images": [{"filename", "filepath"?, "imgid", "split", "sentids",
                                  "sentences": [{"raw", "tokens", "imgid", "sentid"}]}]}
 
-What the layout has no place for goes into keys of our own, which other readers pass over:
+What the layout has no key for goes into keys of our own, which other readers ignore:
 `record_id`, `family` and `attributes` of an image, `caption_id` and `language` of a sentence.
 """
 
@@ -32,7 +32,7 @@ from tandem.errors import AttributeInvalid
 DATASET_FILE = "dataset.json"
 IMAGES_FOLDER = "images"
 
-# Python refuses to read whole numbers of more than 4,300, and the file with them.
+# Python rejects integers of more than 4,300 digits, and the file with them.
 _MAX_DIGITS = 1_000
 
 T = TypeVar("T")
@@ -51,14 +51,14 @@ def read_karpathy(
     A record's id is its picture's file name without the suffix, a caption's the record's and its
     sentid: "36979#4". The sentid alone may be another picture's name, as it is in Flickr30k.
 
-    `captions_per_image` keeps the first so many captions of an image; five is what published
-    COCO figures use, where some images have six or seven. COCO's `restval` images are training
-    data: unless `restval_in_train` is false, split "train" holds them too, and calls them "train".
+    `captions_per_image` keeps the first captions of an image; published COCO figures use five,
+    while some images have six or seven. COCO's `restval` images are training data: unless
+    `restval_in_train` is false, split "train" includes them, and calls them "train".
 
-    The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or, for a split
-    that no image is in, SplitUnknown. An entry is checked when its record is due, which refuses it
-    also for an id that another record or caption has. Whether its picture is there shows when that
-    is read: a record is no worse for the one before it.
+    The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or SplitUnknown
+    for a split without images. An entry is checked when its record is read, and rejected also for
+    an id that another record or caption has. A missing picture is found when it is read, so that it
+    does not affect other records.
     """
     left_out = LeftOut() if left_out is None else left_out
     if captions_per_image is not None and captions_per_image < 1:
@@ -72,10 +72,12 @@ def read_karpathy(
     else:
         splits = {split_named(split, known, json_path, left_out)}
     chosen = [(place, image) for place, image in images if image["split"] in splits]
-    # Pictures may lie elsewhere by the caller's will; beside the JSON they stay there.
+    # The caller may choose another folder; otherwise pictures must stay in the JSON's folder.
     beside = json_path.parent
     walls = beside if image_root.is_relative_to(beside) else image_root
-    records = _records(chosen, _Pictures(image_root, walls), split, captions_per_image, left_out)
+    records = _records(
+        chosen, _PictureRoots(image_root, walls), split, captions_per_image, left_out
+    )
     return RecordStream(records, json_path, left_out, total=len(chosen))
 
 
@@ -117,15 +119,15 @@ def write_karpathy(records: Iterable[Record], folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pictures:
-    """Where the pictures lie, and the folder that links among them may not leave."""
+class _PictureRoots:
+    """Holds the pictures' folder, and the folder that links among them may not leave."""
 
     root: Path
     walls: Path
 
 
 def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
-    """Returns each image with the words that point at it in the file."""
+    """Returns each image with its position in the file, for messages."""
     with open_plain_file(json_path) as file:
         try:
             json_bytes = file.read()
@@ -157,7 +159,7 @@ def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str
 
 def _records(
     images: list[tuple[str, dict[str, Any]]],
-    pictures: _Pictures,
+    pictures: _PictureRoots,
     split: str,
     limit: int | None,
     left_out: LeftOut,
@@ -182,7 +184,7 @@ def _records(
 
 
 def _record(
-    image: dict[str, Any], pictures: _Pictures, split: str, limit: int | None, place: str
+    image: dict[str, Any], pictures: _PictureRoots, split: str, limit: int | None, place: str
 ) -> Record:
     source = _image_file(image, pictures, place)
     stem = unicodedata.normalize("NFC", source.path.stem)
@@ -224,7 +226,7 @@ def _check(attributes: Attributes, place: str) -> None:
         raise CorpusMalformed(f"{place}: {error.message}") from error
 
 
-def _image_file(image: dict[str, Any], pictures: _Pictures, place: str) -> ImageFile:
+def _image_file(image: dict[str, Any], pictures: _PictureRoots, place: str) -> ImageFile:
     folder = _field(image, "filepath", str, place) if "filepath" in image else ""
     named = PurePosixPath(folder) / _field(image, "filename", str, place)
     return image_file(pictures.root, str(named), place, pictures.walls)
@@ -262,7 +264,7 @@ def _id(owner: dict[str, Any], name: str, default: str, place: str) -> str | int
 
 
 def _whole_number(digits: str) -> int | float:
-    """Returns a number as JSON has it; one of thousands of digits is too large to be one."""
+    """Returns an integer; infinity for thousands of digits."""
     return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
 
 

@@ -1,16 +1,16 @@
-"""Multi30k: Flickr30k's pictures with captions in English, German, French and Czech.
+"""Reads Multi30k: Flickr30k's pictures with captions in English, German, French and Czech.
 
-Two variants, each a folder of files whose lines i are of the same picture:
+There are two variants, each a folder of files whose lines i belong to the same picture:
 
     task1   train.en train.de train.fr train.cs      one caption a language, translated from English
     task2   train.1.en … train.5.en, train.1.de …    five a language, written independently
 
-with the pictures' names in `train_images.txt` or `train.txt`. Caption files may be packed (.gz),
-and may lie in `raw/`, lists in `image_splits/`, as published. Splits are called as the files are:
-train, val, test_2016_flickr, test_2016 …
+with the pictures' names in `train_images.txt` or `train.txt`. Caption files may be compressed
+(.gz) and may lie in `raw/`, lists in `image_splits/`, as published. Splits have the names of the
+files: train, val, test_2016_flickr, test_2016 …
 
-The variants' figures cannot be compared: task 1 has one right caption a picture and language, task
-2 has five. Nor can they be with Karpathy's Flickr30k, whose splits hold other pictures.
+Figures of the variants are not comparable: task 1 has one right caption per picture and language,
+task 2 has five. Neither are those of Karpathy's Flickr30k, whose splits have other pictures.
 """
 
 import re
@@ -75,7 +75,7 @@ def read_multi30k(
 
 @dataclass(frozen=True, slots=True)
 class _Pictures:
-    """A list of pictures, and where they lie."""
+    """Names a list of pictures and the folders that they lie in."""
 
     listed_in: Path
     root: Path
@@ -89,7 +89,7 @@ def _records(
     split: str,
     left_out: LeftOut,
 ) -> Iterator[Record]:
-    # Pictures may lie elsewhere by the caller's will; beside the captions they stay there.
+    # The caller may choose another folder; otherwise pictures must stay in the corpus's folder.
     walls = pictures.corpus if pictures.root.is_relative_to(pictures.corpus) else pictures.root
     for number, name in enumerate(names):
         if name is None:
@@ -118,7 +118,7 @@ def _records(
 def _caption_files(folder: Path, variant: Variant | None) -> dict[str, dict[str, list[Path]]]:
     """Returns the caption files of one variant by split and language, numbered ones in order.
 
-    Splits without a picture list are left out: the files may be any, such as README.md or fetch.sh.
+    Splits without a picture list are omitted: such files may be anything, like README.md.
     """
     if not folder.is_dir():
         raise CorpusFileMissing(f"no folder {folder}; give the folder of the caption files")
@@ -131,7 +131,7 @@ def _caption_files(folder: Path, variant: Variant | None) -> dict[str, dict[str,
             if match and path.is_file() and _list_of(folder, match["split"]):
                 number = match["number"] or ""
                 files = found["task2" if number else "task1"][match["split"]][match["language"]]
-                # Where a file lies there unpacked and packed, the first is the unpacked one.
+                # If a file exists uncompressed and compressed, the first is the uncompressed one.
                 files.setdefault(number, path)
     there = [each for each in VARIANTS if found[each]]
     if variant is None and len(there) > 1:
@@ -159,18 +159,18 @@ def _what_to_give(folder: Path) -> str:
         return f"{folder} holds the variants {', '.join(inside)}; give one: {folder / inside[0]}"
     return (
         f"{folder} has no caption files (train.en or train.1.en) with a picture list "
-        "(train_images.txt) beside them; give the folder of one variant"
+        "(train_images.txt) next to them; give the folder of one variant"
     )
 
 
 def _picture_names(picture_list: Path, root: Path, left_out: LeftOut) -> list[str | None]:
-    """Returns the name in each line, None where it is refused."""
+    """Returns the name in each line, None for a rejected one."""
     names: list[str | None] = []
     seen: set[str] = set()
     for number, line in numbered_lines(picture_list, root):
         place = f"{picture_list}: line {number}"
         try:
-            # The list of COCO's pictures has a caption's number behind each: 1.jpg#367178.
+            # The list of COCO's pictures appends a caption's number to each: 1.jpg#367178.
             name = _CAPTION_NUMBER.sub("", decoded(line, place).strip())
             if Path(name).stem in seen:
                 raise CorpusMalformed(f"{place} lists {name} a second time; fetch the file again")
@@ -186,7 +186,7 @@ def _picture_names(picture_list: Path, root: Path, left_out: LeftOut) -> list[st
 def _lines(path: Path, count: int, picture_list: Path, root: Path) -> list[bytes]:
     lines: list[bytes] = []
     for number, line in numbered_lines(path, root):
-        # Here, not at the end: a packed file may be far longer than it looks.
+        # Here, not at the end: a compressed file may unpack to far more than its size.
         if number > count:
             raise CorpusMalformed(_uneven(path, f"more than {count:,}", picture_list, count))
         lines.append(line)

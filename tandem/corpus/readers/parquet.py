@@ -1,10 +1,10 @@
-"""Parquet files with a picture and its captions in each row.
+"""Reads Parquet files with a picture and its captions in each row.
 
     image                bytes, or the struct {bytes, path} that Hugging Face's datasets write
-    captions or caption  a text or a list of texts; of a row's two the first that has any
-    caption_0 …          in their place, numbered: all that a row has
-    id                   optional: a text or a whole number, unlike every other row's
-    split                optional: a text; otherwise the file's name says it, as told in `shards`
+    captions or caption  a text or a list of texts; the first of the two that has any
+    caption_0 …          instead of these, numbered: all that a row has
+    id                   optional: a text or an integer, unique among the rows
+    split                optional: a text; otherwise the file's name gives it (shards.py)
     language             optional: a text
 
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
@@ -46,19 +46,20 @@ try:
 except ImportError as error:
     raise ExtraMissing(what="parquet files are read with pyarrow", extra="parquet") from error
 
-# A row group is the least that can be read: one picture costs all of its group's.
+# A row group is the smallest unit that can be read: one picture costs the whole group.
 MAX_GROUP_BYTES: Final = 2 * 2**30
-# Cells that are equal lie in a file once, by a few bytes each, and are unpacked one by one: what a
-# group takes shows only on the way. Texts are small and unpacked so many rows at a time.
+# Equal cells are stored once and take a few bytes each until they are decoded, so a group's real
+# size shows only then. Pictures are decoded one by one, texts, which are small, this many rows at a
+# time.
 _TEXT_ROWS: Final = 64
 
 _SUFFIX: Final = ".parquet"
 _IMAGE: Final = "image"
 _ID, _SPLIT = "id", "split"
 _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
-# Names by which a column would be looked for, if it were known.
+# Names of columns that look like captions but are not read.
 _LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
-# Of larger ones a real number leaves whole numbers out, so that two ids could have become one.
+# Beyond this, a float cannot represent every integer, so two ids could become equal.
 _MAX_EXACT_REAL: Final = 2**53
 _BYTES: Final = (
     pa.types.is_binary,
@@ -71,29 +72,29 @@ _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 @dataclass(frozen=True, slots=True)
 class ParquetImage:
-    """An image source that is a row of a parquet file.
+    """Reads a picture from a row of a parquet file.
 
-    The last two row groups' pictures stay in memory, so that reading in the corpus's order reads
-    each group once. In any other order a picture may cost as much as its group.
+    The pictures of the last two row groups stay in memory, so that reading in order decodes each
+    group once. In any other order, a picture may cost as much as its group.
     """
 
     file: Path
     group: int
     row: int
-    """In the group."""
+    """Row number within the group."""
     place: str
     max_group_bytes: int
     root: Path | None = None
-    """The corpus's folder, where one was given."""
+    """The corpus's folder; None if a file was given."""
 
     def __str__(self) -> str:
         return self.place
 
     def read(self) -> bytes:
-        """Returns the picture's bytes, or those of the file beside the corpus that the row names.
+        """Returns the picture's bytes, or those of the file that the row names.
 
-        Raises PictureMissing for an empty cell, PictureFileMissing where a file is not there, and
-        PictureTooLarge as files do. Raises CorpusMalformed where the group's pictures have over
+        Raises PictureMissing for an empty cell, PictureFileMissing for a missing file,
+        PictureTooLarge over MAX_READ_BYTES, and CorpusMalformed if the group's pictures have over
         `max_group_bytes`.
         """
         try:
@@ -110,7 +111,7 @@ class ParquetImage:
             return bytes(image_bytes)
         if name := fields.get("path"):
             return image_file(self.file.parent, name, str(self), self.root).read()
-        raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or take the row out")
+        raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or remove the row")
 
 
 def read_parquet(
@@ -122,13 +123,13 @@ def read_parquet(
 ) -> RecordStream:
     """Returns a split's records, file by file, in the order of their rows.
 
-    Captions are in `language` where no column says another. A record's id is its row's, or its
-    file's name and row number from 0. Rows are read group by group, pictures when asked for.
+    Captions are in `language` unless a column gives another. A record's id is its row's, or its
+    file's name and row number from 0. Rows are read group by group, pictures on demand.
 
-    Raises at the call CorpusFileMissing and SplitUnknown; refuses a file that is no parquet, lacks
-    a column, or has a row group over `max_group_bytes`, decompressed. A picture's `read` raises
-    CorpusMalformed for a group that only turns out so. Refuses when it is due a row whose id is of
-    another kind or not its own. A caption or language of another kind is its record's
+    Raises CorpusFileMissing and SplitUnknown at the call, and rejects a file that is no parquet,
+    lacks a column, or declares a row group over `max_group_bytes`, decompressed; a picture's `read`
+    raises CorpusMalformed for a group that exceeds it unannounced. A row is rejected for an id of
+    another type or an id of another row. A caption or language of another type becomes its record's
     `captions_fault`.
     """
     left_out = LeftOut() if left_out is None else left_out
@@ -153,7 +154,7 @@ def read_parquet(
 
 
 def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
-    """Returns the splits that the rows of a file name, and how many rows; checks the file."""
+    """Checks a file and returns the splits that its rows name, and the number of rows."""
     try:
         with pq.ParquetFile(file) as parquet:
             names = parquet.schema_arrow.names
@@ -179,7 +180,7 @@ def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set
 
 
 def _caption_columns(names: Iterable[str]) -> list[str]:
-    """Returns the columns that have captions: the two known ones, else those with a number."""
+    """Returns the caption columns: the two known ones, or else the numbered ones."""
     known = [name for name in names if name in CAPTION_FIELDS]
     numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in names}
     numbered = {name: int(match[1]) for name, match in numbers.items() if match}
@@ -254,7 +255,7 @@ def _texts(row: dict[str, Any], place: str) -> list[str]:
 def _rows(
     shard: ShardFile, split: str, max_group_bytes: int, left_out: LeftOut
 ) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
-    """Yields the number, picture, and other cells by column, of each row of the split."""
+    """Yields number, picture and other cells by column of each row of the split."""
     file = shard.path
     try:
         with pq.ParquetFile(file) as parquet:
@@ -278,7 +279,7 @@ def _rows(
 
 
 def _cells(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Returns a batch's rows; a text that is not UTF-8 is bytes, and spoils its own row alone."""
+    """Returns a batch's rows; a text that is not UTF-8 becomes bytes and affects only its row."""
     try:
         return batch.to_pylist()  # type: ignore[no-any-return]
     except UnicodeDecodeError:
@@ -300,7 +301,7 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
     if _ID not in row:
         return default
     told = row[_ID]
-    # pandas makes real numbers of whole ones where one is missing.
+    # pandas turns integers into floats if one is missing.
     if isinstance(told, float) and told.is_integer() and abs(told) <= _MAX_EXACT_REAL:
         told = int(told)
     if isinstance(told, Decimal) and told == told.to_integral_value():
@@ -318,7 +319,7 @@ def _record_id(row: dict[str, Any], place: str, default: str) -> str:
 def _image_cells(
     file: Path, group: int, max_group_bytes: int, _mtime_ns: int, _size_bytes: int
 ) -> list[pa.Scalar]:
-    """Returns a group's pictures; time and size are there to tell a file from its successor."""
+    """Returns a group's pictures; time and size invalidate the cache when the file changes."""
     cells: list[pa.Scalar] = []
     total_bytes = 0
     with pq.ParquetFile(file) as parquet:

@@ -1,13 +1,13 @@
-"""A folder of pictures, each with its captions in a text file beside it.
+"""Reads a folder of pictures, each with its captions in a text file next to it.
 
-    folder/cat.jpg  folder/cat.txt          whatever split is asked for, if there is nothing else
+    folder/cat.jpg  folder/cat.txt          any split, if there is nothing else
     folder/train/cat.jpg  …/cat.txt         split "train", and so for every other subfolder
 
-A picture is a .jpg, .jpeg, .jpe, .jfif, .png or .webp; its text file has one caption a line, and
-is called cat.txt or cat.jpg.txt. A text file without a picture is a record whose picture is
-missing. Other files are passed over and counted. Where pictures lie in the folder itself and in
-subfolders, its own are split "all"; where no subfolder is called as splits are, "train", "val" and
-"test" are each the whole, subfolders and all.
+A picture is a .jpg, .jpeg, .jpe, .jfif, .png or .webp; its text file has one caption per line and
+is named cat.txt or cat.jpg.txt. A text file without a picture is a record whose picture is missing.
+Other files are skipped and counted. If pictures lie in the folder itself and in subfolders, its own
+are split "all". If no subfolder has the name of a split, each of "train", "val" and "test" is the
+whole corpus with its subfolders.
 """
 
 import unicodedata
@@ -36,14 +36,14 @@ def read_picture_folder(
     """Returns a split's records by the order of their names; every caption is in `language`.
 
     A record's id is its picture's path from `folder` without the suffix, "train/cat", in NFC. A
-    picture without a text file, or with an empty one, is a record without captions. What lies
-    there and is not read, `left_out` has.
+    picture without a text file, or with an empty one, is a record without captions. `left_out`
+    counts what is not read.
 
-    The split is listed at the call, which raises CorpusFileMissing where a folder is not there or
-    cannot be listed, SplitUnknown for a split without a picture, and CorpusMalformed for "all"
-    where pictures lie in the folder itself and in a subfolder of that name. Refuses a record that
-    has two pictures. A text file that cannot be read, is not UTF-8 or a link out of the folder is
-    its record's `captions_fault`. Whether a picture is there shows when it is read.
+    The split is listed at the call, which raises CorpusFileMissing for a folder that is missing or
+    cannot be listed, SplitUnknown for a split without a picture, and CorpusMalformed for "all" if
+    pictures lie in the folder itself and in a subfolder of that name. A record with two pictures is
+    rejected. A text file that cannot be read, is not UTF-8 or is a link out of the folder becomes
+    its record's `captions_fault`. A missing picture is found when it is read.
     """
     left_out = LeftOut() if left_out is None else left_out
     if not folder.is_dir():
@@ -51,7 +51,7 @@ def read_picture_folder(
     own, folders = list_folder(folder, folder)
     splits = _pictured(folders, folder)
     has_own = any(map(is_picture, own))
-    # An empty folder of the name, or a link out of the corpus, is no leave to take another's.
+    # An empty folder of that name, or a link out of the corpus, must not fall back to another.
     is_whole = not _has_entry(folder, split) and _is_whole(split, splits, has_own)
     if is_whole:
         files = list(files_below(folder, folder, left_out))
@@ -82,12 +82,12 @@ def read_picture_folder(
 
 
 def is_picture(path: Path) -> bool:
-    """Returns whether a file is a picture of a format that is read, by its name."""
+    """Returns whether a file's name is that of a picture in a known format."""
     return path.suffix.lower() in PICTURE_SUFFIXES
 
 
 def _is_whole(split: str, splits: Iterable[str], has_own: bool) -> bool:
-    """Returns whether all pictures are the split, wherever they lie."""
+    """Returns whether the split is all pictures, wherever they lie."""
     names = set(splits)
     if not names:
         return has_own
@@ -103,16 +103,16 @@ def _has_entry(folder: Path, split: str) -> bool:
 
 
 def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> None:
-    """Raises SplitUnknown where a folder further down is divided: its splits would be one."""
+    """Raises SplitUnknown if a folder further down has splits, which would be merged."""
     for path in filter(is_picture, files):
         for parent in path.parents[: len(path.parents) - len(folder.parents) - 1]:
             if is_well_known(parent.name):
-                told = f"{parent.parent} has {parent.name}/: give that folder, or say --split all"
+                told = f"{parent.parent} has {parent.name}/: give that folder, or pass --split all"
                 raise SplitUnknown(place=folder, split=split, known=(), left_out=told)
 
 
 def _pictured(folders: Iterable[Path], root: Path) -> list[str]:
-    """Returns the names of the folders that have a picture."""
+    """Returns the names of the folders that contain a picture."""
     return [child.name for child in folders if any(map(is_picture, _below(child, root)))]
 
 
@@ -122,7 +122,7 @@ def _below(folder: Path, root: Path) -> Iterator[Path]:
 
 
 def _told(folder: Path, known: list[str]) -> str:
-    """Returns how many files there are that are not read, for those who find no picture."""
+    """Returns a report of unread files, for the message that there is no picture."""
     others = LeftOut()
     for path in files_below(folder, folder, others):
         if not is_picture(path) and not _is_text(path):
@@ -156,7 +156,7 @@ def _records(
 
 
 def _no_picture(paths: Iterable[Path]) -> str:
-    wanted = f"no picture beside it ({', '.join(PICTURE_SUFFIXES)})"
+    wanted = f"no picture next to it ({', '.join(PICTURE_SUFFIXES)})"
     others = [path.name for path in paths if not _is_text(path)]
     return f"{wanted} but {' and '.join(others)}, which is not read" if others else wanted
 
@@ -169,7 +169,7 @@ def _only(paths: list[Path], record_id: str, folder: Path) -> Path | None:
 
 
 def _head(path: Path, root: Path) -> bytes:
-    """Returns the file's bytes, no more than tell that it is too long."""
+    """Returns the file's bytes, at most one more than the limit."""
     with open_plain_file(path, root) as file:
         try:
             return file.read(MAX_TEXT_BYTES + 1)
@@ -178,15 +178,15 @@ def _head(path: Path, root: Path) -> bytes:
 
 
 def _grouped(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _Stems:
-    """Returns pictures and texts by their paths without suffixes, in NFC; counts other files.
+    """Groups pictures and texts by path without suffix, in NFC, and counts other files.
 
-    With a text that has no picture, the files of other formats that have its name.
+    A text without a picture also gets the files of other formats with its name, for messages.
     """
     stems: _Stems = defaultdict(list)
     others: _Stems = defaultdict(list)
 
     def stem_of(path: Path) -> Path:
-        # macOS and Linux spell one name's accents in two ways, and archives bring both together.
+        # macOS and Linux spell accents in two ways, and archives mix them.
         below = path.relative_to(folder).with_suffix("")
         return folder / unicodedata.normalize("NFC", str(below))
 

@@ -1,4 +1,4 @@
-"""The files and folders that a corpus is made of, opened and listed, or refused by name."""
+"""Opens files and lists folders of a corpus, and rejects unsafe ones."""
 
 import os
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import Final
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import FileFault, LeftOut
 
-# In the root folder of a disk, and no user's.
+# In the root folder of a disk; not a user's file.
 _LOST_AND_FOUND: Final = "lost+found"
-# What file managers leave, beside "cat.jpg" a "._cat.jpg": nobody put it there, and nobody asks.
+# Files that file managers create, such as "._cat.jpg" for "cat.jpg"; not worth a report.
 _LEFT_BY_OTHERS: Final = ("._", ".DS_Store")
 _HUB_SNAPSHOTS: Final = "snapshots"
 
@@ -20,9 +20,8 @@ _HUB_SNAPSHOTS: Final = "snapshots"
 def open_plain_file(path: Path, root: Path | None = None) -> BufferedReader:
     """Returns the file, open for reading bytes.
 
-    Raises CorpusFileMissing where there is none, where it cannot be opened, where it is a link
-    that leads out of `root`, and for what is no plain file: opening a named pipe would wait for
-    ever.
+    Raises CorpusFileMissing if the file is missing, cannot be opened, is a link out of `root`, or
+    is no plain file: opening a named pipe would block forever.
     """
     try:
         if root is not None and (outside := leads_out(path, root)):
@@ -35,10 +34,10 @@ def open_plain_file(path: Path, root: Path | None = None) -> BufferedReader:
 
 
 def leads_out(path: Path, root: Path) -> str:
-    """Returns what is wrong with a path that ends elsewhere than under `root`; else nothing.
+    """Returns what is wrong with a path that resolves outside `root`; empty if nothing is.
 
-    A corpus from elsewhere must not choose which other files of this machine are read. The root
-    itself may be a link: whoever gave it chose it.
+    An untrusted corpus must not choose which other files of this machine are read. The root itself
+    may be a link, because the user chose it.
     """
     real, real_root = os.path.realpath(path), _walls(root.absolute())
     if real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep):
@@ -52,10 +51,10 @@ def leads_out(path: Path, root: Path) -> str:
 def list_folder(
     folder: Path, root: Path | None = None, left_out: LeftOut | None = None
 ) -> tuple[list[Path], list[Path]]:
-    """Returns the plain files and the folders in a folder, links by what they lead to, by name.
+    """Returns the plain files and the folders in a folder, sorted by name, with links followed.
 
-    Hidden ones, what is neither, names that are not UTF-8 and, where there is a `root`, folders
-    that lead out of it are passed over: `left_out` has them. Raises CorpusFileMissing where the
+    Skips hidden entries, entries that are neither, names that are not UTF-8 and, with a `root`,
+    folders that lead out of it, and counts them in `left_out`. Raises CorpusFileMissing if the
     folder cannot be listed.
     """
     left_out = LeftOut() if left_out is None else left_out
@@ -66,7 +65,7 @@ def list_folder(
             found = sorted(entries, key=lambda each: each.name)
     except OSError as error:
         raise CorpusFileMissing(
-            f"{error.filename} cannot be listed: {error.strerror}; let it be read, or take it away"
+            f"{error.filename} cannot be listed: {error.strerror}; make it readable, or remove it"
         ) from error
     for entry in found:
         path = Path(entry)
@@ -83,20 +82,20 @@ def list_folder(
 def files_below(folder: Path, root: Path, left_out: LeftOut) -> Iterator[Path]:
     """Yields the plain files in a folder and all folders below it, each folder once.
 
-    What `list_folder` passes over is passed over, and so is a folder below that cannot be listed.
-    Raises CorpusFileMissing where `folder` itself cannot be.
+    Skips what `list_folder` skips, and folders below that cannot be listed. Raises
+    CorpusFileMissing if `folder` itself cannot be listed.
     """
     files, folders = list_folder(folder, root, left_out)
     yield from files
     seen = {_identity(folder)}
-    # A list and no recursion: folders may lie thousands deep. Links last: a folder is read by its
-    # own name where it has one here.
+    # Iterative, because folders may be nested thousands deep. Links last, so that a folder is read
+    # under its own name where it has one here.
     to_visit, links = _links_apart(folders)
     while to_visit or links:
         child = to_visit.pop() if to_visit else links.pop()
         try:
             identity = _identity(child)
-            # A link may lead back up, and the walk would never end.
+            # A link may lead back up, and the walk would not end.
             if identity in seen:
                 left_out.pass_over(child, FileFault.AGAIN)
                 continue
@@ -117,7 +116,7 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _links_apart(folders: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Returns the folders and the links to folders, the first at the end, where pop() takes it."""
+    """Returns the folders and the links to folders, in reverse order for pop()."""
     backwards = folders[::-1]
     return (
         [each for each in backwards if not each.is_symlink()],
@@ -131,7 +130,7 @@ _NO_FAULT_OF_ANYBODY: Final = "left by others"
 def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
     if entry.name == _LOST_AND_FOUND or entry.name.startswith(_LEFT_BY_OTHERS):
         return _NO_FAULT_OF_ANYBODY
-    if entry.name.startswith(".") and entry.name.endswith(".crc"):  # Hadoop's, beside each file
+    if entry.name.startswith(".") and entry.name.endswith(".crc"):  # Hadoop's checksum of each file
         return _NO_FAULT_OF_ANYBODY
     if entry.name.startswith("."):
         return FileFault.HIDDEN
@@ -149,9 +148,9 @@ def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
 
 @lru_cache(maxsize=16)
 def _walls(root: Path) -> str:
-    """Returns the folder that links may not leave, resolved once, as it was given.
+    """Returns the resolved folder that links may not leave.
 
-    In Hugging Face's cache a snapshot's files are links into blobs/ beside it.
+    In Hugging Face's cache, a snapshot's files are links into the blobs/ folder next to snapshots/.
     """
     real = Path(os.path.realpath(root))
     if real.parent.name == _HUB_SNAPSHOTS and (real.parent.parent / "blobs").is_dir():

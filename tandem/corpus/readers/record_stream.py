@@ -1,4 +1,4 @@
-"""The records of one split as they come, and what every corpus owes of them."""
+"""Streams the records of one split, and checks what every corpus must guarantee."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,10 @@ from tandem.corpus.records import Record
 
 
 class RecordStream(Iterator[Record]):
-    """Records, no two of them or of their captions with one id; how many, and what is left out.
+    """Yields records whose ids, and whose captions' ids, are unique.
 
-    Two items of one id would be stored over one another. NFC and NFD spellings are one id: which
-    of them a name has is the disk's choice.
+    Two items with one id would overwrite each other. NFC and NFD spellings count as one id, because
+    the file system chooses between them.
     """
 
     def __init__(
@@ -24,9 +24,9 @@ class RecordStream(Iterator[Record]):
         *,
         is_undivided: bool = False,
     ) -> None:
-        """Makes a stream of `total` records, where that is known; it may turn out to be fewer.
+        """`total` is the number of records if it is known; fewer may be yielded.
 
-        `is_undivided` where the corpus has no splits, so that each is the whole of it.
+        `is_undivided` marks a corpus without splits, of which each split is the whole.
         """
         self._records = iter(records)
         self._place = place
@@ -39,13 +39,13 @@ class RecordStream(Iterator[Record]):
 
     @property
     def total(self) -> int | None:
-        """How many records there are at most, where the corpus can say it cheaply."""
+        """The maximum number of records, if the corpus knows it cheaply."""
         if self._limit is None or self._total is None:
             return self._total
         return min(self._limit, self._total)
 
     def limited(self, count: int | None) -> "RecordStream":
-        """Returns the stream itself, which ends after the first `count` records, if given."""
+        """Returns the stream itself, limited to the first `count` records if given."""
         self._limit = count
         return self
 
@@ -55,8 +55,8 @@ class RecordStream(Iterator[Record]):
     def __next__(self) -> Record:
         """Returns the next record.
 
-        Raises what the corpus's reader does, CorpusMalformed for an id that another item has or
-        that is no text, and NothingRead where there was no record at all.
+        Raises what the corpus's reader raises, CorpusMalformed for an id that another item has or
+        that is no text, and NothingRead if there was no record at all.
         """
         while self._limit is None or self._given_count < self._limit:
             try:
@@ -72,7 +72,7 @@ class RecordStream(Iterator[Record]):
 
     def _check_some(self) -> None:
         if not self._given_count:
-            self._given_count = -1  # told once
+            self._given_count = -1  # raised once
             why = self.left_out.told() or "there is no record"
             raise NothingRead(f"{self._place}: nothing was read; {why}")
 
@@ -81,7 +81,7 @@ class RecordStream(Iterator[Record]):
         try:
             same, owner = self._ids.add(record)
         except UnicodeEncodeError as error:
-            told = f"{named}: half a character in the id {error.object!a}; mend it"
+            told = f"{named}: half a character in the id {error.object!a}; correct it"
             self.left_out.refuse(CorpusMalformed(told), ReaderFault.ID_UNREADABLE)
             return False
         if same:
@@ -94,23 +94,24 @@ class RecordStream(Iterator[Record]):
 
 
 class _ItemIds:
-    """The ids of all items so far, in NFC.
+    """Holds the ids of all items so far, in NFC.
 
-    A caption's is mostly its record's with "#en-0" behind it: of these the ends alone are kept, and
-    those of all records that have the same ones once. Six million captions would fill a gigabyte.
+    A caption's id is usually its record's followed by "#en-0". Of these only the suffixes are kept,
+    and equal tuples of suffixes once, because six million captions would fill a gigabyte.
     """
 
     def __init__(self) -> None:
         self._ends: dict[str, tuple[str, ...]] = {}
-        """Of the captions' ids, by record."""
+        """Suffixes of the captions' ids, by record."""
         self._others: dict[str, str] = {}
-        """The record of each caption whose id is made otherwise."""
+        """The record of each caption with any other id."""
         self._known_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, record: Record) -> tuple[str, str]:
-        """Adds a record's ids and returns nothing twice; or the first that is taken, and by whom.
+        """Adds a record's ids and returns two empty strings.
 
-        Then it adds none. Raises UnicodeEncodeError for an id with half a character.
+        If an id is taken, adds none and returns the id and its owner. Raises UnicodeEncodeError for
+        an id with a lone surrogate.
         """
         record_id = unicodedata.normalize("NFC", record.record_id)
         own: set[str] = set()
@@ -130,7 +131,7 @@ class _ItemIds:
         return "", ""
 
     def _owner(self, key: str) -> str | None:
-        """Returns the record that has the id, or has a caption that has."""
+        """Returns the record that has the id, or whose caption has it."""
         if key in self._ends:
             return key
         if key in self._others:

@@ -1,12 +1,12 @@
-"""Corpora that are spread over files of one kind: which file is of which split.
+"""Finds the files of a corpus that consists of many, and the split of each.
 
 000.tar  001.tar                         split "all"
-train-000.tar  train-00000-of-00002.tar  split "train"; a hash may stand behind the number
+train-000.tar  train-00000-of-00002.tar  split "train"; a hash may follow the number
 train/000.tar  default/train/0000.tar    split "train", whatever the file's name
 data/train-000.tar                       split "train", as Hugging Face lays it out
-dogs/000.tar                             split "dogs", where neither name is well known
+dogs/000.tar                             split "dogs", if neither name is well known
 split=train/part-00000-….tar             split "train", as Spark lays it out
-part-00000-….tar                         split "all", as Spark does without one
+part-00000-….tar                         split "all", as Spark does without a partition
 """
 
 import re
@@ -27,23 +27,23 @@ _PART = re.compile(r"(?P<name>.*?)-?(?P<number>\d+)-of-(?P<count>\d+)(?:-[0-9a-f
 # part-00000-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy, part-r-00000.gz
 _OF_SPARK = re.compile(r"part-(?:[rm]-)?\d+(?:[-.].*)?")
 _PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<value>.*)")
-# Folders that writers put around a corpus, and that say nothing of it.
+# Folders that tools put around a corpus, without a meaning.
 _AROUND: Final = frozenset({"data", "default", "plain_text"})
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of a corpus."""
+    """Describes one file of a corpus."""
 
     path: Path
     name: str
-    """The path from the corpus's folder without its suffix, unlike every other's."""
+    """The path from the corpus's folder without its suffix; unique in the corpus."""
     root: Path | None = None
-    """The folder that was given; None of a file that was."""
+    """The corpus's folder; None if a file was given."""
 
     @property
     def partitions(self) -> dict[str, str]:
-        """Returns the columns that folders stand for, as Spark writes them: "language=de"."""
+        """Returns the columns that folder names encode, as Spark writes them: "language=de"."""
         folders = self.path.relative_to(self.root).parent.parts if self.root else ()
         matches = map(_PARTITION.fullmatch, folders)
         return {match["column"].lower(): match["value"] for match in matches if match}
@@ -54,9 +54,9 @@ def shards_by_split(
 ) -> dict[str, list[ShardFile]]:
     """Returns each split's files by the order of their names.
 
-    `path` is one file, or a folder of files and of folders with files, however deep. What else
-    lies there `left_out` has, links out of it among them. Raises CorpusFileMissing where there is
-    no file of the kind, or the folder cannot be listed.
+    `path` is one file, or a folder with files at any depth. `left_out` counts everything else,
+    including links out of the folder. Raises CorpusFileMissing if there is no such file, or the
+    folder cannot be listed.
     """
     left_out = LeftOut() if left_out is None else left_out
     splits = defaultdict(list)
@@ -66,7 +66,7 @@ def shards_by_split(
         for file in sorted(files_below(path, path, left_out)):
             below = file.relative_to(path)
             if below.name.startswith("_"):
-                continue  # Spark's _SUCCESS, _committed_…, _metadata: what it wrote about them
+                continue  # Spark's own: _SUCCESS, _committed_…, _metadata
             if file.suffix.lower() != suffix:
                 left_out.pass_over(file)
             elif leads_out(file, path):
@@ -84,9 +84,9 @@ def shards_by_split(
 
 
 def report_missing_parts(shards: Iterable[ShardFile], left_out: LeftOut) -> None:
-    """Reports the parts that the names of a split's files promise and that are not there.
+    """Reports parts that the names of a split's files imply and that are missing.
 
-    "train-00000-of-00002" promises two. Where a single file was given, the others are not missed.
+    "train-00000-of-00002" implies two. If a single file was given, nothing is reported.
     """
     numbers: defaultdict[tuple[Path, str, int], set[int]] = defaultdict(set)
     for shard in shards:
@@ -107,7 +107,7 @@ def split_of(below: Path) -> str:
         partition = _PARTITION.fullmatch(folder)
         if partition and partition["column"].lower() == "split":
             return partition["value"]
-        name = folder.removeprefix("partial-")  # Hugging Face's, of a corpus too large for it
+        name = folder.removeprefix("partial-")  # Hugging Face's prefix for a truncated corpus
         if is_well_known(name):
             return name
     said = _split_of(below.stem)
@@ -118,7 +118,7 @@ def split_of(below: Path) -> str:
 
 
 def _split_of(stem: str) -> str | None:
-    """Returns what a file's name says, None where it says nothing but its number."""
+    """Returns the split in a file's name; None if the name is only a number."""
     if _OF_SPARK.fullmatch(stem):
         return None
     match = _NUMBERED.fullmatch(stem)

@@ -1,4 +1,4 @@
-"""Names of splits: which are one, and which of a corpus's is meant."""
+"""Matches the requested split with those of a corpus."""
 
 from collections.abc import Collection
 from typing import Final
@@ -7,7 +7,7 @@ from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.left_out import FileFault, LeftOut
 
 WHOLE_SPLIT: Final = "all"
-"""Of a corpus that is not divided."""
+"""The split of a corpus that has none."""
 _ONE_NAME: Final = (
     frozenset({"train", "training"}),
     frozenset({"val", "validation", "valid", "dev"}),
@@ -17,17 +17,17 @@ _WELL_KNOWN: Final = frozenset().union(*_ONE_NAME)
 
 
 def is_well_known(name: str) -> bool:
-    """Returns whether a name is a split's wherever it stands, in any letters."""
+    """Returns whether a name is that of a common split, in any case."""
     return name.lower() in _WELL_KNOWN
 
 
 def split_named(
     asked: str, known: Collection[str], place: object, left_out: LeftOut | None = None
 ) -> str:
-    """Returns the split of `known` that is meant by `asked`: itself, or another word for it.
+    """Returns the split of `known` that `asked` means: itself, or a synonym like "dev" for "val".
 
-    Where a corpus has both, the other is another split, and `left_out` has it. Raises SplitUnknown
-    where none is meant, or several are.
+    If a corpus has both, the synonym is another split, and `left_out` counts it. Raises
+    SplitUnknown if none matches, or several do.
     """
     words = next((each for each in _ONE_NAME if asked.lower() in each), {asked.lower()})
     meant = [name for name in known if name.lower() in words]

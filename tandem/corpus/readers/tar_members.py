@@ -1,6 +1,6 @@
-"""The files in a tar archive by where their bytes lie; wary of archives made to do harm.
+"""Lists the files in a tar archive by offset and size, and rejects malicious archives.
 
-Nothing is ever unpacked: a file's bytes are read from the archive by offset and size.
+Nothing is ever unpacked: a file's bytes are read in place.
 """
 
 import tarfile
@@ -14,33 +14,34 @@ from typing import Final
 from tandem.corpus.errors import ArchiveUnsafe, CorpusError, CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 
-# What tarfile may read to come from one file to the next. It takes the size of a long name or of
-# extended fields from the archive and would read as much as that says; names have 4 KiB at most.
+# Limit on what tarfile reads between two files. It would read a long name or extended fields of any
+# size that the archive declares; names have 4 KiB at most.
 MAX_HEADER_BYTES: Final = 16 * 2**10
 
-# What broken headers make tarfile raise, apart from its own.
+# tarfile raises these for broken headers, in addition to its own errors.
 _BROKEN = (tarfile.TarError, ValueError, IndexError, OverflowError, EOFError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """A file in an archive."""
+    """Locates a file in an archive."""
 
     name: str
     offset_bytes: int
-    """Of its first byte, from the archive's."""
+    """Offset of its first byte in the archive file."""
     size_bytes: int
     part: int = 0
-    """Of archives that lie behind one another in a file, which."""
+    """Number of its archive, if the file contains several."""
 
 
 def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
-    """Yields the files of an archive in their order, and of those that lie behind its end.
+    """Yields the files of an archive in order, and those of further archives appended to it.
 
-    `cat a.tar b.tar` makes such a file, and `tar` alone would read the first. A name that is not
-    UTF-8 has surrogates in it. Raises CorpusFileMissing where there is no archive, CorpusMalformed
-    for one that is damaged, cut short or compressed, and ArchiveUnsafe for a file that is no plain
-    file or folder, whose name leads out of the archive, or whose header is over MAX_HEADER_BYTES.
+    `cat a.tar b.tar` makes such a file, of which `tar` reads only the first archive. A name that is
+    not UTF-8 contains surrogates. Raises CorpusFileMissing if there is no archive, CorpusMalformed
+    for one that is damaged, cut short or compressed, and ArchiveUnsafe for a member that is no
+    plain file or folder, whose name leads out of the archive, or whose header exceeds
+    MAX_HEADER_BYTES.
     """
     with open_plain_file(path, root) as file:
         start_bytes = 0
@@ -56,7 +57,7 @@ def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
                 if info.isfile():
                     end_bytes += -(-info.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
                     yield TarMember(info.name, info.offset_data, info.size, part)
-            # tarfile takes a damaged header for the end, and says nothing.
+            # tarfile silently takes a damaged header for the end.
             file.seek(end_bytes)
             if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
                 raise CorpusMalformed(
@@ -69,7 +70,7 @@ def tar_members(path: Path, root: Path | None = None) -> Iterator[TarMember]:
 
 
 def _next_archive(file: BufferedReader) -> int | None:
-    """Returns where the zeros end that end an archive, or None where nothing is behind them."""
+    """Returns where the archive's trailing zeros end; None if nothing follows them."""
     position = file.tell()
     while block := file.read(tarfile.BLOCKSIZE):
         if block.count(0) < len(block):
@@ -98,7 +99,7 @@ def _infos(file: BufferedReader, path: Path, start_bytes: int) -> Iterator[tarfi
 
 
 class _Headers:
-    """An archive as tarfile sees it: a file of which it may read a header's worth at a time."""
+    """Gives tarfile the archive, but no more than one header's bytes at a time."""
 
     def __init__(self, file: BufferedReader, path: Path) -> None:
         self._file = file
@@ -106,11 +107,11 @@ class _Headers:
         self._left_bytes = MAX_HEADER_BYTES
 
     def start_anew(self) -> None:
-        """Allows another header."""
+        """Allows the next header."""
         self._left_bytes = MAX_HEADER_BYTES
 
     def read(self, size: int = -1) -> bytes:
-        """Returns so many bytes; raises ArchiveUnsafe if they are more than are left."""
+        """Returns `size` bytes; raises ArchiveUnsafe beyond the header's limit."""
         if not 0 <= size <= self._left_bytes:
             raise ArchiveUnsafe(
                 place=f"{self._path} at byte {self._file.tell():,}",
@@ -120,11 +121,11 @@ class _Headers:
         return self._file.read(size)
 
     def seek(self, offset: int) -> int:
-        """As of any file."""
+        """Moves to the offset."""
         return self._file.seek(offset)
 
     def tell(self) -> int:
-        """As of any file."""
+        """Returns the offset."""
         return self._file.tell()
 
 

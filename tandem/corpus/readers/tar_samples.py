@@ -1,8 +1,8 @@
-"""Which files of an archive are one record: by their names, dots and all.
+"""Groups an archive's files into records by name.
 
-WebDataset ends a name at its first dot: of 0001.jpg, 0001.txt and 0001.mask.png the first two are
-the record 0001, and the third is an extra. But files are called 22.05.png and 22.05.txt too. So the
-files of one name up to the first dot are looked at together, and paired by what is there.
+WebDataset ends a name at its first dot: of 0001.jpg, 0001.txt and 0001.mask.png, the first two are
+record 0001 and the third is an extra. But names like 22.05.png and 22.05.txt exist too. So all
+files with one name up to the first dot are examined together and paired by what is there.
 """
 
 import unicodedata
@@ -24,12 +24,12 @@ _KINDS: Final = dict.fromkeys(PICTURE_SUFFIXES, PICTURE) | {".txt": TEXT, ".json
 Sample = Mapping[str, TarMember]
 """A record's files by their kind."""
 Name = tuple[int, str]
-"""A record's: of archives behind one another which, and in it what; 0 where one alone has it."""
+"""A record's name: number of the archive in the file (0 if only one has it), and name within it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A file that may be a record's."""
+    """Describes a file that may belong to a record."""
 
     member: TarMember
     kind: str
@@ -44,10 +44,10 @@ def tar_samples(
 ) -> dict[Name, Sample]:
     """Returns the files of each record, by its name, in the order of their first files.
 
-    Archives behind one another may have pictures here and captions there, or number their records
-    each from the same: where two have a file of one kind and name, it is another record. Refuses
-    what could be paired in more ways than one, and two files of one kind and name in one archive.
-    Files that are no record's `left_out` has.
+    Concatenated archives may split pictures and captions between them, or each number records from
+    the same start: if two have a file of one kind and name, these are two records. Rejects
+    ambiguous pairings, and two files of one kind and name in one archive. `left_out` counts files
+    that belong to no record.
     """
     groups: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
@@ -70,7 +70,7 @@ def tar_samples(
 
 
 def _by_part(group: list[_Member]) -> list[tuple[int, list[_Member]]]:
-    """Returns the group as it is, or by archives where two of them have one file."""
+    """Returns the group whole, or divided by archive if two archives have the same file."""
     parts: dict[int, list[_Member]] = defaultdict(list)
     owners: dict[tuple[str, str], set[int]] = defaultdict(set)
     for each in group:
@@ -82,7 +82,7 @@ def _by_part(group: list[_Member]) -> list[tuple[int, list[_Member]]]:
 
 
 def _known(member: TarMember, archive: Path, left_out: LeftOut) -> _Member | None:
-    # "./cats/1.jpg" is how `tar -c .` calls it.
+    # `tar -c .` writes "./cats/1.jpg".
     path = PurePosixPath(unicodedata.normalize("NFC", member.name))
     place = f"{archive}: {member.name}"
     try:
@@ -103,13 +103,13 @@ def _known(member: TarMember, archive: Path, left_out: LeftOut) -> _Member | Non
 
 
 def _paired(group: list[_Member], archive: Path, left_out: LeftOut) -> dict[str, Sample]:
-    """Returns the records among the files of one name up to the first dot."""
+    """Returns the records among files with one name up to the first dot."""
     by_stem: dict[str, dict[str, _Member]] = defaultdict(dict)
     pictures = {each.stem for each in group if each.kind == PICTURE}
     for each in group:
         stem = each.stem
         if each.kind != PICTURE and stem not in pictures:
-            # 1.jpg.txt is of 1.jpg.
+            # 1.jpg.txt belongs to 1.jpg.
             named = PurePosixPath(stem)
             if named.suffix.lower() in PICTURE_SUFFIXES and str(named.with_suffix("")) in pictures:
                 stem = str(named.with_suffix(""))
@@ -133,15 +133,15 @@ _Stems = dict[str, dict[str, _Member]]
 
 @dataclass(frozen=True, slots=True)
 class _Pairing:
-    """Files of one name up to the first dot, paired from the longest names to the shortest."""
+    """Pairs files with one name up to the first dot, from the longest names to the shortest."""
 
     archive: Path
     left_out: LeftOut
     records: _Stems
-    """Those that are whole."""
+    """Complete records."""
 
     def left_of(self, name: str, stems: _Stems) -> _Stems:
-        """Returns the files of `name`, or longer by a dot and more, that are paired with none."""
+        """Returns the unpaired files of `name` and of longer names that extend it after a dot."""
         plain = stems.get(name, {})
         longer: dict[str, _Stems] = defaultdict(dict)
         for stem, files in stems.items():
@@ -160,7 +160,7 @@ class _Pairing:
         return self._completed(name, {}, left)
 
     def _completed(self, name: str, plain: dict[str, _Member], longer: _Stems) -> _Stems:
-        """Gives `name` what it lacks, a picture or captions; returns what is left."""
+        """Adds the picture or the captions that `name` lacks; returns what is left."""
         files, left = dict(plain), dict[str, dict[str, _Member]]()
         lacks_picture = PICTURE not in plain
         lacks_texts = not {TEXT, JSON} & plain.keys()
@@ -189,5 +189,5 @@ class _Pairing:
 
 
 def _is_number_behind(name: str, stem: str) -> bool:
-    """Returns whether what follows a dot may be a name's own: the 05 of 22.05.png."""
+    """Returns whether the part after the dot is a number: the 05 of 22.05.png."""
     return stem.removeprefix(f"{name}.").replace(".", "").isdigit()

@@ -1,12 +1,12 @@
-"""WebDataset: tar archives in which files of one name are one record.
+"""Reads WebDataset: tar archives in which files of one name are one record.
 
     cats/0001.jpg    the picture: .jpg, .jpeg, .png or .webp
-    cats/0001.txt    captions, one a line
+    cats/0001.txt    captions, one per line
     cats/0001.json   {"captions": ["…", "…"]} or {"caption": "…"}, "language": "de"
 
-Which names are one is told in `tar_samples`. Captions are taken from .txt where there is one, else
-from the first of the .json's two fields that has any; other files are passed over and counted.
-Which archive is of which split is told in `shards`.
+tar_samples.py groups files into records. Captions come from .txt if there is one, else from the
+first of the .json's two fields that has any; other files are skipped and counted. shards.py
+determines the split of an archive.
 """
 
 import json
@@ -49,7 +49,7 @@ _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz",
 
 @dataclass(frozen=True, slots=True)
 class TarImage:
-    """An image source that is a file in a tar archive, read from its place in it."""
+    """Reads a picture from its position in a tar archive."""
 
     archive: Path
     member: TarMember
@@ -60,8 +60,8 @@ class TarImage:
     def read(self) -> bytes:
         """Returns the file's bytes.
 
-        Raises PictureFileMissing where the archive is not there or has become shorter, and
-        PictureTooLarge as files do.
+        Raises PictureFileMissing if the archive is missing or was shortened, and PictureTooLarge
+        over MAX_READ_BYTES.
         """
         check_size(str(self), self.member.size_bytes)
         try:
@@ -76,14 +76,14 @@ def read_webdataset(
 ) -> RecordStream:
     """Returns a split's records, archive by archive, in the order of their first files.
 
-    Captions are in `language` where nothing says another. A record's id is its archive's name and
-    its own: "train-000/cats/0001", because archives may number their records each from the same;
-    "train-000+1/cats/0001" in one that lies behind another which has that name too.
+    Captions are in `language` unless a field gives another. A record's id is its archive's name and
+    its own, "train-000/cats/0001", because archives may each number records from the same start;
+    "train-000+1/cats/0001" in an appended archive, if the first has that name too.
 
-    Raises at the call CorpusFileMissing, SplitUnknown, and CorpusMalformed for an archive that is
-    compressed. An archive is gone through when its first record is due, which refuses it as
-    tar_members does, and records as tar_samples does. Captions that are no UTF-8, no JSON or no
-    texts are their record's `captions_fault`. Pictures are read when asked for.
+    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for a compressed archive at the
+    call. An archive is scanned before its first record, and rejected as by tar_members, and its
+    records as by tar_samples. Captions that are not UTF-8, JSON or texts become their record's
+    `captions_fault`. Pictures are read on demand.
     """
     left_out = LeftOut() if left_out is None else left_out
     _check_uncompressed(path, split, left_out)
@@ -95,7 +95,7 @@ def read_webdataset(
 
 
 def _check_uncompressed(path: Path, split: str, left_out: LeftOut) -> None:
-    """Refuses the split's archives that are compressed: they are a part of it."""
+    """Rejects the split's compressed archives."""
     splits: dict[str, list[Path]] = defaultdict(list)
     root = path.parent if path.is_file() else path
     files = [path] if path.is_file() else files_below(path, path, LeftOut())
@@ -130,7 +130,7 @@ def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> 
 
 
 def _samples(shard: ShardFile, left_out: LeftOut) -> dict[Name, Sample]:
-    """Returns the archive's records; of one that is cut short, those before the cut."""
+    """Returns the archive's records; if it is cut short, those before the cut."""
     members: list[TarMember] = []
     try:
         for member in tar_members(shard.path, shard.root):
@@ -150,7 +150,7 @@ def _image(archive: Path, key: str, members: Sample) -> ImageSource:
 
 
 def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[str], str | None]:
-    """Returns the captions and their language, if it is told."""
+    """Returns the captions, and their language if it is given."""
     text, json_file = members.get(TEXT), members.get(JSON)
     fields: dict[str, Any] = {}
     place = str(archive)
@@ -160,7 +160,7 @@ def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[s
         if isinstance(told, dict):
             fields = told
         elif not text:
-            raise CorpusMalformed(f"{place} is no JSON object; pack the archive anew")
+            raise CorpusMalformed(f"{place} is no JSON object; pack the archive again")
     language = language_field(fields, place)
     if text:
         text_bytes = _text_bytes(file, archive, text)
@@ -172,7 +172,7 @@ def _json(text_bytes: bytes, place: str) -> object:
     try:
         return json.loads(text_bytes)
     except (ValueError, RecursionError) as error:
-        raise CorpusMalformed(f"{place} is not JSON ({error}); pack the archive anew") from error
+        raise CorpusMalformed(f"{place} is not JSON ({error}); pack the archive again") from error
 
 
 def _text_bytes(file: BufferedReader, archive: Path, member: TarMember) -> bytes:

@@ -1,9 +1,9 @@
-"""Puts a scene into words. Every sentence of a scene says all of it: which, how many, where."""
+"""Writes a scene's captions; each names every drawing, its count and its position."""
 
 from tandem.corpus.scenes.nouns import Language
 from tandem.corpus.scenes.scene import Scene
 
-# Adverbs that stand before a nominative, so that nothing is inflected.
+# Adverbs before a nominative, so that nothing needs inflection.
 _PLACES: dict[Language, dict[str, str]] = {
     "en": {
         "left": "on the left",
@@ -73,7 +73,7 @@ def _listed(scene: Scene, language: Language) -> tuple[str, str]:
 
 
 def _related(scene: Scene) -> tuple[str, str]:
-    """English with prepositions: "two dogs left of one umbrella, with three cats below"."""
+    """Returns English with prepositions: "two dogs left of one umbrella, with three cats below"."""
     first, *others = (group.noun.counted(group.count, "en") for group in scene.groups)
     if not others:
         return first, f"a picture of {first}"

@@ -1,4 +1,4 @@
-"""Draws a scene: a white square of 4 x 4 cells, one drawing a cell, jittered."""
+"""Draws a scene on a white square of 4 x 4 cells, at most one drawing per cell, jittered."""
 
 import io
 import random
@@ -23,7 +23,7 @@ _COLUMNS = {"left": (0, 1), "right": (2, 3)}
 
 @dataclass(frozen=True, slots=True)
 class PlacedDrawing:
-    """One drawing of a group and the square it fills, in pixels."""
+    """Places one drawing of a group in a square, in pixels."""
 
     group: Group
     x: int
@@ -32,7 +32,7 @@ class PlacedDrawing:
 
 
 def place_drawings(scene: Scene) -> Iterator[PlacedDrawing]:
-    """Yields every drawing of the scene. The same scene gives the same places; none overlap."""
+    """Yields every drawing of the scene, none overlapping, always at the same position."""
     rng = random.Random(scene.place_seed)
     for area, group in zip(scene.layout.value, scene.groups, strict=True):
         size = rng.choice(_SIZES)
@@ -44,7 +44,7 @@ def place_drawings(scene: Scene) -> Iterator[PlacedDrawing]:
 
 
 def draw_scene(scene: Scene) -> Image.Image:
-    """Returns the picture, RGB, SCENE_SIZE square. The same scene gives the same pixels."""
+    """Returns the picture, RGB, SCENE_SIZE square; the same scene gives the same pixels."""
     picture = Image.new("RGB", (SCENE_SIZE, SCENE_SIZE), "white")
     for placed in place_drawings(scene):
         drawing = _scaled(placed.group.noun.codepoints, placed.group.style, placed.size)
@@ -54,7 +54,7 @@ def draw_scene(scene: Scene) -> Image.Image:
 
 @dataclass(frozen=True, slots=True)
 class ScenePng:
-    """An image source that draws its scene when it is read."""
+    """Draws its scene when it is read."""
 
     scene: Scene
 
@@ -64,7 +64,7 @@ class ScenePng:
     def read(self) -> bytes:
         """Returns the picture as a PNG file."""
         file = io.BytesIO()
-        # Level 1: a third of the time of the default for a tenth more bytes.
+        # Level 1 takes a third of the default's time for a tenth more bytes.
         draw_scene(self.scene).save(file, "PNG", compress_level=1)
         return file.getvalue()
 

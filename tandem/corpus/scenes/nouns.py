@@ -1,7 +1,7 @@
-"""What each drawing is called, and how many of it, in four languages.
+"""Names and counts drawings in four languages.
 
-All phrases are nominative, so that no language needs case endings: the scene captions are built
-around that ("links zwei Hunde, rechts ein Regenschirm").
+All phrases are nominative, so that no language needs case endings; the scene captions are built
+accordingly ("links zwei Hunde, rechts ein Regenschirm").
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Language = Literal["en", "de", "fr", "cs"]
 LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "cs")
 Role = Literal["train", "held_out"]
 
-# Numerals by grammatical gender; only one (and, in Czech, two) is inflected.
+# Numerals by grammatical gender; only "one" (and "two" in Czech) is inflected.
 _ONE: Mapping[Language, Mapping[str, str]] = {
     "en": {"": "one"},
     "de": {"m": "ein", "f": "eine", "n": "ein"},
@@ -32,7 +32,7 @@ MAX_COUNT = 4
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One noun in one language."""
+    """Holds one noun in one language."""
 
     gender: str
     one: str
@@ -41,11 +41,11 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """A drawn thing that can be counted."""
+    """Describes a countable drawn object."""
 
     codepoints: str
     role: Role
-    # Left out of the hash: a dict has none, and the other two tell nouns apart.
+    # Excluded from the hash: a dict has none, and the other two fields identify the noun.
     names: Mapping[Language, Name] = field(hash=False)
 
     def counted(self, count: int, language: Language) -> str:
@@ -71,7 +71,7 @@ def load_nouns() -> tuple[Noun, ...]:
 
 
 def nouns_of(role: Role) -> tuple[Noun, ...]:
-    """Returns the nouns that training may draw ("train") or may never see ("held_out")."""
+    """Returns the nouns that training draws ("train") or never sees ("held_out")."""
     return tuple(noun for noun in load_nouns() if noun.role == role)
 
 

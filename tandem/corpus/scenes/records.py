@@ -1,8 +1,8 @@
-"""Scenes: pictures of counted drawings in a stated arrangement, in families of look-alikes.
+"""Generates scenes: pictures of counted drawings in an arrangement, in families of look-alikes.
 
 A family is four scenes of the same drawings that differ in one fact each: two counts swapped, two
-sides swapped, or one drawing exchanged for another. An embedding that knows which things are in a
-picture finds the family; only reading sentence and picture together finds the member.
+sides swapped, or one drawing exchanged for another. An embedding that knows which objects are in a
+picture finds the family; only reading caption and picture together finds the member.
 
 Scene `n` of a split is a pure function of (seed, split, n), so a corpus of any size costs nothing
 until it is drawn.
@@ -26,12 +26,12 @@ Split = Literal["train", "val", "test", "test_style", "test_concepts"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 FAMILY_SIZE = 4
 
-# One pair of nouns in five is never drawn together in train: val and test are made of those.
+# One pair of nouns in five never occurs together in train; val and test consist of these pairs.
 _HELD_OUT_PAIR_MODULUS = 5
 
 
 def scene_families(split: Split, seed: int, start: int = 0) -> Iterator[tuple[Scene, ...]]:
-    """Yields families without end, beginning with number `start`."""
+    """Yields families endlessly, beginning with number `start`."""
     number = start
     while True:
         yield scene_family(split, seed, number)
@@ -39,7 +39,7 @@ def scene_families(split: Split, seed: int, start: int = 0) -> Iterator[tuple[Sc
 
 
 def scene_family(split: Split, seed: int, number: int) -> tuple[Scene, ...]:
-    """Returns the FAMILY_SIZE scenes of one family, in an order that tells nothing."""
+    """Returns the FAMILY_SIZE scenes of one family, shuffled."""
     if split not in SPLITS:
         raise ValueError(f"no split {split!r} of scenes; there are {', '.join(SPLITS)}")
     rng = random.Random(f"scenes/{seed}/{split}/{number}")
@@ -51,8 +51,8 @@ def scene_family(split: Split, seed: int, number: int) -> tuple[Scene, ...]:
 def scene_records(split: Split, seed: int, count: int) -> Iterator[Record]:
     """Yields `count` scenes with their captions, family after family.
 
-    Raises ValueError unless `count` is a positive multiple of FAMILY_SIZE: a gallery that holds
-    half a family would be easier than it claims.
+    Raises ValueError unless `count` is a positive multiple of FAMILY_SIZE: half a family would make
+    the gallery easier than it claims to be.
     """
     if count <= 0 or count % FAMILY_SIZE:
         raise ValueError(
@@ -88,7 +88,7 @@ def _attributes(scene: Scene) -> Attributes:
 
 
 class _Casting:
-    """Draws nouns and styles as a split allows."""
+    """Draws nouns and styles that the split allows."""
 
     def __init__(self, split: Split, rng: random.Random) -> None:
         self._pair_held_out = split != "train" and split != "test_concepts"
@@ -98,7 +98,7 @@ class _Casting:
         self._rng = rng
 
     def group(self, beside: tuple[Noun, ...], not_noun: Noun | None = None) -> Group:
-        """Returns a group of one whose noun may stand in a picture with `beside`.
+        """Returns a group of one drawing whose noun may occur in a picture with `beside`.
 
         In train no pair with `beside` is held out; elsewhere the pair with the first of them is.
         """

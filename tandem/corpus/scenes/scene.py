@@ -1,4 +1,4 @@
-"""What a scene is: groups of counted drawings in a layout."""
+"""Defines a scene: groups of counted drawings in a layout."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from tandem.corpus.scenes.nouns import Noun
 
 
 class Layout(Enum):
-    """Where a scene's groups stand, in the order of its groups."""
+    """Lists the areas of a scene's groups, in their order."""
 
     SINGLE = ("all",)
     SIDE_BY_SIDE = ("left", "right")
@@ -18,7 +18,7 @@ class Layout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """So many of one drawing."""
+    """Describes a number of equal drawings."""
 
     noun: Noun
     style: str
@@ -27,7 +27,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a picture shows; `place_seed` settles where in its area each drawing stands."""
+    """Describes what a picture shows; `place_seed` determines the positions within each area."""
 
     layout: Layout
     groups: tuple[Group, ...]

@@ -107,7 +107,7 @@ def test_an_unknown_split_names_those_with_pictures(pets: Path) -> None:
     (pets / "notes").mkdir()
     (pets / "notes" / "read me.txt").write_text("not a caption")
 
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: all, val; say"):
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: all, val; pass"):
         read_picture_folder(pets, "test")
 
 
@@ -124,7 +124,7 @@ def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -
     cat, dog = read_picture_folder(pets, "all")
 
     assert dog.image.read() == b"pixels of dog"
-    with pytest.raises(PictureMissing, match=r"cat\.txt has no picture beside it"):
+    with pytest.raises(PictureMissing, match=r"cat\.txt has no picture next to it"):
         cat.image.read()
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_listed_is_in_nobody_elses_way(pets: Path) -> No
     assert ids(pets, "train") == ["train/dog"]
     assert ids(pets, "val") == ["val/cat"]
     assert passed_over(pets, "val") == {FileFault.UNLISTED: [f"{pets}/val/loop"]}
-    with pytest.raises(SplitUnknown, match=r"its splits are: all, train, val; say"):
+    with pytest.raises(SplitUnknown, match=r"its splits are: all, train, val; pass"):
         read_picture_folder(pets, "test")
 
 
@@ -293,7 +293,7 @@ def test_captions_of_a_picture_that_is_not_read_say_which(tmp_path: Path) -> Non
     cat, _ = read_picture_folder(tmp_path, "all")
 
     with pytest.raises(
-        PictureMissing, match=r"no picture beside it .* but cat\.heic, which is not"
+        PictureMissing, match=r"no picture next to it .* but cat\.heic, which is not"
     ):
         cat.image.read()
 
@@ -348,7 +348,7 @@ def test_a_folder_without_subfolders_is_the_split_that_is_asked_for(pets: Path, 
 
     put(pets / "holidays", DOG)
     if split == "anything":
-        with pytest.raises(SplitUnknown, match=r"its splits are: all, holidays; say --split all"):
+        with pytest.raises(SplitUnknown, match=r"its splits are: all, holidays; pass --split all"):
             read_picture_folder(pets, split)
     else:
         assert ids(pets, split) == ["cat", "dog", "holidays/dog"]

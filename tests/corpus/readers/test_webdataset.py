@@ -137,7 +137,7 @@ def test_archives_may_number_alike(tmp_path: Path) -> None:
         pack(tmp_path / name, CAT)
 
     assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; say"):
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; pass"):
         read_webdataset(tmp_path, "test")
 
 
@@ -456,7 +456,7 @@ def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> N
 
     with pytest.raises(CorpusMalformed, match=rf"{name} is compressed; unpack it"):
         read(tmp_path, "train")
-    with pytest.raises(SplitUnknown, match=r"its splits are: train; say .*passed over: 1 \(\."):
+    with pytest.raises(SplitUnknown, match=r"its splits are: train; pass .*passed over: 1 \(\."):
         read(tmp_path, "test")
     assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1
 
