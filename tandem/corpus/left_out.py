@@ -122,7 +122,7 @@ class LeftOut:
             return
         faults = ", ".join(f"{fault} {count:,}" for fault, count in self.counts.most_common())
         yield f"skipped records: {self.count:,} ({faults})"
-        yield from (f"  {_printable(told)}" for told in self.first)
+        yield from (f"  {_printable(message)}" for message in self.first)
         if self.count > len(self.first):
             yield f"  and {self.count - len(self.first):,} more"
 

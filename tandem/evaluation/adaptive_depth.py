@@ -1,11 +1,11 @@
-"""When a rerank may stop: fitted on pools that were reranked whole, and tried on others.
+"""Fits and tests the rule by which a rerank may stop early.
 
-At a depth, the cross-encoder has read that many candidates of a pool, in the bi-encoder's order. A
-rule is asked at its first depth and after each further chunk, and stops where it thinks that none
-of the rest would come first.
+At depth d, the cross-encoder has scored the first d candidates of a pool, in the bi-encoder's
+order. The rule is evaluated at its first depth and after each further chunk, and stops where it
+predicts that none of the remaining candidates would come first. It is fitted on fully reranked
+pools.
 
-Shapes: Q queries, K candidates of a pool, A times the rule may be asked, N examples, F
-features.
+Shapes: Q queries, K candidates of a pool, A evaluations of the rule, N examples, F features.
 """
 
 import math
@@ -25,33 +25,33 @@ _Z_95 = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class DepthOutcome:
-    """What a rule saves of a whole rerank, and what it costs."""
+    """Holds what a rule saves compared with full reranks, and what it costs."""
 
     query_count: int
     pair_count: int
-    """Pairs read."""
+    """Pairs scored."""
     whole_pair_count: int
-    """Pairs of whole reranks."""
+    """Pairs of full reranks."""
     lost_count: int
-    """Queries answered at rank 1 by the whole rerank alone."""
+    """Queries answered at rank 1 only by the full rerank."""
     gained_count: int
-    """Queries answered at rank 1 by the shortened rerank alone."""
+    """Queries answered at rank 1 only by the shortened rerank."""
     other_first_count: int
-    """Queries whose first candidate is not the whole rerank's, right or wrong."""
+    """Queries whose first item differs from the full rerank's, right or wrong."""
 
     @property
     def saved_percent(self) -> float:
-        """Of the pairs."""
+        """Percentage of pairs saved."""
         return 100.0 * (1 - self.pair_count / self.whole_pair_count)
 
     @property
     def spoilt_points(self) -> float:
-        """Points of R@1 lost, whatever is gained elsewhere."""
+        """Points of R@1 lost, not counting gains."""
         return 100.0 * self.lost_count / self.query_count
 
     @property
     def lost_points(self) -> float:
-        """Points of R@1 lost, less those gained."""
+        """Points of R@1 lost, minus those gained."""
         return 100.0 * (self.lost_count - self.gained_count) / self.query_count
 
     @property
@@ -66,9 +66,9 @@ class DepthOutcome:
 def fit_rule(
     pools: HeldOutPools, first_count: int, further_count: int, stop_chance: float
 ) -> AdaptiveDepthRule:
-    """Returns the rule of the greatest likelihood at the depths where it will be asked.
+    """Returns the maximum likelihood rule at the depths where it will be evaluated.
 
-    Raises ValueError where every rerank's first candidate is found by then, or none's.
+    Raises ValueError if the first item of every rerank, or of none, is already scored there.
     """
     depths = _asked_at(first_count, further_count, pools.pool_size)
     features_NF = np.concatenate([_features(pools, depth) for depth in depths])
@@ -91,9 +91,9 @@ def with_most_saved(
 ) -> AdaptiveDepthRule:
     """Returns the rule with the stop_chance that saves most pairs within the limit.
 
-    In each part, that is each direction, no more points of R@1 are spoilt; what stopping gains is
-    not set against them, since it spares this corpus mistakes that another need not have. And over
-    all parts the upper end of the interval of points lost is within the limit.
+    In each part, that is each direction, at most that many points of R@1 are spoilt. Gains do not
+    offset them, because they come from mistakes that another corpus need not have. Over all parts,
+    the upper end of the interval of points lost is within the limit too.
     """
     chosen = replace(rule, stop_chance=0.0)
     chances = [_chances(rule, part) for part in parts]
@@ -110,12 +110,12 @@ def with_most_saved(
 
 
 def depths_read(rule: AdaptiveDepthRule, pools: HeldOutPools) -> NDArray[np.int64]:
-    """Returns int64 [Q], how many candidates of each query are read before the rule stops."""
+    """Returns int64 [Q], how many candidates of each query are scored before the rule stops."""
     return _depths(rule, _chances(rule, pools), pools.pool_size)
 
 
 def outcome(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> DepthOutcome:
-    """Returns what reading each query's first so many candidates comes to."""
+    """Returns the outcome of scoring the first `depth_Q` candidates of each query."""
     whole_QK = _order(np.full(pools.query_count, pools.pool_size), pools)
     short_QK = _order(depth_Q, pools)
     is_whole_right_Q, is_short_right_Q = (
@@ -133,7 +133,8 @@ def outcome(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> DepthOutcome:
 
 
 def recalls(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> list[Recall]:
-    """Returns R@1, R@5 and R@10 of pools of which so many candidates are read, the rest behind."""
+    """Returns R@1, R@5 and R@10 with the first `depth_Q` candidates reranked, the rest after "
+    "them."""
     is_answer_QK = np.take_along_axis(pools.is_answer, _order(depth_Q, pools), axis=1)
     first_Q = is_answer_QK.argmax(axis=1) + 1
     is_found_Q = np.asarray(is_answer_QK.any(axis=1))
@@ -158,7 +159,7 @@ def joined(outcomes: Iterable[DepthOutcome]) -> DepthOutcome:
 
 
 def _order(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> NDArray[np.int64]:
-    """Returns int64 [Q, K]: what is read by its logits, then the rest in the bi-encoder's order."""
+    """Returns int64 [Q, K]: scored candidates by logit, then the rest in the bi-encoder's order."""
     is_read_QK = np.arange(pools.pool_size) < depth_Q[:, None]
     return np.argsort(np.where(is_read_QK, -pools.match_logits, np.inf), axis=1, kind="stable")
 
@@ -168,7 +169,7 @@ def _asked_at(first_count: int, further_count: int, pool_size: int) -> range:
 
 
 def _chances(rule: AdaptiveDepthRule, pools: HeldOutPools) -> Floats:
-    """Returns float64 [Q, A], what the rule says each of the A times it may be asked."""
+    """Returns float64 [Q, A], the rule's estimate at each evaluation."""
     weights_F = np.array(
         [
             rule.best_logit_weight,
@@ -189,7 +190,7 @@ def _depths(rule: AdaptiveDepthRule, chance_QA: Floats, pool_size: int) -> NDArr
 
 
 def _features(pools: HeldOutPools, depth: int) -> Floats:
-    """Returns float64 [Q, 4], the features of AdaptiveDepthRule.chance in its order."""
+    """Returns float64 [Q, 4], the features of AdaptiveDepthRule.chance in order."""
     read_QK = pools.match_logits[:, :depth].astype(np.float64)
     best_Q, second_Q = np.sort(read_QK, axis=1)[:, :-3:-1].T
     gap_Q = pools.similarity[:, 0] - pools.similarity[:, depth]
@@ -198,6 +199,6 @@ def _features(pools: HeldOutPools, depth: int) -> Floats:
 
 
 def _is_first_ahead(pools: HeldOutPools, depth: int) -> NDArray[np.bool_]:
-    """Returns bool [Q], whether the whole rerank's first candidate is not read yet."""
+    """Returns bool [Q], whether the full rerank's first item is not scored yet."""
     is_ahead_Q: NDArray[np.bool_] = pools.match_logits.argmax(axis=1) >= depth
     return is_ahead_Q

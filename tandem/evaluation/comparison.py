@@ -1,4 +1,4 @@
-"""Systems side by side on the same queries, each as one report or as one of several seeds."""
+"""Compares systems on the same queries, each with one report per seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.report import Ranking, Report, Spread
 
-# What must be equal for two reports to have asked the same.
+# Fields that are equal in two reports of the same queries.
 _SAME = (
     "corpus",
     "split",
@@ -22,26 +22,24 @@ _SAME = (
 
 @dataclass(frozen=True, slots=True)
 class ComparedOrder:
-    """One direction and order of one system."""
+    """Holds one direction and order of one system."""
 
     system: str
     direction: str
     order_by: str
     recall_at_1: Spread
-    """Over the seeds, in percent."""
+    """R@1 over the seeds, in percent."""
     difference: float
-    """Of the mean from the first system's, in points."""
+    """Difference of the means from the first system, in points."""
     p_value: float
-    """How likely chance alone parts it from the first system on the same queries."""
+    """p-value of the difference from the first system on the same queries."""
 
 
 def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
-    """Yields every order that all systems have, the systems in turn; the first is the measure.
+    """Yields every order that all systems have, for each system, compared with the first.
 
-    Fusions over pools of two sizes are two orders, and neither is yielded.
-
-    Raises ValueError naming what differs if two reports asked other queries, or if systems that
-    are to be compared in pairs have different numbers of seeds.
+    Fusions over pools of different sizes are different orders. Raises ValueError naming the field
+    if two reports are of different queries, and if systems have different numbers of seeds.
     """
     first_name, *_ = systems
     first = systems[first_name]
@@ -72,7 +70,7 @@ def _spread(rankings: Sequence[Ranking]) -> Spread:
 
 
 def _hit_counts(rankings: Sequence[Ranking]) -> list[int]:
-    """Returns of each picture how many of its queries were answered, over the seeds."""
+    """Returns for each picture the number of its queries that were answered, over the seeds."""
     return [sum(of_one) for of_one in zip(*(each.hit_counts for each in rankings), strict=True)]
 
 
@@ -96,6 +94,6 @@ def _check_same_queries(name: str, report: Report, first: Report) -> None:
         each.pictures != pictures.get(each.direction, each.pictures) for each in report.rankings
     ):
         raise ValueError(
-            f"{name} and the first do not tell alike which captions are of one picture: measure "
-            "anew what was measured by the earlier release"
+            f"{name} and the first group captions by picture differently: measure again what an "
+            "earlier release measured"
         )

@@ -1,7 +1,7 @@
-"""What a whole evaluation takes, by the protocol of Table 4 of Geigle et al. (2022).
+"""Computes the duration of a whole evaluation, as in Table 4 of Geigle et al. (2022).
 
-Both directions of a gallery, its encoding included, by the bi-encoder, with pools of k read, and
-with every pair read. The paper's own times are of other pictures, and of a V100.
+It covers both directions of a gallery, including encoding: by the bi-encoder, with pools of k
+reranked, and with all pairs scored. The paper's times are for other pictures on a V100.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from tandem.evaluation.report import BE, Report
 
 EVERY_PAIR = "CE, all pairs"
-"""The paper's CE without a BE, and a pool that is the whole gallery."""
+"""The paper's CE without a BE: a pool of the whole gallery."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTime:
-    """One order's, over both directions."""
+    """Holds one order's duration over both directions."""
 
     order_by: str
     pair_count: int
-    """Pairs that the cross-encoder reads; of all pairs, none is read twice."""
+    """Pairs that the cross-encoder scores; none is scored twice."""
     seconds: float
     is_extrapolated: bool
-    """More pairs than were read, each at the mean cost of those that were."""
+    """Whether pairs that were not scored are included, at the mean cost of those that were."""
 
     def __str__(self) -> str:
         """Returns such as "12.3 min" or "1.6 h, extrapolated"."""
@@ -30,9 +30,9 @@ class EvaluationTime:
 
 
 def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
-    """Yields the bi-encoder's time, that of each k, and that of all pairs.
+    """Yields the duration of the bi-encoder, of each k, and of all pairs.
 
-    Nothing where the report does not tell encoding and matching apart, as one of a server.
+    Yields nothing for a report without separate encoding and matching times, such as a server's.
     """
     if not all("all_pair_count" in parts for parts in report.seconds.values()):
         return
@@ -44,27 +44,27 @@ def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
 
 
 def reads_every_pair(report: Report, order_by: str) -> bool:
-    """Returns whether that order's pools are the whole gallery, both ways.
+    """Returns whether that order's pools are the whole gallery in both directions.
 
-    False where the report does not tell how many pairs there are, as one of a server or of folds.
+    Returns False for a report without pair counts, such as a server's or one of folds.
     """
     if report.fold_query_counts or not all("all_pair_count" in p for p in report.seconds.values()):
         return False
     counts = {name: len(queries) for name, queries in report.languages.items()}
     first, second = counts
-    # The second direction's pairs are told less those that the first has read.
+    # The second direction's count excludes the pairs that the first has scored.
     pairs = {name: parts["all_pair_count"] for name, parts in report.seconds.items()}
     pairs[second] += counts[first] * counts[second]
     return all(report.ranking(name, order_by).k >= pairs[name] / counts[name] for name in counts)
 
 
 def pair_seconds(parts: Mapping[str, float]) -> float:
-    """Returns the mean cost of a pair, of a direction's parts."""
+    """Returns a direction's mean cost of a pair."""
     return parts["match"] / parts["pair_count"]
 
 
 def duration(seconds: float) -> str:
-    """Returns it in the unit that the paper's table would take: seconds, minutes, hours, years."""
+    """Formats the duration in the unit of the paper's table: seconds, minutes, hours or years."""
     unit, name = 365 * 86_400, "years"
     for limit_seconds, smaller, smaller_name in (
         (60, 1, "s"),
@@ -79,7 +79,7 @@ def duration(seconds: float) -> str:
 
 
 def _pair_counts(report: Report, order_by: str) -> dict[str, int]:
-    """Returns the pairs read by direction: k for each query, or all there were to read."""
+    """Returns the pairs scored by direction: k for each query, or all there were."""
     return {
         name: min(
             len(report.languages[name]) * report.ranking(name, order_by).k,
@@ -90,7 +90,7 @@ def _pair_counts(report: Report, order_by: str) -> dict[str, int]:
 
 
 def _time(report: Report, order_by: str, pair_counts: Mapping[str, int]) -> EvaluationTime:
-    # One encoding serves both directions, and the parts of each tell it.
+    # One encoding serves both directions and is part of both figures.
     encoding, *_ = report.seconds.values()
     seconds = encoding["encode_images"] + encoding["encode_texts"]
     if order_by != BE:

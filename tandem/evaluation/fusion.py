@@ -1,7 +1,7 @@
-"""Bi-encoder and cross-encoder as one score (Geigle et al. 2022, section 6, equation 3).
+"""Fuses similarity and match probability (Geigle et al. 2022, section 6, equation 3).
 
-Both take the similarities and match probabilities of each query's pool and a weight, the papers'
-lambda: 1 leaves the similarity alone, 0 the probability. Shapes: Q queries, K pool.
+Both functions take the scores of each query's pool and a weight, the paper's lambda: 1 uses only
+the similarity, 0 only the probability. Shapes: Q queries, K pool.
 """
 
 from typing import Any
@@ -13,17 +13,17 @@ Scores = NDArray[np.floating[Any]]
 
 
 def add(similarity_QK: Scores, probability_QK: Scores, weight: float) -> Scores:
-    """Returns the weighted sum of both as they are."""
+    """Returns the weighted sum of both scores (ADD)."""
     _check(similarity_QK, probability_QK, weight)
     return weight * similarity_QK + (1 - weight) * probability_QK
 
 
 def norm_add(similarity_QK: Scores, probability_QK: Scores, weight: float) -> Scores:
-    """Returns the weighted sum of both, each spread over 0 to 1 within its pool.
+    """Returns the weighted sum of both, each scaled to 0 to 1 within its pool (NORM_ADD).
 
-    The first version of the paper subtracts the magnitude of the minimum instead, which differs
-    where a similarity is negative, and its code normalises only a fifth of the text queries
-    (methods 5.1, 5.2).
+    The paper's first arXiv version (equations 4 to 6) subtracts the magnitude of the minimum, which
+    differs if a similarity is negative. Its code fuses only the first fifth of the text queries, so
+    the NORM_ADD figures of Table 9 for image retrieval are not those of this method.
     """
     _check(similarity_QK, probability_QK, weight)
     return weight * _spread(similarity_QK) + (1 - weight) * _spread(probability_QK)
@@ -32,12 +32,14 @@ def norm_add(similarity_QK: Scores, probability_QK: Scores, weight: float) -> Sc
 def _spread(scores_QK: Scores) -> Scores:
     low = scores_QK.min(axis=1, keepdims=True)
     width = scores_QK.max(axis=1, keepdims=True) - low
-    # A pool of equals tells nothing: all get the middle.
+    # A pool of equal scores has no spread; all get the middle.
     return np.where(width > 0, (scores_QK - low) / np.where(width > 0, width, 1), 0.5)
 
 
 def _check(similarity_QK: Scores, probability_QK: Scores, weight: float) -> None:
     if similarity_QK.shape != probability_QK.shape:
-        raise ValueError(f"pools of {similarity_QK.shape} and {probability_QK.shape} cannot be one")
+        raise ValueError(
+            f"pools of {similarity_QK.shape} and {probability_QK.shape} cannot be fused"
+        )
     if not 0 <= weight <= 1:
         raise ValueError(f"the weight is {weight}; it lies between 0 and 1")

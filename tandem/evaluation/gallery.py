@@ -1,4 +1,4 @@
-"""What an evaluation searches and what it asks: pictures with captions, all of them both ways."""
+"""Builds galleries: the pictures and captions that an evaluation searches, and its queries."""
 
 import random
 from collections import Counter
@@ -14,42 +14,42 @@ from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
 from tandem.model_io.visible_text import folded_text
 
-# What each direction looks for.
+# The target modality of each direction.
 DIRECTIONS = {"text→image": Modality.IMAGE, "image→text": Modality.TEXT}
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationQuery:
-    """A query and the items that answer it."""
+    """Holds a query and the items that answer it."""
 
     query: str | bytes
     target_modality: Modality
     answer_ids: frozenset[str]
     language: str
-    """Of the caption that is asked with or looked for."""
+    """Language of the caption in the query or in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """Records with the captions chosen for each, and how many of the records ask.
+    """Holds records with the captions chosen for each, and how many of the records are queries.
 
     A family's captions are all in one language, so that a caption's siblings stay its hardest
-    rivals; families take turns through the languages.
+    competitors; families alternate between the languages.
     """
 
     chosen: tuple[tuple[Record, tuple[Caption, ...]], ...]
     asking_count: int
-    """The first so many ask; those behind them only stand in the way, as distractors."""
+    """The number of records that are queries; the records after them are distractors."""
     any_match: bool = False
-    """Whether all that a query is true of answers it (`matches`), and not its own alone."""
+    """Whether every match of a query answers it, and not only its own item."""
     pairs: tuple[tuple[Record, Caption], ...] = field(init=False)
     """Every caption with its record, in the order of the records."""
     item_ids: Mapping[Modality, Sequence[str]] = field(init=False)
-    """Of the pictures, in the order of the records, and of the captions, in that of `pairs`.
+    """Ids of the pictures, in the order of the records, and of the captions, in that of `pairs`.
 
-    They begin with a digest, because equally similar items stand in the order of their ids: by the
-    names of the records, those that ask would stand before all distractors that say the same. And
-    no two are equal, though distractors may have the names of records that ask, or of each other.
+    They begin with a digest, because ties are ordered by id: with the records' names, queries'
+    items would come before all equal distractors. They are unique, even where distractors share
+    names with other records.
     """
 
     def __post_init__(self) -> None:
@@ -72,11 +72,11 @@ class Gallery:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The pictures."""
+        """The records in order."""
         return tuple(record for record, _ in self.chosen)
 
     def asks(self, number: int) -> bool:
-        """Returns whether the record of that number asks."""
+        """Returns whether the record of that number is a query."""
         return number < self.asking_count
 
     def items(self) -> Iterator[tuple[str, str | bytes]]:
@@ -89,10 +89,10 @@ class Gallery:
     def queries(
         self, target: Modality, numbers: Iterable[int] | None = None
     ) -> Iterator[EvaluationQuery]:
-        """Yields the queries that look for items of the `target` modality, in the records' order.
+        """Yields the queries for items of the `target` modality, in the records' order.
 
-        A caption looks for its picture, a picture for any of its captions. `numbers` takes those
-        alone, and no picture of another is read.
+        A caption's answer is its picture, a picture's are its captions. `numbers` selects queries;
+        no other picture is read.
         """
         ids, languages, answers = (
             self.item_ids[target],
@@ -116,14 +116,14 @@ class Gallery:
         return [caption.language for _, captions in asking for caption in captions]
 
     def query_pictures(self, target: Modality) -> tuple[int, ...]:
-        """Returns which picture each query is of, by number; nothing where each is of its own."""
+        """Returns the number of each query's picture; empty if no two share one."""
         asking = enumerate(self.chosen[: self.asking_count])
         pictures = [number for number, (_, captions) in asking for _ in captions]
         shares = target is Modality.IMAGE and len(set(pictures)) < len(pictures)
         return tuple(pictures) if shares else ()
 
     def answers(self, target: Modality) -> list[set[int]]:
-        """Returns each query's answers, by their number among the items of the target modality."""
+        """Returns the numbers of each query's answers among the items of the target modality."""
         if self.any_match:
             return self.matches(target)
         if target is Modality.IMAGE:
@@ -135,11 +135,11 @@ class Gallery:
         return [set(range(starts[n], starts[n + 1])) for n in range(self.asking_count)]
 
     def matches(self, target: Modality) -> list[set[int]]:
-        """Returns what each query is true of, numbered as in `answers`: its answers and more.
+        """Returns the items that each query is true of, numbered as in `answers`.
 
-        More is what shares a caption as it is read: of two pictures of two dogs, each is only one
-        caption's answer, but both match both. A recall counts answers, which are these where
-        `any_match` is true; a probability counts matches.
+        These are its answers and the items that share a caption: of two pictures of two dogs, each
+        is one caption's answer, but both match both captions. Recall counts answers, or matches if
+        `any_match`; a match probability counts matches.
         """
         numbers: dict[str, set[int]] = {}
         if target is Modality.IMAGE:
@@ -156,10 +156,9 @@ class Gallery:
         ]
 
     def asked(self, target: Modality, query_count: int | None = None) -> Sequence[int]:
-        """Returns the numbers of so many queries, one from each part of the gallery; None is all.
+        """Returns the numbers of `query_count` queries, spread over the gallery, or of all.
 
-        Each by chance, and the same at every run: every n-th would meet one language alone where
-        languages take turns in n.
+        Drawn at random, the same in every run: every n-th query could be of one language only.
         """
         total = len(self.languages(target))
         if query_count is None or query_count >= total:
@@ -169,25 +168,23 @@ class Gallery:
         return [rng.randrange(start, end) for start, end in pairwise(bounds)]
 
     def best_recall_at_1(self, target: Modality, numbers: Iterable[int] | None = None) -> float:
-        """Returns the R@1, in percent, that is expected of one that reads without a fault.
+        """Returns the R@1, in percent, that a perfect model is expected to reach.
 
-        Of the queries of those numbers, or of all.
-
-        What shares a caption word by word, nobody can tell apart: a query that is true of four
-        items, one of them its answer, is answered first once in four times. The more distractors,
-        the more of that.
+        Items that share a caption are indistinguishable: a query that is true of four items, one of
+        them its answer, finds it first once in four times. Distractors make this more frequent.
+        `numbers` selects queries, by default all.
         """
         answered = zip(self.answers(target), self.matches(target), strict=True)
         shares = [len(answers) / len(matches) for answers, matches in answered]
         return 100 * fmean(shares if numbers is None else [shares[number] for number in numbers])
 
     def tie_order(self, target: Modality) -> list[int]:
-        """Returns the items of the target modality, by number, as equally similar ones stand."""
+        """Returns the numbers of the target modality's items in the order that breaks ties."""
         ids = self.item_ids[target]
         return sorted(range(len(ids)), key=ids.__getitem__)
 
     def only(self, numbers: Container[int]) -> "Gallery":
-        """Returns the gallery less all records but those, by their numbers."""
+        """Returns the gallery reduced to the records of those numbers."""
         kept = [(number, each) for number, each in enumerate(self.chosen) if number in numbers]
         asking_count = sum(self.asks(number) for number, _ in kept)
         return replace(self, chosen=tuple(each for _, each in kept), asking_count=asking_count)
@@ -209,14 +206,13 @@ def make_gallery(
     *,
     any_match: bool = False,
 ) -> Gallery:
-    """Returns a gallery of the records and, behind them, of `distractors`, which ask nothing.
+    """Returns a gallery of the records, followed by `distractors`, which are not queries.
 
-    A picture comes with its first `captions_per_picture` captions of its family's language, or as
-    many as it has. `any_match` is the gallery's. Raises ValueError if a picture has captions,
-    and none in its family's language.
+    A picture has its first `captions_per_picture` captions in its family's language, or as many as
+    there are. Raises ValueError if a picture has captions, but none in its family's language.
     """
     asking, behind = list(records), list(distractors)
-    # A distractor's family may have the name of one that asks, and is another.
+    # A distractor's family may share the name of a query's, but is another.
     number_of_family: dict[tuple[bool, str], int] = {}
     chosen = []
     for place, record in enumerate(asking + behind):
@@ -231,7 +227,7 @@ def make_gallery(
 
 
 def languages_of(records: Sequence[Record]) -> list[str]:
-    """Returns the languages that every record with captions has one in, in the first's order.
+    """Returns the languages in which every record with captions has one, in the first's order.
 
     Raises ValueError if there is none.
     """
@@ -247,9 +243,9 @@ def languages_of(records: Sequence[Record]) -> list[str]:
 def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
     """Returns the records as `fold_count` galleries of the same size, in their order.
 
-    The protocol of COCO's "1k": each fold is searched alone and recalls are averaged over them,
-    which is not comparable with one gallery of all (methods 7). Raises ValueError if they do not
-    divide, or if a family would be cut: what is left of it would be easier than it claims.
+    This is the protocol of COCO's "1k": each fold is searched alone and recalls are averaged, which
+    is not comparable with one gallery of all records. Raises ValueError if the records do not
+    divide, or if a family would be cut, which would make both parts easier.
     """
     if len(records) % fold_count:
         raise ValueError(f"{len(records)} records do not divide into {fold_count} folds")

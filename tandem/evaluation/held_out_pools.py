@@ -1,4 +1,4 @@
-"""Pools of searches whose answers are known: what calibrations are fitted and tested on.
+"""Holds scored pools with known answers, on which calibrations are fitted and tested.
 
 Shapes: Q queries, K candidates of a pool, M items of the target modality.
 """
@@ -19,16 +19,16 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class HeldOutPools:
-    """One direction's pools, a row a query, candidates in the bi-encoder's order."""
+    """Holds one direction's pools, one row per query, candidates in the bi-encoder's order."""
 
     similarity: Floats
     """[Q, K]."""
     match_logits: Floats
     """[Q, K]."""
     is_answer: NDArray[np.bool_]
-    """[Q, K], what a recall counts."""
+    """[Q, K], whether recall counts the candidate."""
     is_match: NDArray[np.bool_]
-    """[Q, K], what a match probability is of: the answer, and whatever else the query is true of.
+    """[Q, K], whether the query is true of the candidate, which is what a match probability states.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method, for a handful of features and any number of examples.
+"""Fits logistic regressions by Newton's method, for a handful of features.
 
 Shapes: N examples, F features.
 """
@@ -20,17 +20,17 @@ def fit_logistic(
     ridge: float = 1e-6,
     counts_N: Floats | None = None,
 ) -> NDArray[np.float64]:
-    """Returns float64 [F + 1], the weights and, last, the intercept, of the greatest likelihood.
+    """Returns float64 [F + 1], the maximum likelihood weights and, last, the intercept.
 
-    `counts_N` is how many examples each counts as, one unless given. `ridge` holds weights in that
-    the examples leave free, in units of one example; the intercept is free. Raises ValueError where
-    examples are all true or all false: no weights are the best then.
+    `counts_N` weighs the examples, by default 1 each. `ridge` regularises the weights, but not the
+    intercept, in units of one example. Raises ValueError if examples are all true or all false,
+    because no weights are the best then.
     """
     if is_true_N.all() or not is_true_N.any():
         raise ValueError(f"{len(is_true_N):,} examples are all alike; there is nothing to tell")
     targets_N = is_true_N.astype(np.float64)
     counts_N = np.ones(len(targets_N)) if counts_N is None else counts_N
-    # At the features' own scales the ridge would weigh on some more than on others.
+    # Standardised, so that the ridge weighs equally on all features.
     centre_F = features_NF.mean(axis=0, dtype=np.float64)
     scale_F = features_NF.std(axis=0, dtype=np.float64)
     scale_F[scale_F == 0] = 1.0
@@ -46,7 +46,7 @@ def fit_logistic(
         spread_N = counts_N * chance_N * (1 - chance_N)
         hessian_GG = (inputs_NG * spread_N[:, None]).T @ inputs_NG + penalty_GG
         step_G = np.linalg.lstsq(hessian_GG, gradient_G, rcond=None)[0]
-        # Halved until it goes down: far from the optimum a whole step may overshoot.
+        # Halved until the loss falls: far from the optimum a full step may overshoot.
         for _ in range(30):
             stepped = _loss(inputs_NG, targets_N, counts_N, penalty_GG, weights_G - step_G)
             if stepped <= loss:

@@ -1,4 +1,4 @@
-"""What a list of ranks comes to, and how much of it is luck."""
+"""Computes retrieval metrics of ranks, with intervals and a paired test."""
 
 import math
 import statistics
@@ -13,13 +13,13 @@ RECALL_AT = (1, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The share of queries whose answer is among the first k, in percent."""
+    """Holds the share of queries whose answer is among the first k, in percent."""
 
     k: int
     hit_count: int
     query_count: int
     effective_count: float | None = None
-    """As effective_query_count gives it; None where every query is of its own picture."""
+    """From effective_query_count; None if no two queries share a picture."""
 
     @property
     def percent(self) -> float:
@@ -42,15 +42,14 @@ class Recall:
         centre = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         low, high = 100.0 * (centre - half), 100.0 * (centre + half)
-        # Rounding leaves the ends of no hits and of nothing but hits a hair off, to either side.
+        # With no hits or only hits, rounding may put an end of the interval slightly off.
         return max(0.0, min(low, self.percent)), min(100.0, max(high, self.percent))
 
 
 def recall_at(ranks: Sequence[int | None], k: int, pictures: Sequence[int] = ()) -> Recall:
-    """Returns R@k of queries whose first right answer stands at `ranks`, from 1; None is absent.
+    """Returns R@k of queries with these ranks of their first right answer, from 1 or None.
 
-    `pictures` says which picture each query is of, where some share one. Raises ValueError without
-    queries.
+    `pictures` numbers each query's picture, if some share one. Raises ValueError without queries.
 
     >>> recall_at([1, 3, None, 2], k=2).percent
     50.0
@@ -63,12 +62,12 @@ def recall_at(ranks: Sequence[int | None], k: int, pictures: Sequence[int] = ())
 
 
 def effective_query_count(hits: Sequence[bool], pictures: Sequence[int]) -> float:
-    """Returns how many queries, each of its own picture, would tell a recall as closely.
+    """Returns the number of independent queries that would give a recall of the same variance.
 
-    The captions of a picture are answered alike, more or less: as many as there are pictures where
-    they are answered all alike, and all of them where no more alike than any two. It is p (1 - p)
-    over the variance of the recall p, that taken between pictures; of a recall of 0 or 100 percent,
-    which does not tell how alike, the number of pictures.
+    Outcomes of a picture's captions are correlated. The effective number is between the number of
+    pictures (all captions of a picture agree) and the number of queries (no correlation). It is
+    p (1 - p) over the variance of the recall p between pictures; for a recall of 0 or 100 percent,
+    which does not show the correlation, it is the number of pictures.
 
     >>> effective_query_count([True, True, False, False], [1, 1, 2, 2])
     2.0
@@ -88,14 +87,15 @@ def effective_query_count(hits: Sequence[bool], pictures: Sequence[int]) -> floa
 
 
 def mean_recall(recalls: Sequence[Recall]) -> float:
-    """Returns mR, the mean of R@1, R@5 and R@10 over both directions, in percent (methods 1.4)."""
+    """Returns mR, the mean of R@1, R@5 and R@10 over both directions, in percent, the papers' "
+    "mR."""
     return recall_sum(recalls) / len(recalls)
 
 
 def recall_sum(recalls: Sequence[Recall]) -> float:
-    """Returns rSum, the sum of R@1, R@5 and R@10 over both directions: 600 at most.
+    """Returns rSum, the sum of R@1, R@5 and R@10 over both directions, at most 600.
 
-    Raises ValueError unless there are the same three of both directions.
+    Raises ValueError unless these three are given for both directions.
     """
     if sorted(recall.k for recall in recalls) != [1, 1, 5, 5, 10, 10]:
         raise ValueError(f"R@1, 5 and 10 of both directions are needed, not {len(recalls)} others")
@@ -103,7 +103,7 @@ def recall_sum(recalls: Sequence[Recall]) -> float:
 
 
 def mean_reciprocal_rank(ranks: Sequence[int | None]) -> float:
-    """Returns MRR, 0 to 1, of answers that stand at `ranks`, from 1; None is absent and counts 0.
+    """Returns MRR, 0 to 1, of these ranks from 1; None counts as 0.
 
     >>> mean_reciprocal_rank([1, 2, 4, None])
     0.4375
@@ -112,11 +112,10 @@ def mean_reciprocal_rank(ranks: Sequence[int | None]) -> float:
 
 
 def median_rank(ranks: Sequence[int | None]) -> float:
-    """Returns the median of `ranks`, from 1; between two of them, their mean.
+    """Returns the median of `ranks`, from 1; the mean of the middle two for an even number.
 
-    The papers' code cuts that down to a whole rank: where ours is 1.5, theirs is 1.
-
-    An absent answer, None, stands behind all others: infinity where the median is one.
+    The papers' code truncates it: where ours is 1.5, theirs is 1. A missing answer, None, counts as
+    infinity.
 
     >>> median_rank([1, 9, 2, None])
     5.5
@@ -125,13 +124,12 @@ def median_rank(ranks: Sequence[int | None]) -> float:
 
 
 def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
-    """Returns how likely chance alone parts two systems as far on the same queries: McNemar, exact.
+    """Returns the two-sided p-value of the difference of two systems: McNemar's test, exact.
 
-    A query counts as one, however many seeds of each system answered it, and so do the captions of
-    one picture: what it is given then is how many of them hit. By chance its difference is as
-    likely one system's as the other's, and nothing else of it is chance's: two seeds that answer
-    alike are no more evidence than one (methods 8.7). Two-sided. Raises ValueError unless both
-    answered the same queries.
+    The hits are per query, or per group of dependent outcomes (seeds of one system, captions of one
+    picture) as the number of hits. Under the null hypothesis only the sign of a group's difference
+    is random, so two seeds that agree are no more evidence than one. Raises ValueError unless both
+    have the same number of queries.
 
     >>> paired_p_value([True] * 6, [False] * 6)
     0.03125
@@ -141,7 +139,7 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
     if len(hits_a) != len(hits_b):
         raise ValueError(f"{len(hits_a)} and {len(hits_b)} queries are not the same queries")
     differences = [a - b for a, b in zip(hits_a, hits_b, strict=True)]
-    # At place i the probability that the differences, by chance signed, come to 2 i - their sum.
+    # Entry i is the probability that the randomly signed differences sum to 2 i - their total.
     probabilities = np.ones(1)
     for size, count in Counter(map(abs, differences)).items():
         if size:
@@ -153,7 +151,8 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
 
 
 def _coin_tosses(count: int) -> Iterator[float]:
-    """Yields the probability of 0, 1 … `count` heads; in integers, as 2**count is soon no float."""
+    """Yields the probability of 0, 1 … `count` heads; in integers, as 2**count overflows a "
+    "float."""
     ways = 1
     for heads in range(count + 1):
         yield ways / 2**count

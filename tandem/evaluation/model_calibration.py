@@ -1,4 +1,4 @@
-"""A model's calibration from searches whose answers are known: fitted on dev, told of test."""
+"""Fits a model's calibration on dev pools and reports it on test pools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,23 +21,24 @@ from tandem.evaluation.metrics import RECALL_AT, Recall
 from tandem.evaluation.probability_fit import ProbabilityQuality, fit_probability
 
 Pools = Mapping[str, HeldOutPools]
-"""Of each direction."""
+"""Pools by direction."""
 
 BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
 class FittedCalibration:
-    """Both parts, fitted on the same pools."""
+    """Holds both parts of a calibration, fitted on the same pools."""
 
     probability: ProbabilityCalibration
     adaptive_depth: AdaptiveDepthRule
 
     @classmethod
     def of(cls, dev: Pools, first_count: int, further_count: int, lost_points_limit: float) -> Self:
-        """Returns what fits dev; both directions share it. Errors as fit_probability and fit_rule.
+        """Fits both parts on dev, shared by both directions.
 
-        `lost_points_limit`: points of R@1 that stopping early may lose on dev.
+        `lost_points_limit`: points of R@1 that stopping early may lose on dev. Raises what
+        fit_probability and fit_rule raise.
         """
         whole = HeldOutPools.joined(list(dev.values()))
         rule = fit_rule(whole, first_count, further_count, stop_chance=0.0)
@@ -48,7 +49,7 @@ class FittedCalibration:
 
 @dataclass(frozen=True, slots=True)
 class DepthRow:
-    """How one way of stopping did in one direction."""
+    """Holds the result of one way of stopping in one direction."""
 
     direction: str
     way: str
@@ -58,7 +59,7 @@ class DepthRow:
 
 
 def depth_rows(rule: AdaptiveDepthRule, pools: Pools) -> Iterator[DepthRow]:
-    """Yields the whole rerank, the rule and fixed depths, each for every direction and for both."""
+    """Yields full rerank, rule and fixed depths, each for every direction and for both."""
     [pool_size] = {each.pool_size for each in pools.values()}
     depths = {
         f"always {pool_size}": {
@@ -85,7 +86,7 @@ def depth_rows(rule: AdaptiveDepthRule, pools: Pools) -> Iterator[DepthRow]:
 def calibration_markdown(
     fitted: FittedCalibration, dev: Pools, test: Pools, about: Mapping[str, Any]
 ) -> str:
-    """Returns a page on what was fitted, and how well it does where it was not fitted."""
+    """Returns a page on the fitted calibration and its quality on dev and test."""
     rule, probability = fitted.adaptive_depth, fitted.probability
     parts = [
         f"# {about['title']}",

@@ -1,10 +1,10 @@
-"""Evaluation of a checkpoint in this process: the same orders as the served path gives, no server.
+"""Evaluates a checkpoint in this process, with the same orders as the served path.
 
-A gallery is encoded once. Pools are nested, so one pass over the largest k gives every smaller one,
-and the cross-encoder on all pairs is a pool of everything.
+A gallery is encoded once. Pools are nested, so one pass over the largest k gives every smaller one;
+the cross-encoder on all pairs is a pool of everything.
 
-Shapes: Q queries, N pictures, U different ones of some contents, M items of the target modality, K
-pool, P pairs, T text tokens, R image tokens, D width.
+Shapes: Q queries, N pictures, U distinct contents, M items of the target modality, K pool, P pairs,
+T text tokens, R image tokens, D width.
 """
 
 import time
@@ -38,50 +38,50 @@ _BATCH_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class EncodeSeconds:
-    """What encoding a gallery took."""
+    """Holds the durations of encoding a gallery."""
 
     tokens: float
-    """Reading all pictures, and their image tokens."""
+    """Reading all pictures and computing their image tokens."""
     images: float
-    """Embedding those."""
+    """Embedding the pictures."""
     texts: float
     """Embedding all captions."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineSeconds:
-    """What the scores took, in the terms of the papers' Tables 3 and 4 (methods 5.8)."""
+    """Holds the durations of scoring, divided as in Tables 3 and 4 of Geigle et al. 2022."""
 
     encode_images: float
     """Reading and encoding all pictures of the gallery."""
     encode_texts: float
     """Encoding all captions."""
     match_tokens: float
-    """Image tokens for the cross-encoder, where it does not read those of the bi-encoder."""
+    """Image tokens for the cross-encoder, if it does not share the bi-encoder's."""
     retrieve: float
-    """All similarities and the orders of all queries."""
+    """Similarities and orders of all queries."""
     match: float
     """The cross-encoder on all pairs."""
     pair_count: int
 
     @property
     def per_pair(self) -> float:
-        """One pair's cost."""
+        """Cost of one pair."""
         return self.match / self.pair_count
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPools:
-    """One direction, a row a query."""
+    """Holds one direction's scores, one row per query."""
 
     retrieved: Order
     """int64 [Q, M], the bi-encoder's order."""
     similarity: Floats
-    """[Q, M], of item m in column m."""
+    """[Q, M], item m in column m."""
     logits: Floats
-    """[Q, K], the match logit of the item in the same place of `retrieved`."""
+    """[Q, K], the match logit of the item at the same position of `retrieved`."""
     tied_count: int
-    """Queries of which an answer is exactly as similar as another item."""
+    """Queries for which an answer is exactly as similar as another item."""
     seconds: OfflineSeconds
 
     def reranked(self, k: int) -> Order:
@@ -97,16 +97,16 @@ class ScoredPools:
 
 @dataclass(frozen=True, slots=True)
 class _Distinct:
-    """Contents of which some are equal, and each distinct one's first."""
+    """Finds equal contents."""
 
     numbers: list[int]
-    """Of the first of each, in order."""
+    """Number of the first occurrence of each distinct content, in order."""
     places: list[int]
-    """Of each content, the place among `numbers` of the first that is equal to it."""
+    """For each content, the index in `numbers` of the first that is equal to it."""
 
     @classmethod
     def of(cls, contents: Iterable[bytes]) -> Self:
-        """Returns what is equal among the contents: of a, b, a the numbers 0, 1, places 0, 1, 0."""
+        """Finds equal contents: for a, b, a, the numbers are 0, 1 and the places 0, 1, 0."""
         numbers: list[int] = []
         places: list[int] = []
         place_of: dict[bytes, int] = {}
@@ -119,20 +119,20 @@ class _Distinct:
 
     @property
     def repetition(self) -> float:
-        """How often each occurs, in the mean."""
+        """Mean number of occurrences."""
         return len(self.places) / len(self.numbers)
 
 
 class OfflineGallery:
-    """A gallery as one checkpoint encodes it."""
+    """Holds a gallery as one checkpoint encodes it."""
 
     def __init__(
         self, checkpoint: Checkpoint, gallery: Gallery, images: RecordTokens | None = None
     ) -> None:
-        """Encodes it, with image tokens out of the records' pixels unless `images` has them.
+        """Encodes the gallery, with image tokens from the records' pixels or from `images`.
 
         Raises the TandemError of a picture or caption that cannot be read, and ValueError for image
-        tokens that the checkpoint does not read.
+        tokens of another width than the checkpoint's.
         """
         self._model = checkpoint.model
         self._gallery = gallery
@@ -157,9 +157,8 @@ class OfflineGallery:
                     f"image tokens are {self.tokens_NRD.shape[2]} wide and the checkpoint reads "
                     f"{config.image_source}, {config.token_width} wide"
                 )
-            # What is equal is embedded once: twice, in another batch or beside longer texts, it may
-            # come to another last bit, and the batches that ask would stand before distractors that
-            # say the same, or behind them.
+            # Equal contents are embedded once. In another batch or padded differently, the last bit
+            # may differ, which would order equal queries' items and distractors by batch.
             read = zip(self.tokens_NRD.numpy(), self._image_mask_NR.numpy(), strict=True)
             self._images = _Distinct.of(tokens.tobytes() + mask.tobytes() for tokens, mask in read)
             self._texts = _Distinct.of(ids.tobytes() for ids in self._ids)
@@ -183,7 +182,7 @@ class OfflineGallery:
             )
             text_end_time = time.monotonic()
         self._embeddings = {Modality.IMAGE: images_UD, Modality.TEXT: texts_UD}
-        # As long as it would have taken one by one: a query of its own pays for itself.
+        # Extrapolated to all contents, because every real query is encoded.
         self.encode_seconds = EncodeSeconds(
             image_start_time - token_start_time,
             (text_start_time - image_start_time) * self._images.repetition,
@@ -191,7 +190,7 @@ class OfflineGallery:
         )
 
     def similarity(self, target: Modality) -> Floats:
-        """Returns [Q, M]: each asking content's similarity to each item of the target modality."""
+        """Returns [Q, M]: each query's similarity to each item of the target modality."""
         query_count = len(self._gallery.languages(target))
         is_by_text = target is Modality.IMAGE
         asked, items = (self._texts, self._images) if is_by_text else (self._images, self._texts)
@@ -207,12 +206,12 @@ class OfflineGallery:
         retriever: "OfflineGallery | None" = None,
         asked: Sequence[int] | None = None,
     ) -> ScoredPools:
-        """Returns the pools of the best `k` for each query, at most everything.
+        """Returns the pools of the best `k` items for each query, at most everything.
 
-        Queries are captions where pictures are the target, else pictures; of those numbers, a row
-        each in that order, or all of them. `on_progress` is called
-        with the number of queries scored. `retriever` is the same gallery as another checkpoint
-        encodes it, whose bi-encoder then makes the pools (Sep+Coop); unset, this one does.
+        Queries are captions if pictures are the target, else pictures. `asked` selects queries by
+        number, one row each in that order; by default all. `on_progress` is called with the number
+        of queries scored. `retriever` is the same gallery encoded by another checkpoint, whose
+        bi-encoder then makes the pools (Sep+Coop).
         """
         retriever = retriever or self
         start_time = time.monotonic()
@@ -234,7 +233,7 @@ class OfflineGallery:
             encoding.texts,
             0.0 if shares_tokens else self.encode_seconds.tokens,
             match_start_time - start_time,
-            match_seconds * logits_QK.size / read_count,  # as long as all would have taken
+            match_seconds * logits_QK.size / read_count,  # extrapolated to all pairs
             logits_QK.size,
         )
         tied = tied_count(similarity_QM, answers)
@@ -243,7 +242,7 @@ class OfflineGallery:
     def _pool_logits(
         self, target: Modality, asked: Sequence[int], pools_QK: Order, on_progress: OnProgress
     ) -> tuple[Floats, int]:
-        """Returns [Q, K] match logits, and how many pairs were read: what is equal is read once."""
+        """Returns [Q, K] match logits and the number of distinct pairs that were scored."""
         finds_images = target is Modality.IMAGE
         items = self._images if finds_images else self._texts
         places_QK = np.asarray(items.places)[pools_QK]

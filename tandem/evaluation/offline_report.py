@@ -1,4 +1,4 @@
-"""A report of checkpoints, measured in this process."""
+"""Measures a checkpoint, or two, in this process and makes a report."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,10 +14,10 @@ from tandem.modeling.checkpoint import Checkpoint
 from tandem.modeling.image_tokens import RecordTokens
 
 FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
-# The paper's (Geigle et al. 2022, Table 9).
+# Weights of Geigle et al. 2022, Table 9.
 FUSION_WEIGHTS = (0.1, 0.5, 0.9)
 
-# Called with the direction and the number of its queries that are scored.
+# Called with the direction and the number of its queries that were scored.
 OnQuery = Callable[[str, int], None]
 
 
@@ -32,10 +32,10 @@ def offline_report(
     images: RecordTokens | None = None,
     on_query: OnQuery = lambda *_: None,
 ) -> Report:
-    """Returns the report of a checkpoint, or of two, of which `retriever` makes the pools.
+    """Returns the report of a checkpoint, with pools by `retriever` if it is given (Sep+Coop).
 
-    Every pool size is a ranking, in ascending order; and so is every fusion over pools of
-    `fusion_pool_size`, by every weight. `images` has image tokens in place of the pictures' own.
+    Every pool size, in ascending order, is a ranking, as is every fusion and weight over pools of
+    `fusion_pool_size`. `images` replaces the pictures' own image tokens.
     """
     matcher = OfflineGallery(checkpoint, gallery, images)
     finder = OfflineGallery(retriever, gallery, images) if retriever else matcher
@@ -55,7 +55,7 @@ def offline_report(
             rankings += scored.fused_rankings(fusion_pool_size)
         seconds[name] = asdict(pools.seconds) | {"all_pair_count": pools.similarity.size}
         ties[name] = pools.tied_count
-    # A pair has one logit, which serves both directions where both its sides ask.
+    # A pair has one logit, which serves both directions if both sides are queries.
     first, second = DIRECTIONS
     languages = {name: gallery.languages(target) for name, target in DIRECTIONS.items()}
     read_before = len(languages[first]) * len(languages[second])
@@ -64,12 +64,12 @@ def offline_report(
 
 
 class _ScoredDirection:
-    """One direction's pools as rankings."""
+    """Makes rankings of one direction's pools."""
 
     def __init__(self, name: str, pools: ScoredPools, gallery: Gallery, target: Modality) -> None:
         self._name, self._pools = name, pools
         self._answers, self._pictures = gallery.answers(target), gallery.query_pictures(target)
-        # One query encodes one content; all others are in the index before it comes.
+        # A query encodes one content; all others are already in the index.
         seconds = pools.seconds
         self._be_seconds = seconds.retrieve / len(self._answers)
         self._ce_seconds = 0.0
@@ -80,13 +80,13 @@ class _ScoredDirection:
             self._ce_seconds += seconds.match_tokens / len(gallery.chosen)
 
     def rankings(self, pool_sizes: Sequence[int]) -> Iterator[Ranking]:
-        """Yields the bi-encoder's, and the cross-encoder's of each pool size."""
+        """Yields the bi-encoder's ranking and the cross-encoder's for each pool size."""
         yield self._ranking(BE, 0, self._pools.retrieved)
         for k in pool_sizes:
             yield self._ranking(f"{BE} + CE {k}", k, self._pools.reranked(k))
 
     def fused_rankings(self, k: int) -> Iterator[Ranking]:
-        """Yields every way and weight of fusion over pools of `k`."""
+        """Yields every fusion method and weight over pools of `k`."""
         for name, fuse in FUSIONS.items():
             for weight in FUSION_WEIGHTS:
                 yield self._ranking(f"{name} {weight}", k, self._pools.fused(k, fuse, weight))

@@ -1,4 +1,4 @@
-"""Pictures of reports."""
+"""Plots reports."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +13,13 @@ _SIZE_INCHES = (7.0, 4.2)
 
 
 def plot_recall_against_time(report: Report, path: Path) -> None:
-    """Draws R@1 against what a query takes, a line a direction, a point for each k."""
+    """Plots R@1 against the time of a query, one line per direction and one point per k."""
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     axes = figure.add_subplot()
     ladders = {direction: _ladder(report, direction) for direction in report.languages}
     higher = max(ladders, key=lambda direction: _mean_percent(ladders[direction]))
     for direction, ladder in ladders.items():
-        # The higher line's labels above it, the other's below: where they are close, both are read.
+        # Labels of the higher line above it, of the other below, so that close lines stay legible.
         label_points = 7 if direction == higher else -14
         milliseconds = [1e3 * (each.query_seconds or 0.0) for each in ladder]
         recalls = [each.recalls[0] for each in ladder]
@@ -38,7 +38,7 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
                 fontsize=8,
                 color=line[0].get_color(),
             )
-    # A path may be in it: text as it stands, of which no font has half a surrogate pair.
+    # It may contain a path: no math, and no lone surrogates, which no font has.
     title = str(report.about["title"]).encode(errors="backslashreplace").decode()
     axes.set_title(title, fontsize=10, loc="left", parse_math=False)
     _finish(axes, "one query, ms", "R@1, %")
@@ -46,11 +46,10 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
 
 
 def plot_sample_efficiency(reports: Mapping[int, Sequence[Report]], path: Path, k: int) -> None:
-    """Draws R@1 against the pictures that a model was trained on: its mean over the seeds.
+    """Plots R@1 against the number of training pictures, averaged over the seeds.
 
-    `reports` are by the number of pictures, one a seed. Of each direction there is a line for BE,
-    dashed, and one with `k` reranked. Bars reach from the lowest seed to the highest; of one seed
-    there are none.
+    `reports` are by the number of pictures, one per seed. Each direction has a dashed line for BE
+    and a solid one with `k` reranked. Bars span the lowest to the highest seed.
     """
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     axes = figure.add_subplot()
@@ -83,7 +82,7 @@ def plot_sample_efficiency(reports: Mapping[int, Sequence[Report]], path: Path, 
 
 
 def _ladder(report: Report, direction: str) -> list[Ranking]:
-    """Returns BE and each k, where a query's time is known."""
+    """Returns the rankings of BE and each k whose query time is known."""
     return [
         each
         for each in report.rankings

@@ -1,4 +1,4 @@
-"""Match logits into probabilities that mean what they say (Platt 1999), and how far they do."""
+"""Calibrates match probabilities (Platt scaling, 1999) and measures calibration error."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,21 +14,21 @@ _BIN_COUNT = 15
 _RETURN_N = 10
 
 
-# Of what the fit heeds. Most pairs of a pool are plainly no match, and by their number alone they
-# would decide: the first hit, which a search shows first, was then right more often than was said.
+# Weight of the first hits in the fit. Most pairs of a pool are clearly no match and would dominate
+# by number; the first hit, which a search shows first, was then right more often than predicted.
 _FIRST_SHARE = 0.5
 
 
 def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
-    """Returns the scaling under which the pools' matches are likeliest.
+    """Returns the maximum likelihood scaling of the pools' matches.
 
-    Each pool's first hit weighs as much as all of its candidates together, for both are asked of a
-    probability: is this pair a match, and is what stands first one. Raises ValueError unless there
-    are matches and others, and where higher logits do not mean more matches: no scaling above 0
-    fits then.
+    Each pool's first hit weighs as much as all of its candidates together, because a probability
+    answers both questions: is this pair a match, and is the first hit one. Raises ValueError unless
+    there are matches and mismatches, and if higher logits do not mean more matches, since no
+    positive scale fits then.
     """
     logits_N = pools.match_logits.ravel()
-    # In units of an example, so that the ridge is what it is for examples that all count as one.
+    # In units of one example, so that the ridge keeps its meaning.
     counts_QK = np.full(pools.match_logits.shape, 1 - _FIRST_SHARE)
     first_Q = pools.match_logits.argmax(axis=1)
     counts_QK[np.arange(pools.query_count), first_Q] += _FIRST_SHARE * pools.pool_size
@@ -44,14 +44,14 @@ def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityQuality:
-    """How well probabilities say what happens; all of it is better when lower."""
+    """Holds calibration errors of probabilities; lower is better."""
 
     pool_error: float
     """Expected calibration error over all pairs of the pools, most of which are no match."""
     returned_error: float
-    """The same over the ten that stand first in each query's order, which a search returns."""
+    """The same over the first ten of each query's order, which a search returns."""
     first_error: float
-    """The same over the one that stands first."""
+    """The same over the first only."""
     brier: float
     """Mean squared error over all pairs."""
 
@@ -80,9 +80,9 @@ class ProbabilityQuality:
 def expected_calibration_error(
     probability_N: Floats, is_true_N: NDArray[np.bool_], bin_count: int = _BIN_COUNT
 ) -> float:
-    """Returns the mean distance between what was said and what was so, over bins of equal width.
+    """Returns the mean gap between predicted and observed frequency over bins of equal width.
 
-    Each bin weighs as much as it holds (Guo et al. 2017).
+    Each bin is weighted by its size (Guo et al. 2017).
 
     >>> said, so = np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])
     >>> round(expected_calibration_error(said, so), 3)

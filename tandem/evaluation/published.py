@@ -1,9 +1,9 @@
-"""What the paper reports for the same ways of ordering, on other pictures and with other models.
+"""Reads the figures that Geigle et al. (TACL 2022) report for the same orders.
 
-Geigle et al. (TACL 2022): OSCAR's rows of Tables 1, 5, 8 and 9, M3P's of Table 2, and the times of
-Table 4, of one model (Joint) and of two (Sep). For orientation alone: photographs with five
-captions each and pretrained models of 110 million parameters and more say nothing of how well
-another model does on another corpus.
+These are OSCAR's rows of Tables 1, 5, 8 and 9, M3P's of Table 2, and the times of Table 4, for one
+model (Joint) and two (Sep). They are for orientation only: photographs with five captions each and
+pretrained models of at least 110 million parameters are not comparable with another model on
+another corpus.
 """
 
 import csv
@@ -19,7 +19,7 @@ _TIMES = Path(__file__).with_name("published_times.csv")
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """What was printed of one system on one data set, in percent."""
+    """Holds the printed figures of one system on one data set, in percent."""
 
     order_by: str
     system: str
@@ -32,9 +32,9 @@ class PublishedRow:
 
 
 def published_rows(order_by: str, *, is_enlarged: bool) -> Iterator[PublishedRow]:
-    """Yields what was printed for that way of ordering; nothing where nothing was.
+    """Yields the printed rows for that order, if there are any.
 
-    `is_enlarged` takes the rows among distractors as well.
+    `is_enlarged` includes rows with distractors.
     """
     with _ROWS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["order_by"] == order_by]
@@ -51,7 +51,7 @@ def published_rows(order_by: str, *, is_enlarged: bool) -> Iterator[PublishedRow
 
 @dataclass(frozen=True, slots=True)
 class PublishedLanguages:
-    """mR of one system on Multi30k, in percent (Table 2)."""
+    """Holds mR of one system on Multi30k, in percent (Table 2)."""
 
     order_by: str
     system: str
@@ -71,12 +71,12 @@ def published_languages(order_by: str) -> Iterator[PublishedLanguages]:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTime:
-    """What a whole evaluation took on an NVIDIA V100, encoding included (Table 4)."""
+    """Holds the time of a whole evaluation on an NVIDIA V100, including encoding (Table 4)."""
 
     order_by: str
     data_set: str
     pair_count: int
-    """Of both directions, for five captions a picture: worked out, not printed."""
+    """Pairs of both directions with five captions per picture; computed, not printed."""
     printed: str
 
 

@@ -1,9 +1,9 @@
-"""From scores to orders, and from orders to ranks.
+"""Turns scores into orders, and orders into ranks.
 
-Every order is a full one and the same at every run: reranking reorders the pool and leaves the rest
-behind it in the bi-encoder's order, where the papers' code drops it; ties go to the better
-similarity, then to the item that comes first in an order that is given. So R@m for m up to k is the
-paper's, and median rank, MRR and a k below 10 are defined as well.
+Every order is complete and deterministic. Reranking reorders the pool and keeps the rest after it
+in the bi-encoder's order, which the code of Geigle et al. 2022 drops. Ties go to the higher
+similarity, then to the item that is first in a given order. So R@m for m up to k equals the
+paper's, and median rank, MRR and k below 10 are defined as well.
 
 Shapes: Q queries, N items, K pool.
 """
@@ -21,9 +21,8 @@ Scores = NDArray[np.floating[Any]]
 def retrieve_order(similarity_QN: Scores, tie_order_N: Sequence[int] | None = None) -> Order:
     """Returns int64 [Q, N]: each query's items, the most similar first.
 
-    Equally similar ones stand as `tie_order_N` has them, or by their numbers. Numbers must not
-    follow from what the answer is: a matrix of equal values would then have a recall. Raises
-    ValueError if a similarity is NaN: it has no place in any order.
+    Ties are ordered by `tie_order_N`, or by number. Numbers must not depend on the answer, or a
+    matrix of equal values would have a recall. Raises ValueError if a similarity is NaN.
     """
     if tie_order_N is None:
         return _descending(similarity_QN)
@@ -32,7 +31,7 @@ def retrieve_order(similarity_QN: Scores, tie_order_N: Sequence[int] | None = No
 
 
 def tied_count(similarity_QN: Scores, answers: Sequence[Collection[int]]) -> int:
-    """Returns how many queries have another item as similar as the best of their answers.
+    """Returns the number of queries with another item exactly as similar as their best answer.
 
     >>> tied_count(np.array([[0.5, 0.5, 0.1], [0.5, 0.5, 0.1]]), [{0}, {0, 1}])
     1
@@ -46,10 +45,10 @@ def tied_count(similarity_QN: Scores, answers: Sequence[Collection[int]]) -> int
 
 
 def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:
-    """Returns int64 [Q, N]: the first K of each row by their scores, then the rest as they were.
+    """Returns int64 [Q, N]: the first K of each row by score, then the rest unchanged.
 
-    scores_QK[q, j] is the score of item retrieved_QN[q, j] (methods 4). Raises ValueError if a
-    score is NaN, or for more scores than items.
+    This is cooperative retrieval (Geigle et al. 2022, section 3.3). scores_QK[q, j] is the score of
+    item retrieved_QN[q, j]. Raises ValueError if a score is NaN, or for more scores than items.
     """
     pool_size = scores_QK.shape[1]
     if pool_size > retrieved_QN.shape[1]:
@@ -60,7 +59,7 @@ def rerank_order(retrieved_QN: Order, scores_QK: Scores) -> Order:
 
 
 def first_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> list[int]:
-    """Returns where each query's best-placed answer stands, from 1.
+    """Returns the rank of each query's best answer, from 1.
 
     Raises ValueError naming a query that has no answer in its order.
 
@@ -79,5 +78,5 @@ def first_answer_ranks(order_QN: Order, answers: Sequence[Collection[int]]) -> l
 def _descending(scores: Scores) -> Order:
     if np.isnan(scores).any():
         raise ValueError("a score is NaN")
-    # Stable, so that equal scores keep the order that they come in.
+    # Stable, so that equal scores keep their order.
     return np.argsort(-scores, axis=1, kind="stable")

@@ -1,6 +1,6 @@
-"""An evaluation as one file: what was measured on what, and where every answer stood.
+"""Defines the report of an evaluation, and reads and writes it as JSON.
 
-Ranks are kept query by query, so that two reports of the same queries can be compared in pairs.
+It has the rank of every query, so that two reports of the same queries can be compared pairwise.
 """
 
 import json
@@ -29,22 +29,22 @@ BE = "BE"
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One way of ordering one direction's items, on every query."""
+    """Holds the ranks of one order in one direction, query by query."""
 
     direction: str
     order_by: str
     """BE, BE + CE 20, or a fusion of both."""
     k: int
-    """Items that the cross-encoder read for a query; 0 for BE alone."""
+    """Items that the cross-encoder scored per query; 0 for BE alone."""
     ranks: tuple[int | None, ...]
-    """Of each query's best-placed answer, from 1; None is outside what was looked at."""
+    """Rank of each query's best answer, from 1; None if it is outside the searched depth."""
     query_seconds: float | None = None
-    """What one query took, where that was measured."""
+    """Duration of one query, if it was measured."""
     pictures: tuple[int, ...] = ()
-    """Of each query which picture it is of, by a number; empty where each is of its own."""
+    """Number of each query's picture; empty if no two share one."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for pictures of other queries."""
+        """Raises ValueError if pictures and ranks differ in number."""
         if self.pictures and len(self.pictures) != len(self.ranks):
             raise ValueError(f"{len(self.ranks)} queries are of {len(self.pictures)} pictures")
 
@@ -55,14 +55,14 @@ class Ranking:
 
     @property
     def hit_counts(self) -> list[int]:
-        """Of each picture how many of its queries had their answer first, for a paired test."""
+        """Number of queries with their answer first, by picture, for a paired test."""
         counts: Counter[int] = Counter()
         for picture, rank in zip(self.pictures or range(len(self.ranks)), self.ranks, strict=True):
             counts[picture] += rank == 1
         return list(counts.values())
 
     def of_places(self, places: Sequence[int]) -> Self:
-        """Returns the ranking of the queries in those places alone, of which no time is known."""
+        """Returns the ranking of the queries at those positions, without a time."""
         return replace(
             self,
             ranks=tuple(self.ranks[place] for place in places),
@@ -73,32 +73,32 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One evaluation."""
+    """Holds one evaluation."""
 
     about: Mapping[str, Any]
     """Corpus, split, gallery, seed, model, precision, machine and command: what made the ranks."""
     languages: Mapping[str, Sequence[str]]
-    """Of each query, by direction."""
+    """Language of each query, by direction."""
     rankings: tuple[Ranking, ...]
     seconds: Mapping[str, Mapping[str, float]]
-    """What the parts of it took, by direction."""
+    """Durations of its parts, by direction."""
     tied_counts: Mapping[str, int] = field(default_factory=dict)
-    """Queries with an answer exactly as similar as another item, by direction; of a server unknown.
+    """Queries with an answer exactly as similar as another item, by direction; empty for a server.
 
-    Which of them stands first is settled by their ids: by chance, and the same at every run.
+    Their ids break the tie: at random, but the same in every run.
     """
     fold_query_counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of each fold, by direction, in their order; empty where the gallery was searched as one."""
+    """Number of queries of each fold, by direction; empty if the gallery was searched as one."""
 
     def ranking(self, direction: str, order_by: str) -> Ranking:
-        """Returns the one of that name; raises KeyError."""
+        """Returns the ranking of that direction and order; raises KeyError."""
         for each in self.rankings:
             if (each.direction, each.order_by) == (direction, order_by):
                 return each
         raise KeyError(f"no {order_by!r} of {direction} in this report")
 
     def orders(self) -> list[str]:
-        """Returns what was ordered by, in the order of the report."""
+        """Returns the names of the orders as the report has them."""
         return list(dict.fromkeys(each.order_by for each in self.rankings))
 
     def summaries(self) -> Iterator[tuple[str, float, float]]:
@@ -113,22 +113,22 @@ class Report:
             yield order_by, mean_recall(recalls), recall_sum(recalls)
 
     def p_value(self, ranking: Ranking) -> float:
-        """Returns how likely chance alone parts its R@1 from BE's on the same queries."""
+        """Returns the p-value of its difference in R@1 from BE on the same queries."""
         be = self.ranking(ranking.direction, BE)
         return paired_p_value(ranking.hit_counts, be.hit_counts)
 
     def of_language(self, ranking: Ranking, language: str) -> Ranking:
-        """Returns the ranking of the queries in that language alone."""
+        """Returns the ranking of the queries in that language."""
         languages = self.languages[ranking.direction]
         return ranking.of_places([n for n, each in enumerate(languages) if each == language])
 
     def of_folds(self, ranking: Ranking) -> list[Ranking]:
-        """Returns the ranking of each fold alone; of a gallery that has none, none."""
+        """Returns the ranking of each fold; empty if there are none."""
         ends = list(accumulate(self.fold_query_counts.get(ranking.direction, ()), initial=0))
         return [ranking.of_places(range(start, end)) for start, end in pairwise(ends)]
 
     def write(self, path: Path) -> None:
-        """Writes JSON: the ranks, and beside them what they come to."""
+        """Writes the ranks and their metrics as JSON."""
         content = {
             "format_version": FORMAT_VERSION,
             "about": dict(self.about),
@@ -140,20 +140,20 @@ class Report:
             "measures": [self._measures(each) for each in self.rankings],
             "mean_recall_and_sum": {name: [mean, total] for name, mean, total in self.summaries()},
             "languages": {name: list(each) for name, each in self.languages.items()},
-            # Once a direction, as its rankings are of the same queries.
+            # Once per direction, because its rankings are of the same queries.
             "pictures": {each.direction: each.pictures for each in self.rankings if each.pictures},
             "rankings": [_without_pictures(each) for each in self.rankings],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-        # Half of a surrogate pair, as of a path that is not UTF-8, is written as JSON's escape.
+        # Lone surrogates, as in a path that is not UTF-8, are written as JSON escapes.
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Returns what `write` wrote; raises OSError, or ValueError naming the file.
+        """Reads what `write` wrote, or report.json in a folder.
 
-        Of a folder it is the report.json in it.
+        Raises OSError, or ValueError naming the file.
         """
         path = path / "report.json" if path.is_dir() else path
         try:
@@ -165,7 +165,7 @@ class Report:
         try:
             if content["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
-            # Neither these, nor ties and folds, are told by earlier releases.
+            # Earlier releases wrote neither pictures nor ties and folds.
             pictures = content.get("pictures", {})
             rankings = tuple(
                 Ranking(
@@ -189,7 +189,7 @@ class Report:
         return report
 
     def check(self) -> None:
-        """Raises ValueError where a part is of another type, or rankings of other queries."""
+        """Raises ValueError if a part has another type, or rankings have other queries."""
         for part in (self.about, self.languages, self.seconds):
             if not isinstance(part, Mapping):
                 raise ValueError(f"{part!r:.40} is not a mapping of names")
@@ -227,18 +227,18 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One figure over several seeds."""
+    """Holds one figure for several seeds."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Of the values."""
+        """The mean of the values."""
         return statistics.fmean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The sample standard deviation; None of a single value."""
+        """The sample standard deviation; None for a single value."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def __str__(self) -> str:
@@ -247,10 +247,10 @@ class Spread:
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """Returns the folds of one gallery as one report; each was searched alone.
+    """Joins the reports of one gallery's folds, each of which was searched separately.
 
-    Recalls are of all queries: the means over the folds, where those have equally many. What the
-    last fold says is said of the whole, so what is counted must be counted over the folds.
+    Recalls are over all queries: the mean over the folds, if they are equally large. `about` is
+    taken from the last fold, so counts in it must be totals.
     """
     first = reports[0]
     rankings = tuple(
@@ -285,7 +285,7 @@ def _without_pictures(ranking: Ranking) -> dict[str, Any]:
 
 
 def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
-    """Returns the pictures of all queries, no two folds' alike."""
+    """Returns the pictures of all queries, renumbered so that folds do not share numbers."""
     if not any(each.pictures for each in folds):
         return ()
     numbers: dict[tuple[int, int], int] = {}
@@ -301,6 +301,6 @@ def _is_rank(value: object) -> bool:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Returns that of the measured ones; None where none was."""
+    """Returns the mean of the values that are not None; None if there are none."""
     measured = [value for value in values if value is not None]
     return statistics.fmean(measured) if measured else None

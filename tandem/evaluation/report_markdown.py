@@ -1,4 +1,4 @@
-"""A report as a page that a person reads."""
+"""Renders a report as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
@@ -28,8 +28,9 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         f"# {report.about['title']}",
         "\n".join(f"- {name}: {value}" for name, value in report.about.items() if name != "title"),
         "## Recall",
-        "In percent, with 95 % Wilson intervals. p: how likely chance alone parts R@1 from BE's on "
-        "the same queries (McNemar, exact).",
+        "In percent, with 95 % Wilson intervals. p: p-value of the difference in R@1 from BE on "
+        "the "
+        "same queries (exact McNemar test).",
         _table(
             ("direction", "order by", "R@1", "R@5", "R@10", "MRR", "median rank", "p"),
             (_recall_row(report, each) for each in report.rankings),
@@ -43,7 +44,7 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
     if report.fold_query_counts:
         parts += [
             "## Each fold",
-            "R@1, R@5 and R@10 of each, in percent; what stands above is of all their queries.",
+            "R@1, R@5 and R@10 of each fold, in percent. The figures above are over all queries.",
             _by_fold(report),
         ]
     if len({language for each in report.languages.values() for language in each}) > 1:
@@ -62,10 +63,10 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         ]
     if rows := list(_beside_published(report)):
         parts += [
-            "## Beside the paper's figures for the same orders",
-            "Geigle et al., TACL 2022, OSCAR, of one model (Joint) and of two (Sep). Theirs are "
-            "other data sets and other models: for the shape of the differences between rows, not "
-            "for the size of the figures. R@1 / R@5 / R@10, in percent.",
+            "## Compared with the paper's figures for the same orders",
+            "Geigle et al., TACL 2022, OSCAR, with one model (Joint) and two (Sep). Data sets and "
+            "models differ: compare the differences between rows, not the figures themselves. "
+            "R@1 / R@5 / R@10, in percent.",
             _table(("order by", "whose", "data set", *report.languages, "where"), rows),
         ]
     if rows := list(_languages_beside_published(report)):
@@ -182,11 +183,11 @@ def _figure(value: float | None) -> str:
 
 
 def _beside_published(report: Report) -> Iterator[Sequence[str]]:
-    """Yields, of each order that the paper has, ours and theirs."""
+    """Yields our row and the paper's for each order that the paper has."""
     is_enlarged = report.about.get("distractors", "none") != "none"
     for order_by in report.orders():
         first = report.ranking(next(iter(report.languages)), order_by)
-        # Their sums are over pools of 20.
+        # The paper's fusions are over pools of 20.
         if not order_by.startswith(BE) and first.k != _FUSED_POOL_SIZE:
             continue
         names = _published_names(report, order_by)
@@ -216,7 +217,7 @@ def _languages_beside_published(report: Report) -> Iterator[Sequence[str]]:
         if not published:
             continue
         means = {language: _mean_recall(report, order_by, language) for language in ours}
-        # Of fewer languages it would be another figure than theirs.
+        # Over fewer languages, the mean would not be comparable with theirs.
         mean = f"{fmean(means.values()):.1f}" if len(means) == len(_PUBLISHED_LANGUAGES) else ""
         cells = (f"{means[name]:.1f}" if name in means else "" for name in _PUBLISHED_LANGUAGES)
         yield (order_by, "**this**", *cells, mean)
@@ -226,7 +227,7 @@ def _languages_beside_published(report: Report) -> Iterator[Sequence[str]]:
 
 
 def _published_names(report: Report, order_by: str) -> list[str]:
-    """Returns what the paper calls that order: a pool of the whole gallery is its CE alone."""
+    """Returns the paper's names of that order: a pool of the whole gallery is its CE alone."""
     return [order_by, EVERY_PAIR] if reads_every_pair(report, order_by) else [order_by]
 
 

@@ -1,4 +1,4 @@
-"""Evaluation through the served path: what a user's own searches would find."""
+"""Evaluates through the served path, as a user's own searches would."""
 
 import asyncio
 import statistics
@@ -13,33 +13,33 @@ from tandem.evaluation.gallery import DIRECTIONS, EvaluationQuery, Gallery
 from tandem.evaluation.metrics import RECALL_AT
 from tandem.evaluation.report import BE, Ranking, Report
 
-# The pool that the cross-encoder reorders: the paper's k (Geigle et al. 2022, section 6).
+# Items that the cross-encoder reranks: the k of Geigle et al. 2022, section 6.
 POOL_K = 20
 
-# Called with the direction after each of its answers.
+# Called with the direction after each answer.
 OnAnswer = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRanks:
-    """Where one query's best-placed answer stood, from 1; None is outside the pool."""
+    """Holds the ranks of one query's best answer, from 1; None if it is outside the pool."""
 
     retrieve_rank: int | None
     final_rank: int | None
     seconds: float = field(compare=False)
-    """Of the whole search, as its asker waited."""
+    """Duration of the search as the client saw it."""
     reranked_depth: int = field(default=0, compare=False)
-    """Candidates that the cross-encoder read."""
+    """Candidates that the cross-encoder scored."""
 
 
 @dataclass(slots=True)
 class AdaptiveDepth:
-    """Asks searches to rerank as far as the model's rule finds worth it, and counts how far."""
+    """Requests adaptive depth, and counts the pairs that it scores."""
 
     read_count: int = 0
-    """Candidates that were read."""
+    """Candidates that were scored."""
     asked_count: int = 0
-    """Candidates that would have been without the rule."""
+    """Candidates that would be scored without the rule."""
 
     def __str__(self) -> str:
         share = 100 * self.read_count / max(1, self.asked_count)
@@ -58,12 +58,12 @@ async def served_report(  # noqa: PLR0913
     on_answer: OnAnswer = lambda _: None,
     adaptive_depth: AdaptiveDepth | None = None,
 ) -> Report:
-    """Returns the report of a gallery that is in the index already.
+    """Returns the report of a gallery that is already in the index.
 
-    Every pool size asks all queries anew; 0 is a search without the cross-encoder. `query_count`
-    takes so many of each direction, spread over the gallery. A query's seconds are the median of
-    what its asker waited, `concurrency` of them at once. With `adaptive_depth` reranks end where
-    the model's rule ends them, and what they read is counted in it. Errors as answer_ranks.
+    Every pool size runs all queries again; 0 searches without the cross-encoder. `query_count`
+    limits the queries of each direction, spread over the gallery. A query's seconds are the median
+    of the client's waiting times with `concurrency` searches at once. With `adaptive_depth` the
+    model's rule ends reranks, and it counts the pairs. Raises what answer_ranks raises.
     """
     rankings: list[Ranking] = []
     languages: dict[str, Sequence[str]] = {}
@@ -78,7 +78,7 @@ async def served_report(  # noqa: PLR0913
         reranked = []
         be_seconds = None
         for k in sorted(pool_sizes):
-            # Drawn anew for each k, and one by one: a picture query reads its picture.
+            # Generated again for each k, one by one, because a picture query reads its picture.
             queries = gallery.queries(target, asked)
             start_time = time.monotonic()
             ranks = await answer_ranks(
@@ -119,7 +119,7 @@ async def answer_ranks(
     """Returns each query's ranks, in the order of the queries.
 
     One search gives both orders: retrieval alone, and reranking of the best `k`. Raises the
-    TandemError of a search that fails: a recall over the others would be of another set.
+    TandemError of a search that fails, because a recall over the others would not be comparable.
     """
     free = asyncio.Semaphore(concurrency)
     pool_size = max(k, *RECALL_AT)
@@ -134,9 +134,9 @@ async def answer_ranks(
                 retrieve_k=pool_size,
                 rerank_k=k,
                 return_n=pool_size,
-                # A recall over part of the gallery would be no recall of the model's.
+                # A recall over part of the gallery would not be the model's.
                 full_coverage_required=True,
-                # And the bi-encoder's order for the cross-encoder's, no recall of that one's.
+                # Nor would the bi-encoder's order be the cross-encoder's.
                 rerank_required=True,
                 adaptive_depth=is_depth_adaptive,
             )
@@ -149,7 +149,7 @@ async def answer_ranks(
         async with asyncio.TaskGroup() as group:
             tasks = []
             for query in queries:
-                # Taken here, so that no query is drawn before its turn.
+                # Acquired here, so that no query is generated before its turn.
                 await free.acquire()
                 tasks.append(group.create_task(ask(query)))
     except BaseExceptionGroup as failures:

@@ -51,7 +51,7 @@ class SceneSource:
     def read(
         self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
     ) -> TrainingData:
-        """Returns the recipe's families, and dev scenes captioned in each language by turns."""
+        """Returns the recipe's families, and dev scenes captioned in alternating languages."""
         families = _train_families(recipe)
         dev_families = islice(
             scene_families("val", recipe.seed, _DEV_FAMILY_START), recipe.dev_family_count

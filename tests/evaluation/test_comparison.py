@@ -53,7 +53,7 @@ def test_the_captions_of_a_picture_are_one_in_pairs() -> None:
     _, alone = compare({"joint": [report(2, 2, 2, 2)], "sep": [report(1, 1, 1, 1)]})
 
     assert (second.p_value, alone.p_value) == (0.5, 0.125)
-    with pytest.raises(ValueError, match="sep and the first do not tell alike which captions"):
+    with pytest.raises(ValueError, match="sep and the first group captions"):
         list(compare({"joint": of_captions[:1], "sep": [report(1, 1, 1, 1)]}))
 
 

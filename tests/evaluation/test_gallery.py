@@ -164,7 +164,7 @@ def test_queries_ask_one_side_for_the_other(gallery: Gallery) -> None:
 
 
 def test_several_captions_all_answer_and_all_ask() -> None:
-    """The papers' protocol: five captions a picture, five right answers to it (methods 4)."""
+    """Five captions per picture are five right answers, as in Geigle et al. 2022."""
     records = [_record("a", "a", 3), _record("b", "b", 1)]
 
     gallery = make_gallery(records, ["en"], captions_per_picture=2)

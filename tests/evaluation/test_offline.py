@@ -174,7 +174,7 @@ def test_a_pool_of_the_gallery_is_the_cross_encoder_on_all_pairs(
 def test_recall_at_the_size_of_the_pool_is_the_bi_encoders(
     offline: OfflineGallery, target: Modality, k: int
 ) -> None:
-    """Reordering changes no membership; fusing neither (methods 4)."""
+    """Neither reranking nor fusion changes which items are in the pool."""
     pools = offline.score(target, k)
     of_be = recall_at(first_answer_ranks(pools.retrieved, ANSWERS), k)
 

@@ -84,7 +84,7 @@ def test_the_pool_is_reordered_and_the_rest_follows() -> None:
 
 
 def test_reranking_by_the_smallest_first_is_another_order() -> None:
-    """A convenience class of the authors' sorts so (methods 4); the numbers tell it apart."""
+    """A convenience class of the authors' code sorts so; the figures differ."""
     retrieved = np.array([[0, 1, 2]])
     logits = np.array([[0.5, 2.0, -1.0]])
 

@@ -300,19 +300,19 @@ def _cell(scalar: pa.Scalar) -> object:
 def _record_id(row: dict[str, Any], place: str, default: str) -> str:
     if _ID not in row:
         return default
-    told = row[_ID]
+    value = row[_ID]
     # pandas turns integers into floats if one is missing.
-    if isinstance(told, float) and told.is_integer() and abs(told) <= _MAX_EXACT_REAL:
-        told = int(told)
-    if isinstance(told, Decimal) and told == told.to_integral_value():
-        told = int(told)
-    if isinstance(told, UUID):
-        told = str(told)
-    if isinstance(told, bytes):
-        told = decoded(told, f"{place}: the {_ID}")
-    if not isinstance(told, (str, int)):
-        raise CorpusMalformed(f"{place} has the {_ID} {told!r}; make it a text or a whole number")
-    return str(told)
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_REAL:
+        value = int(value)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        value = int(value)
+    if isinstance(value, UUID):
+        value = str(value)
+    if isinstance(value, bytes):
+        value = decoded(value, f"{place}: the {_ID}")
+    if not isinstance(value, (str, int)):
+        raise CorpusMalformed(f"{place} has the {_ID} {value!r}; make it a text or a whole number")
+    return str(value)
 
 
 @lru_cache(maxsize=2)

@@ -97,22 +97,22 @@ class _Casting:
         self._checks_pairs = split != "test_concepts"
         self._rng = rng
 
-    def group(self, beside: tuple[Noun, ...], not_noun: Noun | None = None) -> Group:
-        """Returns a group of one drawing whose noun may occur in a picture with `beside`.
+    def group(self, others: tuple[Noun, ...], not_noun: Noun | None = None) -> Group:
+        """Returns a group of one drawing whose noun may occur in a picture with `others`.
 
-        In train no pair with `beside` is held out; elsewhere the pair with the first of them is.
+        In train no pair with `others` is held out; elsewhere the pair with the first of them is.
         """
         noun = self._rng.choice(self._nouns)
-        while noun in beside or noun == not_noun or not self._may_stand(noun, beside):
+        while noun in others or noun == not_noun or not self._may_stand(noun, others):
             noun = self._rng.choice(self._nouns)
         return Group(noun, self._style or self._rng.choice(_train_styles(noun)), 1)
 
-    def _may_stand(self, noun: Noun, beside: tuple[Noun, ...]) -> bool:
-        if not self._checks_pairs or not beside:
+    def _may_stand(self, noun: Noun, others: tuple[Noun, ...]) -> bool:
+        if not self._checks_pairs or not others:
             return True
         if self._pair_held_out:
-            return is_held_out_pair(noun, beside[0])
-        return not any(is_held_out_pair(noun, other) for other in beside)
+            return is_held_out_pair(noun, others[0])
+        return not any(is_held_out_pair(noun, other) for other in others)
 
 
 def _train_styles(noun: Noun) -> tuple[str, ...]:

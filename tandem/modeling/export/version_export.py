@@ -78,7 +78,7 @@ def _check_same_shape(own: Manifest, first: Manifest, checkpoint: Path, reposito
     if differing:
         raise ValueError(
             f"{checkpoint} has another {', '.join(differing)} than {repository}, so it cannot be a "
-            "version of its model; serve it with tandem models add and ingest anew"
+            "version of its model; serve it with tandem models add and ingest again"
         )
 
 
@@ -96,5 +96,5 @@ def _check_same_backbone(
         raise ExportMismatch(
             f"{checkpoint} has another image backbone than {repository} (its image tokens differ "
             f"by {off:.0%}), and indexes hold tokens of the one that is there; serve it with "
-            "tandem models add and ingest anew"
+            "tandem models add and ingest again"
         )

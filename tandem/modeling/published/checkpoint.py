@@ -153,11 +153,11 @@ def _check_padding(kind: str, fields: _Fields, tokenizer: Tokenizer) -> None:
     """Raises PublishedCheckpointInvalid where the padding's id would shift the positions."""
     if not _COUNTS_POSITIONS_PAST_PADDING[kind]:
         return
-    told, own = fields.integer("pad_token_id", unset=1, low=0), special_tokens(tokenizer).pad_id
-    if told != own:
+    declared, own = fields.integer("pad_token_id", unset=1, low=0), special_tokens(tokenizer).pad_id
+    if declared != own:
         raise PublishedCheckpointInvalid(
-            f"{fields.path}: pad_token_id is {told}, and the tokenizer pads with {own}; they are "
-            "not of one checkpoint"
+            f"{fields.path}: pad_token_id is {declared}, and the tokenizer pads with {own}; they "
+            "are not of one checkpoint"
         )
 
 

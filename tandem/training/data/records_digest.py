@@ -12,7 +12,7 @@ def records_sha256(*parts: Iterable[Record], reads_pictures: bool = True) -> str
     """Returns a digest of the records in their order, part by part.
 
     It covers ids, families, captions and, with `reads_pictures`, the bytes of the picture files,
-    which are read once more. Raises RecordUnreadable for a picture that is not available.
+    which are read again. Raises RecordUnreadable for a picture that is not available.
     """
     digest = sha256()
     for part in parts:

@@ -140,7 +140,7 @@ def test_other_files_beside_the_captions_are_passed_over(task2: Path, name: str)
     lines(task2 / name, "Multi30k, as published")
 
     assert len(read(task2, "val")) == 2
-    with pytest.raises(SplitUnknown, match=r"its splits are: val; pass"):
+    with pytest.raises(SplitUnknown, match=r"its splits are: val;"):
         read(task2, "train")
 
 
@@ -166,7 +166,7 @@ def test_an_unknown_split_names_those_with_a_picture_list(task1: Path) -> None:
     """Captions without one are no split: nobody knows of which pictures they are."""
     lines(task1 / "test_2018_flickr.en", "a bird")
 
-    with pytest.raises(SplitUnknown, match=r"its splits are: test_2017_mscoco, train; pass"):
+    with pytest.raises(SplitUnknown, match=r"its splits are: test_2017_mscoco, train;"):
         read_multi30k(task1, task1, "test_2018_flickr")
 
 

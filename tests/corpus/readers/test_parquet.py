@@ -128,7 +128,7 @@ def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
     (tested,) = read(tmp_path, "test")
     assert (tested.record_id, tested.split, tested.image.read()) == ("a/1", "test", b"pixels of 1")
     assert len(read(tmp_path, "val")) == 3
-    with pytest.raises(SplitUnknown, match=r"split 'extra'; its splits are: test, train, val; pass"):
+    with pytest.raises(SplitUnknown, match=r"split 'extra'; its splits are: test, train, val;"):
         read_parquet(tmp_path, "extra")
 
 
@@ -381,7 +381,7 @@ def test_splits_as_hugging_face_lays_them_out(tmp_path: Path) -> None:
 
     assert [len(read(tmp_path, split)) for split in ("train", "val", "dev", "test")] == [3, 2, 2, 1]
     assert read_parquet(tmp_path, "train").total == 3
-    with pytest.raises(SplitUnknown, match=r"'data'; its splits are: test, train, validation; pass"):
+    with pytest.raises(SplitUnknown, match=r"'data'; its splits are: test, train, validation;"):
         read_parquet(tmp_path, "data")
 
 

@@ -137,7 +137,7 @@ def test_archives_may_number_alike(tmp_path: Path) -> None:
         pack(tmp_path / name, CAT)
 
     assert [each.record_id for each in read(tmp_path, "train")] == ["train/0/cat", "train/1/cat"]
-    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val; pass"):
+    with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val;"):
         read_webdataset(tmp_path, "test")
 
 
