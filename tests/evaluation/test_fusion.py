@@ -58,7 +58,6 @@ def test_a_pool_of_equals_gets_the_middle() -> None:
 
 
 def test_what_cannot_be_fused_is_refused() -> None:
-    """By name."""
     with pytest.raises(ValueError, match="cannot be fused"):
         add(SIMILARITY, PROBABILITY[:, :2], 0.5)
     with pytest.raises(ValueError, match=r"the weight is 1\.5"):

@@ -27,7 +27,6 @@ def _gallery() -> Gallery:
 
 
 def test_every_record_has_one_caption_of_its_own(gallery: Gallery) -> None:
-    """The first of its language."""
     assert len(gallery.pairs) == 32
     for record, caption in gallery.pairs:
         of_language = [each for each in record.captions if each.language == caption.language]
@@ -291,7 +290,6 @@ def test_a_family_keeps_its_language_where_records_are_mixed() -> None:
 
 
 def test_a_record_without_its_familys_language_is_refused() -> None:
-    """By name, rather than leaving a query out."""
     with pytest.raises(ValueError, match="a0 has no caption in 'fr'"):
         make_gallery([_record("a0", "a")], ("fr",))
 

@@ -8,7 +8,6 @@ from tandem.evaluation.logistic import fit_logistic, sigmoid_of
 
 
 def test_the_weights_that_made_the_examples_are_found() -> None:
-    """Of features at very different scales."""
     rng = np.random.default_rng(0)
     features = np.stack([rng.normal(3, 1, 50_000), rng.normal(0, 100, 50_000)], axis=1)
     chance = sigmoid_of(features @ [1.5, -0.02] - 4.0)

@@ -186,7 +186,6 @@ def test_sums_of_something_else_are_refused() -> None:
 
 @pytest.mark.parametrize("of_ranks", [mean_reciprocal_rank, median_rank])
 def test_no_ranks_have_no_middle(of_ranks: Callable[[list[int]], float]) -> None:
-    """Refused, as with recall."""
     with pytest.raises(ValueError, match="no queries were ranked"):
         of_ranks([])
 
@@ -235,6 +234,5 @@ def test_the_paired_test_of_many_queries_is_a_number() -> None:
 
 
 def test_other_queries_are_no_pairs() -> None:
-    """Refused, not cut to the shorter."""
     with pytest.raises(ValueError, match="not the same queries"):
         paired_p_value([True], [True, False])

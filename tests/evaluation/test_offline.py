@@ -111,7 +111,6 @@ def test_regions_take_the_place_of_pixels(
 def test_image_tokens_that_the_model_does_not_read_are_refused(
     tmp_path: Path, checkpoint: Checkpoint, gallery: Gallery
 ) -> None:
-    """Regions for a model of pixels."""
     regions = {record.record_id: np.ones((1, 2054), np.float16) for record, _ in gallery.pairs}
     write_regions(tmp_path / "regions.safetensors", regions, region_count=1)
 
@@ -194,7 +193,6 @@ def test_the_ends_of_fusion_are_retrieval_and_reranking(
 
 
 def test_progress_counts_the_queries(offline: OfflineGallery) -> None:
-    """Up to all of them."""
     seen: list[int] = []
 
     offline.score(Modality.TEXT, 2, seen.append)

@@ -78,9 +78,9 @@ BAD = {
     ),
     "half a character": (a_record("\ud83d"), F.CAPTION_UNREADABLE, "an unpaired surrogate"),
     "no picture": (
-        replace(GOOD, image=NoImage("a.txt", "no picture beside it")),
+        replace(GOOD, image=NoImage("a.txt", "no picture next to it")),
         F.PICTURE_MISSING,
-        "a.txt has no picture beside it",
+        "a.txt has no picture next to it",
     ),
     "file not there": (
         replace(GOOD, image=ImageFile(Path("nowhere/a.jpg"), "list.tsv: line 3")),

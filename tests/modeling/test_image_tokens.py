@@ -239,7 +239,6 @@ def test_another_networks_weights_are_refused_by_name(
     edit: dict[str, torch.Tensor | None],
     message: str,
 ) -> None:
-    """A package's file of another release."""
     published = published_names(model_of("efficientnet_lite0").image_backbone) | edit
     install(monkeypatch, tmp_path, {k: v for k, v in published.items() if v is not None})
 
@@ -250,7 +249,6 @@ def test_another_networks_weights_are_refused_by_name(
 def test_a_packages_weights_are_taken_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them but the classifier's."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         other = EfficientNetLite0(JointConfig(vocabulary_size=9, image_source="efficientnet_lite0"))

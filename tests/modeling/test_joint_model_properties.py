@@ -260,7 +260,6 @@ def test_every_picture_gives_tokens_that_the_index_can_store(pixels_BHWC: Pixels
 @given(st.data())
 @torch.inference_mode()
 def test_a_picture_has_the_same_tokens_in_any_batch(data: st.DataObject) -> None:
-    """In any order, and alone."""
     pixels_BHWC = torch.from_numpy(data.draw(pictures()))
     order = data.draw(st.permutations(range(len(pixels_BHWC))))
 

@@ -118,7 +118,6 @@ def test_records_get_their_regions_in_their_order(file: RegionFile) -> None:
 
 
 def test_a_record_without_regions_is_named(file: RegionFile) -> None:
-    """A file of another corpus."""
     stranger = next(iter(scene_records("val", 9, 4)))
 
     with pytest.raises(RegionsInvalid, match=f"no regions of record '{stranger.record_id}'"):
@@ -181,7 +180,7 @@ def test_a_model_of_regions_is_saved_but_not_exported(tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path / "ours")
 
     assert loaded.model.config.image_token_count == 3
-    with pytest.raises(ValueError, match="ours reads a detector's regions, which Triton has no"):
+    with pytest.raises(ValueError, match="ours reads a detector's regions, which cannot be served"):
         export_model(tmp_path / "ours", tmp_path / "repository", Precision.FP32)
     with pytest.raises(ValueError, match="not pixels; give it a file of regions"):
         loaded.model.image_backbone(torch.zeros(1, 112, 112, 3, dtype=torch.uint8))

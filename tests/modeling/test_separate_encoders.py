@@ -162,7 +162,6 @@ def test_another_ce_is_a_version_of_the_same_model(
 def test_a_combined_checkpoint_says_what_it_was_made_of(
     folders: tuple[Path, Path], combined: Path
 ) -> None:
-    """Both runs, by role."""
     made_of = load_checkpoint(combined).training["combined_of"]
 
     assert list(made_of) == ["bi_encoder", "cross_encoder"]
@@ -197,7 +196,6 @@ class TestWhatDoesNotFit:
         assert not folder.exists()
 
     def test_another_shape(self, two: tuple[Path, Path], tmp_path: Path) -> None:
-        """Named with both values."""
         save_tiny_checkpoint(tmp_path / "post", encoder="post_norm")
         self.refused(two[0], tmp_path / "post", "another encoder: pre_norm and post_norm")
 

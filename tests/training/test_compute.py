@@ -47,7 +47,6 @@ def test_an_unknown_device_is_refused(name: str, why: str) -> None:
 
 
 def test_a_batch_moves_whole() -> None:
-    """Every tensor of it, at any depth."""
     ids = torch.ones(2, 3, dtype=torch.int64)
     batch = PairBatch(TextBatch(ids, ids), torch.zeros(2, 4, 8), torch.ones(2, 4), torch.ones(2))
 

@@ -62,7 +62,6 @@ def test_runs_are_drawn_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_curve_is_named(tmp_path: Path) -> None:
-    """By the file that it lacks."""
     with pytest.raises(FileNotFoundError, match=r"loss_curve\.jsonl"):
         plot_run(tmp_path)
 

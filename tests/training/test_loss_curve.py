@@ -69,7 +69,6 @@ def test_a_line_says_what_the_module_promises(tmp_path: Path) -> None:
 
 
 def test_tensorboard_shows_the_same(tmp_path: Path) -> None:
-    """Every number of the curve, at its round."""
     curve = LossCurve(tmp_path, 0, 0.0)
     curve.add(point(1))
     curve.add(point(2, RECALL))

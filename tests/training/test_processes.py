@@ -92,7 +92,6 @@ def test_two_processes_follow_the_curve_of_one(tmp_path: Path, alone: Curve) -> 
 def test_whatever_two_processes_leave_out_bends_their_curve(
     tmp_path: Path, alone: Curve, left_out: str
 ) -> None:
-    """Positive controls of the test above."""
     train_by_two(tmp_path, left_out)
 
     assert difference(losses(tmp_path / "rank-0"), alone) > TOLERANCE

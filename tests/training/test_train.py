@@ -51,7 +51,6 @@ def test_a_seed_gives_the_same_model_again(trained: Callable[..., Run]) -> None:
 
 
 def test_another_seed_gives_another_model(trained: Callable[..., Run]) -> None:
-    """Everything random follows from the seed."""
     assert trained(2)[0].weights_sha256 != trained(1)[0].weights_sha256
 
 

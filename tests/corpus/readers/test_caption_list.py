@@ -83,7 +83,6 @@ def test_one_file_is_one_split(pets: Path) -> None:
 
 
 def test_an_unknown_split_names_the_lists_that_there_are(pets: Path) -> None:
-    """At the call."""
     with pytest.raises(SplitUnknown, match=r"split 'test'; its splits are: train, val;"):
         read_caption_list(pets, "test")
 

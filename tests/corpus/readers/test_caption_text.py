@@ -37,7 +37,6 @@ def test_blank_lines_between_one_pictures_captions_are_spacing() -> None:
 
 
 def test_a_line_that_is_not_utf8_is_named() -> None:
-    """By file and number."""
     assert decoded(b"gut", "train.de: line 1") == "gut"
     with pytest.raises(CorpusMalformed, match=r"train\.de: line 2 is not UTF-8"):
         decoded(b"sch\xf6n", "train.de: line 2")

@@ -60,7 +60,7 @@ def test_a_file_over_the_limit_is_not_read(tmp_path: Path) -> None:
 
 def test_a_record_without_a_picture_says_so_when_it_is_read() -> None:
     """And not before: its captions may still be of use."""
-    source = NoImage(PLACE, "no picture beside it")
+    source = NoImage(PLACE, "no picture next to it")
 
-    with pytest.raises(PictureMissing, match=r"line 3 has no picture beside it; add"):
+    with pytest.raises(PictureMissing, match=r"line 3 has no picture next to it; add"):
         source.read()

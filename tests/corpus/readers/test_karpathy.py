@@ -87,7 +87,6 @@ def test_a_coco_entry_becomes_a_record(coco: Path) -> None:
 
 
 def test_a_flickr30k_entry_has_no_filepath(tmp_path: Path) -> None:
-    """Its images lie in the image folder itself."""
     (tmp_path / "1000092795.jpg").write_bytes(b"pixels")
     document = {"dataset": "flickr30k", "images": [an_image(0, "test", "1000092795.jpg", [0, 1])]}
 
@@ -271,7 +270,6 @@ def test_a_caption_of_anothers_name_is_refused(coco: Path, caption_id: str) -> N
 def test_attributes_that_no_item_can_have_are_refused(
     coco: Path, attributes: object, says: str
 ) -> None:
-    """Here, and not by the server one by one."""
     document = json.loads(coco.read_text())
     document["images"][0]["attributes"] = attributes
     written(document, coco.parent)
@@ -358,7 +356,6 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
 def test_what_would_not_read_back_is_not_written(
     tmp_path: Path, more: dict[str, Any], says: str
 ) -> None:
-    """By the record's name."""
     record = replace(next(emoji_records("test")), **more)
 
     with pytest.raises(CorpusError, match=says):

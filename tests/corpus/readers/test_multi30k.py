@@ -155,7 +155,6 @@ def test_the_folder_above_the_variants_is_told_from_them(task2: Path, tmp_path: 
     [("nowhere", "no folder .*nowhere"), ("empty", "empty has no caption files")],
 )
 def test_a_folder_without_captions_is_refused(tmp_path: Path, folder: str, says: str) -> None:
-    """At the call, by its path."""
     (tmp_path / "empty").mkdir()
 
     with pytest.raises(CorpusFileMissing, match=says):

@@ -308,7 +308,6 @@ def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path
 
 
 def test_a_folder_of_texts_alone_says_what_a_picture_is(tmp_path: Path) -> None:
-    """By its extensions."""
     (tmp_path / "a.txt").write_text("a cat")
 
     with pytest.raises(SplitUnknown, match=r"splits are: none \(pictures are \.jpg, .*\.webp\)"):
@@ -330,7 +329,6 @@ def test_names_in_nfc_and_nfd_meet(tmp_path: Path) -> None:
 
 
 def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> None:
-    """As cat.jpg.txt."""
     put(tmp_path, CAT)
     (tmp_path / "cat.txt").rename(tmp_path / "cat.jpg.txt")
 
@@ -362,7 +360,7 @@ def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
     for split in ("train", "test"):
         put(tmp_path / "data" / split / "more", DOG)
 
-    with pytest.raises(SplitUnknown, match=rf"{tmp_path}/data has \w+/: give that folder, or say"):
+    with pytest.raises(SplitUnknown, match=rf"{tmp_path}/data has \w+/: give that folder"):
         read_picture_folder(tmp_path, "test")
     assert ids(tmp_path / "data", "test") == ["test/more/dog"]
     assert ids(tmp_path, "all") == ["data/test/more/dog", "data/train/more/dog"]

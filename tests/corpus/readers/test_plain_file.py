@@ -13,7 +13,6 @@ from tandem.corpus.readers.plain_file import files_below, list_folder, open_plai
 
 
 def test_a_file_is_opened(tmp_path: Path) -> None:
-    """For its bytes."""
     (tmp_path / "train.tsv").write_bytes(b"a\r\n")
 
     with open_plain_file(tmp_path / "train.tsv") as file:

@@ -58,7 +58,6 @@ def plain(tar_format: int = tarfile.PAX_FORMAT) -> bytes:
     "tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 )
 def test_files_are_found_where_their_bytes_lie(tmp_path: Path, tar_format: int) -> None:
-    """In each of tar's formats, long names and all."""
     path = tmp_path / "000.tar"
     path.write_bytes(plain(tar_format))
 

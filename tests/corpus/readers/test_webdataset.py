@@ -190,7 +190,6 @@ def test_an_archive_that_goes_away_shows_when_a_picture_is_read(tmp_path: Path) 
 def test_two_files_of_one_kind_and_name_are_refused(
     tmp_path: Path, file: tuple[str, bytes], says: str
 ) -> None:
-    """With the archive's name."""
     path = pack(tmp_path / "000.tar", [*CAT, file])
 
     with pytest.raises(CorpusMalformed, match=rf"000\.tar: {says}"):
@@ -247,7 +246,6 @@ def test_json_beside_a_text_file_may_be_of_anything(tmp_path: Path) -> None:
 def test_captions_are_those_of_the_first_field_that_has_any(
     tmp_path: Path, fields: dict[str, object], texts: list[str]
 ) -> None:
-    """As in a row of a parquet file."""
     path = pack(tmp_path / "000.tar", [DOG[0], ("dog.json", json.dumps(fields).encode())])
 
     (dog,) = read(path)

@@ -104,7 +104,6 @@ def test_sentences_in_every_language_name_every_group(scene: Scene) -> None:
 def test_captions_read_as_written_by_hand(
     scene: Scene, language: Language, captions: tuple[str, ...]
 ) -> None:
-    """One worked example a construction."""
     assert captions_of(scene, language) == captions
 
 

@@ -293,7 +293,6 @@ def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
-    """Not even the repository's folder."""
     with pytest.raises(ValueError, match="is no checkpoint"):
         export_model(tmp_path / "nothing", tmp_path / "repository", Precision.FP32)
 

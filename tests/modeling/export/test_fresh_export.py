@@ -122,7 +122,6 @@ def test_a_configuration_is_written_again_alone(
 
 
 def test_a_first_export_takes_this_machines_best(checkpoint: Path, tmp_path: Path) -> None:
-    """A user names no precision."""
     assert export_if_stale(checkpoint, tmp_path / "new").precision == native_precision()
 
 

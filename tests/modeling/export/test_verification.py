@@ -96,13 +96,12 @@ class Answering(nn.Module):
         (16, 0.25, 0.0, None),  # sixteen quarters have unit length: the control
         (16, 0.3, 0.0, r"off unit length"),
         (16, 0.25, float("nan"), r"NaN or infinity"),
-        (15, 0.25, 0.0, r"answers \[1, 15\] torch.float32 instead of \[1, 16\]"),
+        (15, 0.25, 0.0, r"gives \[1, 15\] torch.float32 instead of \[1, 16\]"),
     ],
 )
 def test_a_model_that_answers_otherwise_than_the_manifest_says_is_refused(
     repository: Path, width: int, embedding: float, logit: float, says: str | None
 ) -> None:
-    """Without any checkpoint to compare with."""
     path = repository / "other.pt"
     torch.jit.save(torch.jit.script(Answering(width, embedding, logit)), str(path))
     put_in(repository, "joint_encoder", path.read_bytes())

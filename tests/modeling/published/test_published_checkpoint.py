@@ -190,7 +190,6 @@ def test_a_model_with_a_head_gives_its_encoder(tmp_path: Path, prefix: str) -> N
 
 
 def test_weights_in_several_files_are_read_together(tmp_path: Path) -> None:
-    """As transformers splits large models."""
     published = published_bert(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     published.save_pretrained(tmp_path, max_shard_size="20KB")
@@ -388,7 +387,6 @@ def test_xlm_r_needs_two_positions_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
-    """A download that broke off."""
     published_bert(tmp_path)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])

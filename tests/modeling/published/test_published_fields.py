@@ -64,7 +64,6 @@ def write_fields(folder: Path, **changes: object) -> None:
 
 
 def test_the_folder_is_taken_as_it_is(folder: Path) -> None:
-    """The control of all that follows."""
     assert refusal(folder) == ""
 
 
@@ -146,7 +145,6 @@ def test_a_file_that_is_none_is_named(folder: Path, name: str, content: bytes) -
     ids=["git-lfs pointer", "empty", "a header of 16 EiB", "a zip", "a header nested deep"],
 )
 def test_weights_that_are_none_are_named(folder: Path, content: bytes, says: str) -> None:
-    """By their file."""
     (folder / "model.safetensors").write_bytes(content)
 
     why = refusal(folder)

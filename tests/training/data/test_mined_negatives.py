@@ -84,7 +84,6 @@ def test_lists_are_no_longer_than_the_largest_group_leaves() -> None:
 
 
 def test_a_pool_of_one_group_has_nothing_to_mine() -> None:
-    """Refused by name."""
     texts, images = (e[:6] for e in embeddings(2))
 
     with pytest.raises(ValueError, match="every picture is in one group"):

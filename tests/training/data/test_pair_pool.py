@@ -206,8 +206,6 @@ def test_each_sibling_is_the_mismatch_as_often_as_the_others(pool: Pool) -> None
 
 
 def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
-    """And another draws others."""
-
     def drawn(seed: int) -> list[object]:
         rng = random.Random(seed)
         be = pool.pool.match_batch(rng, 8)
