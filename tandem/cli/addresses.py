@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options that several commands share."""
 
 import socket
 from typing import Annotated
@@ -12,7 +12,7 @@ _KNOCK_SECONDS = 1.0
 
 
 def checked(text: str) -> str:
-    """Returns an address as it is called; raises BadParameter with what to write."""
+    """Returns a validated address; raises BadParameter, which says what to write."""
     try:
         return Address.parse(text).target
     except AddressInvalid as error:
@@ -20,14 +20,14 @@ def checked(text: str) -> str:
 
 
 def all_checked(texts: list[str]) -> list[str]:
-    """Returns addresses as `checked` does."""
+    """Returns validated addresses."""
     return [checked(text) for text in texts]
 
 
 def nobody_there(address: str) -> str | None:
-    """Knocks at an address; returns what to say where nothing listens, or no machine has the name.
+    """Connects to an address; returns a message if nothing listens, or the host is unknown.
 
-    None where somebody is there, or it cannot be known, as behind a proxy.
+    Returns None if something listens, or if a proxy hides it.
     """
     try:
         place = Address.parse(address)

@@ -1,4 +1,4 @@
-"""`tandem`: one command a module, wired here."""
+"""Wires the `tandem` command; each subcommand has its own module."""
 
 import sys
 from typing import Annotated
@@ -40,7 +40,7 @@ app = typer.Typer(
     help="Finds images by text and texts by images: retrieve fast, rerank smart.",
     cls=CommandLine,
     context_settings=SETTINGS,
-    # Plain help: in a table of rich's, names of options are cut where the terminal is narrow.
+    # Plain help, because rich's tables cut option names in a narrow terminal.
     rich_markup_mode=None,
     no_args_is_help=True,
     add_completion=False,
@@ -66,12 +66,14 @@ app.add_typer(token.app, name="token")
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="print it and end"),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="print the version and exit"
+        ),
     ] = False,
 ) -> None:
     """Finds images by text and texts by images: retrieve fast, rerank smart."""
 
 
 def main() -> None:
-    """Runs the command line; a named error is one line on stderr and exit status 1."""
+    """Runs the command line; a named error is one line on stderr, with exit status 1."""
     sys.exit(run(app, (ValueError, OSError, StackFailed, TritonUnavailable, PrometheusUnavailable)))

@@ -1,4 +1,4 @@
-"""`tandem certificates`: an authority, and a certificate for each container of Compose."""
+"""`tandem certificates`: makes an authority, and a certificate for each Compose container."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from tandem.cli.console import out
 
-# Each service of the Compose file, and the kind of process by which others let it in.
+# Each service of the Compose file, and the name in its certificate that others accept.
 CONTAINERS: Mapping[str, str] = {
     "orchestrator": "orchestrator",
     "encoder": "encoder",
@@ -21,13 +21,13 @@ CONTAINERS: Mapping[str, str] = {
 
 
 def certificates(
-    folder: Annotated[Path, typer.Argument(help="where they go; kept from the last time")],
+    folder: Annotated[Path, typer.Argument(help="output folder; an existing authority stays")],
 ) -> None:
-    """Writes new certificates for the containers of deploy/compose.tls.yaml, good for 30 days.
+    """Write new certificates for the containers of deploy/compose.tls.yaml, valid for 30 days.
 
-    Services take up new ones while they run. Callers trust the folder's ca.crt.
+    Running services reload them. Callers trust the folder's ca.crt.
     """
-    # Here, not above: a service's image has this command line, and no cryptography.
+    # Imported here, because a service's image has this command line without cryptography.
     from tandem.local.certificates import LocalAuthority
 
     authority = LocalAuthority(folder)

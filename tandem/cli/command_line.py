@@ -1,4 +1,4 @@
-"""How commands are parsed and refused: whole option names in help, text in what went wrong."""
+"""Parses commands, prints help and errors as plain text, and handles Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tandem.cli.refusals import tell
 from tandem.cli.stop_signals import Stopped
 from tandem.errors import TandemError
 
-# Of all wrong uses of a command. Typer exports it by its subclasses alone.
+# The base of all usage errors, of which Typer exports only subclasses.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 INTERRUPTED_STATUS = 130
@@ -27,15 +27,15 @@ SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["--h
 
 
 class Command(TyperCommand):
-    """A command that understands the names its options had in the release before."""
+    """A command that accepts the option names of the previous release."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Parses with today's names."""
+        """Parses the arguments with the current names."""
         return super().parse_args(ctx, with_new_names(_path(ctx), args))
 
 
 class CommandLine(TyperGroup):
-    """All commands. What it prints of wrong uses goes through the console, as all else."""
+    """All commands. It prints usage errors through the console, like all output."""
 
     def main(
         self,
@@ -46,7 +46,7 @@ class CommandLine(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Runs a command; exits with its status where `standalone_mode`."""
+        """Runs a command; exits with its status if `standalone_mode`."""
 
         def status_of() -> Any:  # noqa: ANN401
             return super(CommandLine, self).main(
@@ -68,7 +68,7 @@ class CommandLine(TyperGroup):
         sys.exit(status if isinstance(status, int) else 0)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401
-        """Runs a command; Ctrl-C ends it with a word and status 130."""
+        """Runs a command; Ctrl-C ends it with a message and status 130."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -78,7 +78,7 @@ class CommandLine(TyperGroup):
 
 @contextmanager
 def told_if_interrupted(kept: Callable[[], str]) -> Iterator[None]:
-    """Within it Ctrl-C prints what is kept and how to go on, and ends with status 130."""
+    """Makes Ctrl-C print what is kept and how to continue, and exit with status 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -90,22 +90,21 @@ def run(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     """Runs the command line of this process and returns its exit status.
 
     A named error, or one of `ours`, is a line on stderr and status 1. So is output that could not
-    be written whole, but for a pipe whose reader left: that is status 1 without a word.
+    be written completely; a closed pipe is status 1 without a message.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # What a command cleans up behind itself, it does then too; one that was told to ignore the
-        # signal goes on.
+        # So that commands clean up on these signals too; an ignored signal stays ignored.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _leave)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal's encoding may lack a caption's letters, and an argument may be no UTF-8.
+        # A terminal's encoding may lack letters of a caption, and an argument may not be UTF-8.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     status = _status(app, ours)
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Python would try again at its end, and say so.
+        # Otherwise Python tries again at exit, and reports it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             errors.print(f"the output could not be written whole: {error.strerror}")
@@ -117,7 +116,7 @@ def _status(app: typer.Typer, ours: tuple[type[Exception], ...]) -> int:
     try:
         app()
     except Stopped as end:
-        with suppress(OSError):  # the terminal may be what has ended
+        with suppress(OSError):  # The terminal may have closed.
             errors.print("stopped before its end; nothing that it started is left")
         return int(str(end.code))
     except SystemExit as end:
@@ -146,7 +145,7 @@ def _not_text(error: UnicodeError) -> str:
 
 
 def _told(error: Exception) -> str:
-    """Returns the error's message; of a file, its name and what is wrong in words."""
+    """Returns the error's message; for a file, its name and the fault."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
     if isinstance(error, OSError) and error.strerror:
@@ -155,7 +154,7 @@ def _told(error: Exception) -> str:
 
 
 def _path(ctx: typer.Context) -> Sequence[str]:
-    """Returns the names of the command and its groups, without the program's."""
+    """Returns the names of the command and its groups, without the program."""
     names: list[str] = []
     one: Any = ctx
     while one.parent is not None:

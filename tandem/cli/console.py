@@ -1,7 +1,7 @@
-"""The terminal: what a person reads goes to stdout, what went wrong to stderr.
+"""Prints results to stdout and errors to stderr, always as plain text.
 
-Whatever is printed is text. Brackets, emoji names and control characters in it are somebody's
-values, of a path, an id, a caption or an error, and never orders to the terminal.
+Brackets, emoji names and control characters come from values, such as paths, ids, captions and
+errors; they never control the terminal.
 """
 
 import re
@@ -11,10 +11,10 @@ from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
 
-# Wider than any line: a table that nobody reads on a screen has as much room as it needs.
+# Wider than any line, for tables that do not go to a screen.
 _UNBOUNDED_WIDTH = 1_000_000
-# Control characters but for the line feed, halves of surrogate pairs, line separators, and what
-# turns the direction of the text around it.
+# Control characters except the line feed, lone surrogates, line separators, and characters that
+# change the text's direction.
 _UNPRINTABLE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -22,7 +22,7 @@ _SHORT = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
 def shown(text: str) -> str:
-    r"""Returns the text with each unprintable character but the line feed as such as \x1b."""
+    r"""Returns the text with unprintable characters, except the line feed, as escapes like \x1b."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -32,24 +32,24 @@ def one_line(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console for which every str is text as it stands, printed whole.
+    """A console that prints every str literally and completely.
 
-    Tables fold in a terminal's width, and have no width where there is no terminal.
+    Tables wrap at the terminal's width; without a terminal they have no width.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-        # Rich keeps COLUMNS of now for ever; a terminal's is looked up when it is needed.
+        # Rich stores COLUMNS once; we look the terminal's width up when needed.
         self._width = None
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody is watching; a variable such as FORCE_COLOR does not make it so."""
+        """Returns whether the output is a terminal, whatever FORCE_COLOR says."""
         return not self.file.closed and self.file.isatty()
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The terminal's; where there is none, as wide as it takes."""
+        """Returns the terminal's size; without one, as wide as needed."""
         if self._width is None and not self.is_live:
             return ConsoleDimensions(_UNBOUNDED_WIDTH, 25)
         return super().size
@@ -59,11 +59,11 @@ class Terminal(Console):
         self._width, self._height = new_size
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
-        """Prints text without breaking its lines, and tables without cutting their cells."""
+        """Prints text without wrapping its lines, and tables without cutting their cells."""
         for each in objects:
             if isinstance(each, Table):
                 _fold(each)
-                if each.title:  # rich would wrap it to the table's own width
+                if each.title:  # Rich would wrap it to the table's width.
                     super().print(each.title, soft_wrap=True)
                     each.title = None
         if not any(isinstance(each, Table) for each in objects):
@@ -71,18 +71,18 @@ class Terminal(Console):
         elif not self.is_live:
             with self.capture() as captured:
                 super().print(*objects, **options)
-            # Without the spaces that would make all rows as long as the longest.
+            # Without the spaces that pad all rows to the longest.
             self.file.write("\n".join(map(str.rstrip, captured.get().split("\n"))))
             return
         super().print(*objects, **options)
 
     def rule(self, title: Any = "", **_: Any) -> None:  # noqa: ANN401
-        """Prints a heading whole, however long it is."""
+        """Prints a heading completely, however long it is."""
         dashes = "--" if self.options.ascii_only else "──"
         self.print(f"{dashes} {one_line(str(title))}")
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
-        """Returns what rich makes of any str that it meets: the text and nothing else."""
+        """Returns a str as literal text, for rich."""
         return super().render_str(
             shown(text), **options | {"markup": False, "emoji": False, "highlight": False}
         )

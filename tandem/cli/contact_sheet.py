@@ -1,4 +1,4 @@
-"""One picture of several searches: the queries, what was retrieved, what reranking made of it."""
+"""Draws several searches: the queries, the retrieved items, and the reranked items."""
 
 import io
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _EDGE = "#c9d1d9"
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One query with the id that answers it and all items that a search returned for it."""
+    """One query, the id of its answer, and the items that a search returned."""
 
     query: str | bytes
     note: str
@@ -36,7 +36,7 @@ class SheetRow:
 
 
 def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Writes a PNG: a row a query, five items before and after reranking, its answer in green."""
+    """Writes a PNG: one row a query, five items before and after reranking, the answer in green."""
     strip_width = SHOWN_COUNT * (_TILE + _GAP)
     row_height = _TILE + _LABEL_HEIGHT + 2 * _GAP
     width = _QUERY_WIDTH + 2 * strip_width + 4 * _GAP
@@ -99,7 +99,7 @@ def _draw_item(
 def _draw_wrapped(
     draw: ImageDraw.ImageDraw, text: str, box: tuple[int, int, int, int], size: int
 ) -> None:
-    """Writes within (left, top, right, bottom): smaller where it is long, cut where too long."""
+    """Draws a text within (left, top, right, bottom): smaller if long, cut if too long."""
     left, top, right, bottom = box
     for font in map(_font, range(size, _SMALLEST_FONT - 1, -1)):
         lines = _lines(draw, text, right - left, font)
@@ -134,5 +134,5 @@ def _picture(image_bytes: bytes) -> Image.Image:
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    # Pillow's own font lacks most accents, and a machine need not have any font at all.
+    # Pillow's own font lacks most accents, and a machine may have no fonts.
     return ImageFont.truetype(Path(__file__).with_name("fonts") / "DejaVuSans.ttf", size)

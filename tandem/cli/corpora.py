@@ -1,4 +1,4 @@
-"""Corpora by the names the command line takes."""
+"""Opens corpora by their names on the command line."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,7 +19,7 @@ from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.scenes import records as scenes
 
 TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
-"""COCO's split "train" as its file has it; by "train" alone, restval is part of it."""
+"""COCO's split "train" without restval, which "train" includes."""
 
 CORPUS_HELP: Final = (
     "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ beside "
@@ -32,12 +32,12 @@ def open_corpus(
 ) -> RecordStream:
     """Returns the records of a corpus, the first `count` if given.
 
-    `name` is one of those in CORPUS_HELP; PATH may begin with ~. Of COCO in Karpathy's layout,
-    "train" holds restval too, and TRAIN_WITHOUT_RESTVAL does not. What a reader passes over and,
-    where `left_out` goes on, what it refuses is counted there.
+    `name` is one of those in CORPUS_HELP; PATH may begin with ~. For COCO in Karpathy's layout,
+    "train" includes restval, and TRAIN_WITHOUT_RESTVAL does not. `left_out` counts the files that
+    a reader skips, and the records that it refuses if it continues.
 
-    Raises ValueError at the call for a name, a path or a split that is not there, listing those
-    that are, and as the corpus's reader does.
+    Raises ValueError at once for a missing name, path or split, and lists the available ones; also
+    raises the reader's errors.
     """
     left_out = LeftOut() if left_out is None else left_out
     if name == "scenes":
@@ -69,10 +69,10 @@ def open_divided(
     counts: tuple[int | None, int | None],
     left_out: LeftOut,
 ) -> tuple[RecordStream, RecordStream]:
-    """Returns two splits, to learn from and to measure on, each as open_corpus does.
+    """Returns two splits, for training and for measurement, each as open_corpus does.
 
-    Raises ValueError too for a corpus whose splits are one and the same: what was learnt would be
-    measured on, and every figure be too good.
+    Raises ValueError also for a corpus with only one split: measuring on training data would make
+    every figure too good.
     """
     both = " and ".join(splits)
     try:
@@ -95,7 +95,7 @@ def open_divided(
 
 
 def corpus_place(name: str) -> tuple[str, Path]:
-    """Returns how a corpus is read, and where from, however its path is spelled."""
+    """Returns the reader of a corpus, and its path."""
     kind, _, path = name.partition(":")
     if kind in _READERS and path:
         return kind, user_path(path).resolve()
@@ -106,14 +106,14 @@ def corpus_place(name: str) -> tuple[str, Path]:
 def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
     try:
         return kind(path)
-    except OSError:  # of a name that no file can have
+    except OSError:  # The name is not valid for a file.
         return False
 
 
 def _check_pictures_alone(folder: Path) -> None:
-    """Raises ValueError where a folder looks like another layout, in which pictures have captions.
+    """Raises ValueError if a folder looks like another layout, in which images have captions.
 
-    As pictures alone it would be read without a word of what is said of them.
+    Reading it as plain images would silently ignore the captions.
     """
     own, folders = list_folder(folder)
     splits = [file.name for file in own if file.suffix.lower() == ".json"]
@@ -137,7 +137,7 @@ def _check_pictures_alone(folder: Path) -> None:
 
 
 def _what_to_write(path: Path) -> str:
-    """Returns what a path that exists is to be written as, for a message; else nothing."""
+    """Returns how to write an existing path, for a message, or nothing."""
     if not _is(path, Path.is_file):
         return ""
     if is_picture(path):
@@ -170,7 +170,7 @@ def _multi30k(path: Path, split: str, left_out: LeftOut) -> RecordStream:
 
 
 def _parquet(path: Path, split: str, left_out: LeftOut) -> RecordStream:
-    # Here: pyarrow is an extra, and takes a third of a second.
+    # Imported here, because pyarrow is an extra and takes a third of a second.
     from tandem.corpus.readers.parquet import read_parquet
 
     return read_parquet(path, split, left_out=left_out)

@@ -1,4 +1,4 @@
-"""`tandem demo`: the whole path on real input, from nothing to a picture of what reranking does."""
+"""`tandem demo`: runs the whole system on its demo corpus, and draws what reranking changes."""
 
 import os
 import time
@@ -30,7 +30,7 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 _INDEX = "scenes"
 _SCENE_COUNT = 2_000
 _SEED = 2
-_QUERY_COUNT = 500  # each way
+_QUERY_COUNT = 500  # In each direction.
 _LANGUAGES: Sequence[Language] = ("en", "de", "fr", "cs", "en")
 _NAMES = {"en": "English", "de": "German", "fr": "French", "cs": "Czech"}
 
@@ -44,7 +44,7 @@ class _Query:
 
 def demo(
     data: Annotated[
-        Path, typer.Option(help="folder of the demo's stores, logs and picture")
+        Path, typer.Option(help="folder for the demo's stores, logs and picture")
     ] = Path(".tandem/demo"),
     model_repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
         "model_repository"
@@ -53,12 +53,12 @@ def demo(
         int, typer.Option("--count", help="scenes to ingest", min=1)
     ] = _SCENE_COUNT,
     query_count: Annotated[
-        int, typer.Option(help="evaluation queries each way", min=1)
+        int, typer.Option(help="evaluation queries in each direction", min=1)
     ] = _QUERY_COUNT,
 ) -> None:
-    """Serves the shipped model, ingests scenes, asks in four languages, measures, draws."""
+    """Serve the shipped model, ingest scenes, search in four languages, measure, and draw."""
     start_time = time.monotonic()
-    # Whatever ends it ends the stack first; and it is nobody else's folder that is emptied.
+    # Whatever ends it ends the stack first; and it empties only a folder of its own.
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder, stopping.raising():
         check_machine(default_checkpoint())
         given = given_settings(os.environ)
@@ -73,7 +73,7 @@ def demo(
             stack.start()
             print_endpoints(stack)
             out.rule(f"ingest {scene_count:,} held-out scenes")
-            # Another seed than the evaluation's: these are for looking, those for measuring.
+            # Another seed than the evaluation's: these are for looking at, those for measuring.
             gallery = make_gallery(scene_records("test", _SEED, scene_count), LANGUAGES)
             access = Access.from_environment()
             with Client(stack.address, timeout_seconds=30.0, access=access) as client:
@@ -88,7 +88,7 @@ def demo(
 
 
 def demo_items(gallery: Gallery) -> Iterator[tuple[str, str | bytes]]:
-    """Yields the pictures and their captions under names that a person can read."""
+    """Yields the images and captions under readable names."""
     for record in gallery.records:
         yield record.record_id, record.image.read()
     for _, caption in gallery.pairs:
@@ -96,10 +96,10 @@ def demo_items(gallery: Gallery) -> Iterator[tuple[str, str | bytes]]:
 
 
 def demo_queries(gallery: Gallery) -> Iterator[_Query]:
-    """Yields five captions in four languages and one picture, each of another family.
+    """Yields five captions in four languages and one image, each of another family.
 
-    Of each language the first family whose sentence tells a place is taken as it comes: nothing is
-    picked for its result.
+    It takes the first family of each language whose sentence names a position, so nothing is picked
+    for its result.
     """
     seen: set[str] = set()
     for language in _LANGUAGES:
@@ -110,7 +110,7 @@ def demo_queries(gallery: Gallery) -> Iterator[_Query]:
 
 
 def _next_pair(gallery: Gallery, language: Language, seen: set[str]) -> tuple[Record, Caption]:
-    """Returns the first pair of a family not yet `seen`, and notes the family."""
+    """Returns the first pair of a family that is not `seen`, and adds the family to it."""
     for record, caption in gallery.pairs:
         tells_a_place = any("," in each.text for each in record.captions)
         if caption.language == language and tells_a_place and record.family not in seen:

@@ -1,4 +1,4 @@
-"""Why a search found nothing, as far as the index can be asked."""
+"""Explains why a search found nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOKED_AT_COUNT = 20
 def why_empty(
     client: Client, query: Query, index_id: str, options: SearchOptions, result: SearchResult
 ) -> list[str]:
-    """Returns a line for each cause that further searches show; at least one."""
+    """Returns a line for each cause that further searches reveal; at least one."""
     found = list(_causes(client, query, index_id, options, result))
     return found or ["no item of the index fits the search"]
 
@@ -63,7 +63,7 @@ def _causes(
             count = len(left_out)
             yield f"--min-probability {least:g} left out all {count} that were found; {best}"
     except TandemError:
-        return  # what was asked is answered; a fault of these searches is none of it
+        return  # The search was answered; an error of these further searches does not matter.
 
 
 def _wanted(options: SearchOptions) -> str:
@@ -74,20 +74,20 @@ def _wanted(options: SearchOptions) -> str:
 
 
 def _names(where: Filter) -> Iterator[str]:
-    """Yields the names of attributes in a filter that say what items must have."""
+    """Yields the names of attributes that a filter requires."""
     match where:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
                 yield from _names(part)
         case Not(part):
-            # Items without the attribute are found by it.
+            # It matches items without the attribute.
             return
         case _:
             yield where.name
 
 
 def _known_names(client: Client, query: Query, index_id: str, plain: SearchOptions) -> list[str]:
-    """Returns names of attributes that items near the query have."""
+    """Returns the attribute names of items near the query."""
     near = client.search(
         query,
         index_id=index_id,

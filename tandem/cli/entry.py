@@ -1,4 +1,4 @@
-"""The `tandem` command's first lines: the process is put in order, before anything is imported."""
+"""Prepares the process of the `tandem` command before anything else is imported."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ _INTERRUPTED_STATUS = 130
 
 
 def main() -> None:
-    """Runs the command line, on whatever machine and in whatever folder it was started."""
+    """Runs the command line, independent of the working folder."""
     open_standard_streams()
     try:
         os.getcwd()  # noqa: PTH109 (relative paths go by it)
     except OSError as error:
         sys.exit(f"tandem: the folder it was started in is gone ({error.strerror}); go elsewhere")
-    # What is installed goes before a folder of PYTHONPATH, and before the one we were started in.
+    # Installed packages go before PYTHONPATH, and before the working folder.
     sys.path[:] = module_path()
     os.environ.pop(PROTOBUF_CHOICE, None)
     try:
@@ -34,9 +34,9 @@ def main() -> None:
 
 
 def open_standard_streams() -> None:
-    """Has all three standard streams open.
+    """Opens all three standard streams.
 
-    Where one is closed, the next file or socket that is opened would take its number, and get what
+    Otherwise the next file or socket would take the number of a closed one, and receive what
     libraries print.
     """
     for number in range(3):

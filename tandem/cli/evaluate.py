@@ -1,4 +1,4 @@
-"""`tandem evaluate`: recall through the served path, or of a checkpoint without a server."""
+"""`tandem evaluate`: measures recall of a running system, or of a checkpoint."""
 
 from __future__ import annotations
 
@@ -53,33 +53,30 @@ def evaluate(
     split: Annotated[str, typer.Option(help="split of the corpus")] = "test",
     gallery_count: Annotated[
         int,
-        typer.Option("--count", help="pictures in the gallery; of scenes a multiple of 4", min=1),
+        typer.Option("--count", help="images in the gallery; for scenes a multiple of 4", min=1),
     ] = 1_000,
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1,
     language: Annotated[
         str | None,
-        typer.Option(
-            help="ask in this one alone, of the records that have it; unset takes turns through all"
-        ),
+        typer.Option(help="language of the queries; by default all in turns"),
     ] = None,
     fold_count: Annotated[
-        int, typer.Option("--folds", help="galleries to divide the pictures into", min=1)
+        int, typer.Option("--folds", help="number of galleries to split the images into", min=1)
     ] = 1,
     distractors: Annotated[
         list[str] | None,
-        typer.Option(
-            help="CORPUS:SPLIT:COUNT to search among as well, never asking; may be said again"
-        ),
+        typer.Option(help="CORPUS:SPLIT:COUNT of distractors, which never are queries; may repeat"),
     ] = None,
     any_match: Annotated[
         bool,
         typer.Option(
             "--any-match",
-            help="all that shares the caption word by word answers, not its own alone",
+            help="whether all items with an equal caption count as right",
         ),
     ] = False,
     query_count: Annotated[
-        int | None, typer.Option(help="queries each way; unset asks with the whole gallery", min=1)
+        int | None,
+        typer.Option(help="queries in each direction; by default the whole gallery", min=1),
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     k: Annotated[
@@ -89,41 +86,40 @@ def evaluate(
         bool,
         typer.Option(
             "--adaptive-depth",
-            help="rerank as far as the model's rule finds worth it, up to --rerank-k; counts pairs",
+            help="stop reranking, before --rerank-k, once the top result is unlikely to change",
         ),
     ] = False,
     concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8,
     address: ADDRESS = "127.0.0.1:7400",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="measure this one here, without a server")
+        Path | None, typer.Option(help="measure this checkpoint without a server")
     ] = None,
     retriever: Annotated[
-        Path | None, typer.Option(help="with --checkpoint: another one, whose BE retrieves for it")
+        Path | None, typer.Option(help="with --checkpoint: another checkpoint whose BE retrieves")
     ] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="with --checkpoint: to compute in; unset is fp32")
+        Precision | None, typer.Option(help="with --checkpoint: the precision; by default fp32")
     ] = None,
     fusion: Annotated[
         int | None,
-        typer.Option(
-            "--fusion-k", min=1, help="with --checkpoint: pool size over which BE and CE are fused"
-        ),
+        typer.Option("--fusion-k", min=1, help="with --checkpoint: pool size for score fusion"),
     ] = None,
     on_error: Annotated[
         OnError,
-        typer.Option(help="a record that cannot be read: stop at it, or skip and count it"),
+        typer.Option(help="what to do with an unreadable record: stop, or skip and count it"),
     ] = OnError.STOP,
     regions: Annotated[
-        Path | None, typer.Option(help="with --checkpoint: a file of regions to read for pixels")
+        Path | None,
+        typer.Option(help="with --checkpoint: a file of image regions to use instead of pixels"),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="folder for report.json, report.md and a plot")
     ] = None,
 ) -> None:
-    """Measures R@1, 5 and 10 both ways in a gallery of whole families.
+    """Measure R@1, R@5 and R@10 in both directions over a gallery of whole families.
 
-    Each picture comes with one caption; families take turns through the languages. Without
-    --checkpoint the gallery is ingested into an index of its own and asked through the services.
+    Each image has one caption; families take turns through the languages. Without --checkpoint the
+    gallery is ingested into its own index and searched through the services.
     """
     if checkpoint is None and (retriever or precision or fusion or regions):
         raise typer.BadParameter(
@@ -142,7 +138,7 @@ def evaluate(
         raise typer.BadParameter("--checkpoint shows BE alone anyway: --rerank-k is 1 or more")
     measure: OfflineMeasure | ServedMeasure
     if checkpoint is not None:
-        # Imported here: torch takes seconds, and nothing of the served path needs it.
+        # Imported here, because torch takes seconds and the served path does not need it.
         from tandem.cli.offline_measure import OfflineMeasure
 
         chosen = precision or Precision.FP32
@@ -152,7 +148,7 @@ def evaluate(
             address, query_count, concurrency, on_error, is_depth_adaptive=adaptive_depth
         )
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
-    # Scenes are had in whole families alone; of others one more tells whether the last is whole.
+    # Scenes come in whole families; for others, one more record shows whether the last is whole.
     count = gallery_count if corpus == "scenes" else gallery_count + 1
     records, cut = _first_records(open_corpus(corpus, split, seed, count, skipped), gallery_count)
     others = [
@@ -196,9 +192,11 @@ def evaluate(
             "--count has it whole"
         )
     if report is not None:
-        report.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before it
+        report.mkdir(
+            parents=True, exist_ok=True
+        )  # Find out before measuring if it cannot be written.
     whole = joined([measure.measure(gallery, pool_sizes, about) for gallery in galleries])
-    # Written before it is shown: a terminal that left takes no figures with it.
+    # Write before printing, so that a closed terminal loses no figures.
     is_written = report is None or _is_written(whole, report)
     print_report(whole)
     for line in skipped.report():
@@ -208,18 +206,18 @@ def evaluate(
 
 
 def _first_records(corpus: Iterator[Record], count: int) -> tuple[list[Record], str]:
-    """Returns the first `count` records, and the family that is cut behind them, or nothing."""
+    """Returns the first `count` records, and the family that this cuts, if any."""
     records = list(islice(corpus, count))
     try:
         following = next(corpus, None)
     except CorpusError:
-        return records, ""  # what is wrong with it is wrong with none that asks
+        return records, ""  # Its fault concerns no query.
     is_cut = following is not None and following.family == records[-1].family
     return records, records[-1].family if is_cut else ""
 
 
 def _in_language(records: Sequence[Record], language: str | None) -> list[Record]:
-    """Returns those that can ask or be found in it; a picture alone can, in any."""
+    """Returns the records that have a caption in the language, or no caption at all."""
     return [
         each
         for each in records
@@ -259,7 +257,7 @@ def _readable(
     skipped: SkippedRecords,
     show: Callable[[int], None],
 ) -> list[Gallery]:
-    """Returns each gallery less the records that cannot be read, by the captions it takes.
+    """Returns each gallery without its unreadable records.
 
     A distractor is in every gallery, and is read and counted once.
     """
@@ -284,7 +282,7 @@ def _readable(
 
 
 def _check_asking(check: RecordCheck, record: Record) -> None:
-    """Raises RecordUnreadable for what cannot be taken, or has no caption to ask with."""
+    """Raises RecordUnreadable for a record that cannot be read, or has no caption to query."""
     check(record)
     if not record.captions:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none to ask with")
@@ -293,17 +291,17 @@ def _check_asking(check: RecordCheck, record: Record) -> None:
 def _distractors(
     name: str, seed: int, asking_corpus: str, asking: Sequence[Record], skipped: SkippedRecords
 ) -> Iterator[Record]:
-    """Returns so many records that do not ask; those of the asking corpus that do are passed over.
+    """Returns distractors, without records that are queries.
 
-    They would be wrong answers to their own queries.
+    Those would be wrong answers to their own queries.
     """
-    # From the end, since a corpus's name may have a colon of its own.
+    # From the end, because a corpus's name may contain a colon.
     rest, _, count = name.rpartition(":")
     corpus, _, split = rest.rpartition(":")
     if not corpus or not count.isdecimal():
         raise typer.BadParameter(f"{name!r} is not CORPUS:SPLIT:COUNT, as in scenes:train:4000")
     asked = set()
-    # Of scenes another seed draws others, though it gives them the same names.
+    # Another seed draws other scenes under the same names.
     if corpus != "scenes" and corpus_place(corpus) == corpus_place(asking_corpus):
         asked = {(each.split, each.record_id) for each in asking}
     others = open_corpus(corpus, split, seed + 1, int(count) + len(asked), skipped)
@@ -314,7 +312,7 @@ def _distractors(
 
 
 def _best(galleries: Sequence[Gallery], query_count: int | None) -> str:
-    """Returns what reading without a fault would come to, each way; of folds, over all queries."""
+    """Returns the ceiling in each direction, over the queries of all folds."""
     means = []
     for direction, target in DIRECTIONS.items():
         asked = [gallery.asked(target, query_count) for gallery in galleries]
@@ -332,8 +330,8 @@ def _title(corpus: str, split: str, seed: int, galleries: Sequence[Gallery]) -> 
 
 
 def print_report(report: Report) -> None:
-    """Prints R@k with their 95 % intervals, a row a direction and order."""
-    # Fits 80 columns, whatever the numbers.
+    """Prints R@k with 95 % intervals, one row for each direction and order."""
+    # Fits 80 columns for any numbers.
     table = Table(
         title=report.about["title"], title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
@@ -347,12 +345,12 @@ def print_report(report: Report) -> None:
         table.add_row(shown, each.order_by, *map(recall_cell, each.recalls))
         last = each.direction
     out.print(table)
-    # Below 100 where queries are true of several items, of which one is the answer.
+    # Below 100 if a query matches several items, of which one is the answer.
     out.print(f"{_BEST}: {report.about[_BEST]}")
 
 
 def _is_written(report: Report, folder: Path) -> bool:
-    """Writes it; returns whether all of it is there, and says what is not."""
+    """Writes the report; returns whether all of it was written, and reports what was not."""
     try:
         return _write(report, folder)
     except OSError as error:
@@ -361,8 +359,8 @@ def _is_written(report: Report, folder: Path) -> bool:
 
 
 def _write(report: Report, folder: Path) -> bool:
-    """Writes the figures first, then what is made of them; returns whether all of it is there."""
-    # Imported here: drawing takes half a second, which most evaluations need not wait.
+    """Writes the figures first, then the plot; returns whether all was written."""
+    # Imported here, because drawing takes half a second, which most evaluations do not need.
     from tandem.evaluation.plots import plot_recall_against_time
 
     plot_name = "recall_against_time.png"
@@ -371,7 +369,12 @@ def _write(report: Report, folder: Path) -> bool:
     (folder / "report.md").write_text(page, encoding="utf-8", errors="backslashreplace")
     try:
         plot_recall_against_time(report, folder / plot_name)
-    except (OSError, RuntimeError, TypeError, ValueError) as error:  # matplotlib raises all these
+    except (
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # Matplotlib raises all of these.
         errors.print(f"written: {folder / 'report.md'}, report.json; not drawn: {error}")
         return False
     out.print(f"written: {folder / 'report.md'}, report.json, {plot_name}")

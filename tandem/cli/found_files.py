@@ -1,4 +1,4 @@
-"""`tandem search --save`: what was found, as files whose names are made from the items' ids."""
+"""`tandem search --save`: writes the found items as files named after their ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandem.cli.console import errors, one_line
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
 
-# What every file system takes, and no shell reads as something else.
+# Characters that every file system allows, and no shell interprets.
 _UNSAFE = re.compile(r"[^\w.+=@-]|^[.-]")
 _MAX_STEM_BYTES = 100
 _DIGEST_LENGTH = 10
@@ -20,19 +20,19 @@ _SIGNATURES = {b"\xff\xd8\xff": ".jpg", b"\x89PNG\r\n\x1a\n": ".png"}
 
 
 class FoundFiles:
-    """Writes contents into one folder, never outside it and never over what is another file."""
+    """Writes contents into one folder, never outside of it, and never over another file."""
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder; raises OSError where that cannot be, before anything is asked for."""
+        """Creates the folder; raises OSError before any search if that fails."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self.paths: dict[str, Path] = {}
-        """Of each item that has a file now, by its id."""
+        """The path of each saved item, by its id."""
         self.refused_count = 0
-        """Items that have none."""
+        """Items that were not saved."""
 
     def save(self, items: Iterable[FoundItem]) -> None:
-        """Writes a file an item; tells of each that has none, and why."""
+        """Writes one file for each item; reports items that were not saved, and why."""
         for item in items:
             match item.content:
                 case TextContent(text):
@@ -48,11 +48,11 @@ class FoundFiles:
                     self.paths[item.item_id] = path
                 else:
                     self._refuse(f"{path} is there with other contents, and is left as it is")
-            except OSError as error:  # as of a full disk; what was found is shown all the same
+            except OSError as error:  # For example a full disk; the results are still printed.
                 self._refuse(f"{path}: {error.strerror}")
 
     def tell(self) -> None:
-        """Says how many files there are."""
+        """Prints the number of files."""
         count = len(set(self.paths.values()))
         errors.print(f"saved in {one_line(str(self._folder))}: {count:,} files")
 
@@ -62,9 +62,9 @@ class FoundFiles:
 
 
 def file_name(item_id: str, suffix: str) -> str:
-    """Returns the id as a file's name; one that had to be changed has a digest of the id in it.
+    """Returns a file name for an id; a changed name contains a digest of the id.
 
-    So no two ids have one name, but for the case of their letters.
+    So two ids share a name only if they differ in case alone.
     """
     safe = _UNSAFE.sub("_", item_id)
     short = safe.encode(errors="replace")[:_MAX_STEM_BYTES].decode(errors="ignore")
@@ -83,9 +83,9 @@ def _suffix(image_bytes: bytes) -> str:
 
 
 def _written(path: Path, content: bytes) -> bool:
-    """Writes a new file; returns whether the content is there now, by this or an earlier call."""
+    """Writes a new file; returns whether the file has this content, also from an earlier call."""
     try:
-        # Exclusively, so that neither a file nor what a link points to is written over.
+        # Exclusively, so that it overwrites neither a file nor the target of a link.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         return path.is_file() and not path.is_symlink() and path.read_bytes() == content

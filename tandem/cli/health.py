@@ -1,4 +1,4 @@
-"""`tandem health`: what a service says of itself, as an exit status; for probes and people."""
+"""`tandem health`: prints a service's health, for probes and people."""
 
 from typing import Annotated
 
@@ -14,16 +14,16 @@ from tandem.client import Access
 def health(
     address: Annotated[str, typer.Argument(help="host:port of any service")],
     service: Annotated[
-        str, typer.Option(help='of what: "" is readiness, "liveness" the process alone')
+        str, typer.Option(help='"" for readiness, "liveness" for the process only')
     ] = "",
     timeout: Annotated[float, typer.Option(help="seconds to wait for the answer")] = 2.0,
 ) -> None:
-    """Prints SERVING and exits 0, or says what is instead and exits 1.
+    """Print SERVING and exit 0, or print the status or error and exit 1.
 
-    Shows what TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE name, as every command does;
-    no token, for health asks for none.
+    Uses TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE like every command, but no token,
+    because health needs none.
     """
-    # gRPC's own options: the SDK's channel calls nobody that is not serving, and this is who asks.
+    # gRPC's default options, because the SDK's channel calls only servers that are serving.
     with Access.from_environment().open_channel(address, options=()) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:

@@ -1,4 +1,4 @@
-"""`tandem index`: how the shards' indexes are searched, and how well."""
+"""`tandem index`: shows and tunes the indexes of shards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.wire import modality_from_proto, modality_to_proto
 
 app = typer.Typer(
-    help="Shows, tunes, rebuilds and drops indexes, and advises on their type.",
+    help="Show, tune, rebuild and drop indexes, and measure index types.",
     no_args_is_help=True,
 )
 
@@ -34,13 +34,13 @@ ADDRESSES = Annotated[
     list[str],
     typer.Option(
         "--shard-address",
-        help="host:port of a shard's index_svc; once a shard",
+        help="host:port of a shard's index_svc; repeat for each shard",
         callback=all_checked,
     ),
 ]
 DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]
-INDEX = Annotated[str, typer.Argument(help="which index, for example scenes")]
-MODALITY = Annotated[Modality | None, typer.Option(help="which part of it; unset is both")]
+INDEX = Annotated[str, typer.Argument(help="index id, for example scenes")]
+MODALITY = Annotated[Modality | None, typer.Option(help="modality; by default both")]
 
 _TIMEOUT_SECONDS = 10.0
 _ADVICE_TIMEOUT_SECONDS = 3600.0
@@ -48,10 +48,10 @@ _ADVICE_TIMEOUT_SECONDS = 3600.0
 
 @app.command("describe", cls=Command)
 def describe(
-    index_id: Annotated[str, typer.Argument(help="which index; all unless given")] = "",
+    index_id: Annotated[str, typer.Argument(help="index id; by default all")] = "",
     addresses: ADDRESSES = DEFAULT_ADDRESSES,
 ) -> None:
-    """Prints a row for the texts and the images of each index on each shard."""
+    """Print a row for the texts and the images of each index on each shard."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("index", overflow="fold")
     for heading in ("shard", "of", "type"):
@@ -77,22 +77,20 @@ def describe(
 def tune(
     index_id: INDEX,
     index_type: Annotated[
-        str, typer.Option("--type", help="auto, Flat, or a string for FAISS's factory")
+        str, typer.Option("--type", help="auto, Flat, or a FAISS factory string")
     ] = "auto",
     parameter: Annotated[
         list[str] | None,
-        typer.Option(help="a search parameter, such as nprobe=16; measured unless given"),
+        typer.Option(help="a search parameter, such as nprobe=16; by default measured"),
     ] = None,
-    recall_target: Annotated[
-        float, typer.Option(help="share of the truly nearest 20 to be found")
-    ] = 0.98,
+    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
     memory_mb: Annotated[
-        int, typer.Option("--memory-mb", help="most of FAISS's codes, for auto; 0 is no limit")
+        int, typer.Option("--memory-mb", help="limit of FAISS's codes, for auto; 0 for no limit")
     ] = 0,
     modality: MODALITY = None,
     addresses: ADDRESSES = DEFAULT_ADDRESSES,
 ) -> None:
-    """Sets the type or the search parameters of an index, for good."""
+    """Set the type or the search parameters of an index permanently."""
     tuning = pb.IndexTuning(
         index_type=index_type,
         parameters=dict(_parameter(text) for text in parameter or ()),
@@ -112,7 +110,7 @@ def tune(
 def rebuild(
     index_id: INDEX, modality: MODALITY = None, addresses: ADDRESSES = DEFAULT_ADDRESSES
 ) -> None:
-    """Has an index built anew in the background, without the items that are gone."""
+    """Rebuild an index in the background, without deleted items."""
     for address in addresses:
         with _admin(address) as stub:
             stub.RebuildIndex(
@@ -127,22 +125,21 @@ def advise(
     index_id: INDEX,
     modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,
     index_type: Annotated[
-        list[str] | None, typer.Option("--type", help="measure this; fit for the size unless given")
+        list[str] | None,
+        typer.Option("--type", help="index type to measure; by default a choice by size"),
     ] = None,
-    recall_target: Annotated[
-        float, typer.Option(help="share of the truly nearest 20 to be found")
-    ] = 0.98,
+    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
     memory_mb: Annotated[
-        int, typer.Option("--memory-mb", help="most of FAISS's codes; 0 is no limit")
+        int, typer.Option("--memory-mb", help="limit of FAISS's codes; 0 for no limit")
     ] = 0,
     address: Annotated[
         str,
         typer.Option("--shard-address", help="host:port of a shard's index_svc", callback=checked),
     ] = DEFAULT_ADDRESSES[0],
 ) -> None:
-    """Builds one FAISS type after another over the index's items and prints what each costs.
+    """Build several FAISS types over the index's items, and print the cost of each.
 
-    Takes minutes and, on the shard, the memory of one more index.
+    This takes minutes and, on the shard, the memory of one more index.
     """
     request = pb.AdviseIndexTypeRequest(
         index_id=index_id,
@@ -159,7 +156,7 @@ def advise(
                 choices.append(choice)
                 work.show(f"advise on {index_id}", len(choices), note=f"last {choice.index_type}")
     finally:
-        # What took minutes to measure is shown, also where the rest fails.
+        # Print finished measurements, even if the rest fails.
         if choices:
             out.print(_choices_table(choices))
         for choice in choices:
@@ -182,7 +179,7 @@ def advise(
 
 
 class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Adds to each call what tells who makes it."""
+    """Adds credentials to each call."""
 
     def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
         self._metadata = metadata
@@ -198,7 +195,7 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
 def _admin(address: str) -> Iterator[IndexAdminServiceStub]:
     access = Access.from_environment()
     bearer = _Bearer(access.metadata())
-    # Not the SDK's options: a shard answers for its indexes while it is not serving searches.
+    # Not the SDK's options, because a shard describes its indexes also while it is not serving.
     with access.open_channel(address, options=()) as channel:
         try:
             yield IndexAdminServiceStub(grpc.intercept_channel(channel, bearer))

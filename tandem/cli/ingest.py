@@ -1,4 +1,4 @@
-"""`tandem ingest`: a corpus into an index, with its errors item by item."""
+"""`tandem ingest`: stores a corpus in an index, and reports errors item by item."""
 
 import enum
 import time
@@ -29,7 +29,7 @@ _SHOWN_ERROR_COUNT = 10
 
 
 class LongTexts(enum.StrEnum):
-    """What is done with a caption that has more tokens than the model reads."""
+    """What to do with a caption that has more tokens than the model reads."""
 
     ERROR = "error"
     TRUNCATE = "truncate"
@@ -40,31 +40,33 @@ def ingest(
     index: Annotated[str, typer.Option(help="index to ingest into")] = "scenes",
     split: Annotated[
         str,
-        typer.Option(help="split of the corpus; of COCO, train_without_restval is less than train"),
+        typer.Option(help="split of the corpus; COCO also has train_without_restval"),
     ] = "test",
     count: Annotated[
-        int | None, typer.Option(help="pictures; scenes take 2,000 unless told", min=1)
+        int | None, typer.Option(help="number of images; by default all, and 2,000 scenes", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="which scenes")] = 1,
     on_error: Annotated[
         OnError,
         typer.Option(
-            help="a picture or captions that cannot be read from disk: stop there, or skip the "
-            "record and count it; what the server refuses is told item by item either way"
+            help="what to do with an unreadable image or caption: stop, or skip and count it; "
+            "refusals of the server never stop the ingest"
         ),
     ] = OnError.STOP,
-    captions: Annotated[bool, typer.Option(help="ingest the captions too, as text items")] = True,
+    captions: Annotated[
+        bool, typer.Option(help="whether to ingest the captions too, as text items")
+    ] = True,
     long_texts: Annotated[
         LongTexts,
         typer.Option(
             "--truncation-policy",
-            help="a caption with more tokens than the model reads: refuse it, or have only its "
-            "beginning read, and count it",
+            help="what to do with a caption over the model's token limit: refuse it, or truncate "
+            "and count it",
         ),
     ] = LongTexts.ERROR,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Ingests a corpus: its pictures and, as items of their own, their captions."""
+    """Ingest a corpus: its images and, as separate items, their captions."""
     skipped = SkippedRecords(goes_on=on_error is OnError.SKIP)
     opened = open_corpus(corpus, split, seed, count, skipped)
     records = records_with_pictures(opened, on_error, skipped)
@@ -81,7 +83,7 @@ def ingest(
                 done_of=pictures.done,
             )
     except NothingRead:
-        raise  # says it itself
+        raise  # It prints its own message.
     except BaseException:
         for line in skipped.lines():
             errors.print(line)
@@ -105,11 +107,10 @@ def ingest_items(
     done_of: Callable[[int], int] = int,
     is_kept: bool = True,
 ) -> list[str]:
-    """Ingests with a progress bar; prints how many items were refused and returns their ids.
+    """Ingests with a progress bar; prints the counts, and returns the ids of refused items.
 
-    The bar goes to `total`, of what `done_of` makes of a number of items. Prints too of how
-    many texts the model read only a part, where there are any; and, of an ingest that ends
-    early into what is kept, how much is stored.
+    The bar counts to `total` in units of `done_of` items. It also prints the number of truncated
+    texts and, if the ingest ends early, how many items are stored.
     """
     start_time = time.monotonic()
     stored_count = 0
@@ -159,7 +160,7 @@ def ingest_items(
 
 
 def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
-    """Yields each record's picture and, if asked to, its captions as items of their own."""
+    """Yields each record's image and optionally its captions as separate items."""
     for record in records:
         yield record.record_id, record.image.read(), picture_attributes(record)
         if with_captions:
@@ -168,7 +169,7 @@ def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[New
 
 
 class _PictureCount:
-    """Counts pictures by the items that were made of them, in whose order outcomes come."""
+    """Counts images by their items, in the order of the outcomes."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -177,7 +178,7 @@ class _PictureCount:
         self._done = 0
 
     def of(self, records: Iterable[Record], with_captions: bool) -> Iterator[NewItem]:
-        """Yields the records' items, in a thread of gRPC's."""
+        """Yields the records' items, in a thread of gRPC."""
         for record in records:
             self.given += 1
             self._item_count += 1 + (len(record.captions) if with_captions else 0)
@@ -185,7 +186,7 @@ class _PictureCount:
             yield from record_items([record], with_captions)
 
     def done(self, item_count: int) -> int:
-        """Returns how many pictures the first so many items are of, whole."""
+        """Returns how many images the first `item_count` items complete."""
         while self._ends and self._ends[0] <= item_count:
             self._ends.popleft()
             self._done += 1
@@ -193,11 +194,11 @@ class _PictureCount:
 
 
 def picture_attributes(record: Record) -> Attributes:
-    """Returns the picture's split, its captions' languages, and what its corpus knows of it."""
+    """Returns an image's attributes: split, languages of its captions, and the corpus's own."""
     languages = sorted({caption.language for caption in record.captions})
     return {**record.attributes, "split": record.split, "language": tuple(languages)}
 
 
 def caption_attributes(record: Record, caption: Caption) -> Attributes:
-    """Returns the caption's own language, and else what is known of its picture."""
+    """Returns a caption's attributes: its language, and those of its image."""
     return {**record.attributes, "split": record.split, "language": caption.language}

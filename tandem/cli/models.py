@@ -1,4 +1,4 @@
-"""`tandem models`: what Triton loads."""
+"""`tandem models`: manages the models that Triton loads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 
 app = typer.Typer(
-    help="Makes, lists, checks and deletes the models that Triton loads.", no_args_is_help=True
+    help="Export, list, verify and delete the models that Triton loads.", no_args_is_help=True
 )
 
 app.command("calibrate", cls=Command)(calibrate)
@@ -36,16 +36,16 @@ DEFAULT_REPOSITORY = Path("model_repository")
 @app.command("add", cls=Command)
 def add(
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="a checkpoint's folder; the shipped one unless given")
+        Path | None, typer.Argument(help="folder of a checkpoint; by default the shipped one")
     ] = None,
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     precision: Annotated[
         Precision | None,
-        typer.Option(help="of the matrix products; unset takes bf16 where this CPU has it"),
+        typer.Option(help="precision; by default bf16 if this CPU supports it"),
     ] = None,
 ) -> None:
-    """Exports a checkpoint to TorchScript with config.pbtxt and manifest.json."""
-    # Here: torch takes seconds, which `tandem --help` need not wait.
+    """Export a checkpoint to TorchScript with config.pbtxt and manifest.json."""
+    # Imported here, because torch takes seconds, which `tandem --help` does not need.
     from tandem.modeling.export.export import export_model
 
     chosen = precision or native_precision()
@@ -57,13 +57,13 @@ def add(
 
 @app.command("combine", cls=Command)
 def combine_two(
-    bi_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose BE is taken")],
-    cross_encoder: Annotated[Path, typer.Argument(help="the checkpoint whose CE is taken")],
-    folder: Annotated[Path, typer.Option(help="where the new checkpoint goes")],
+    bi_encoder: Annotated[Path, typer.Argument(help="checkpoint with the BE")],
+    cross_encoder: Annotated[Path, typer.Argument(help="checkpoint with the CE")],
+    folder: Annotated[Path, typer.Option(help="folder of the new checkpoint")],
 ) -> None:
-    """Makes one checkpoint of two (Sep+Coop), to be evaluated, added and served as any other.
+    """Combine two checkpoints into one (Sep+Coop), which works like any other.
 
-    The CE begins with the BE: tandem train cross_encoder_after_be --init BE.
+    Train the CE from the BE: tandem train cross_encoder_after_be --init BE.
     """
     from tandem.modeling.separate_checkpoint import combine
 
@@ -73,8 +73,8 @@ def combine_two(
 
 @app.command("list", cls=Command)
 def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
-    """Prints a row for each model of the repository, ours and others."""
-    # Fits 80 columns; a longer name of somebody's folds.
+    """Print a row for each model of the repository."""
+    # Fits 80 columns; a longer name wraps.
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", overflow="fold")
     for heading in ("family", "precision", "fingerprint"):
@@ -90,7 +90,7 @@ def list_models(repository: REPOSITORY = DEFAULT_REPOSITORY) -> None:
 
 @app.command("describe", cls=Command)
 def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
-    """Prints what the model behind a running Tandem is, and what it takes."""
+    """Print the model of a running Tandem, and its limits."""
     with Client(address, access=Access.from_environment()) as client:
         model = client.describe_model()
     calibration, rule = model.probability_calibration, model.adaptive_depth_rule
@@ -120,10 +120,10 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
 def verify(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="a checkpoint whose answers the models must give")
+        Path | None, typer.Option(help="checkpoint whose answers the models must reproduce")
     ] = None,
 ) -> None:
-    """Checks the files against the manifest, loads them and tries them; exit 1 with the cause."""
+    """Check the files against the manifest, load and try them; exit 1 with the cause."""
     from tandem.modeling.export.verification import verify_repository
 
     with LongWork(often_short=True) as work:
@@ -138,7 +138,7 @@ def remove(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Deletes our model's files; config.pbtxt and whatever is not ours stay."""
+    """Delete our model's files; config.pbtxt and foreign files stay."""
     manifest = our_manifest(repository)
     what = f"model {manifest.fingerprint[:12]}, {manifest.precision}"
     if not yes:

@@ -1,4 +1,4 @@
-"""Measuring checkpoints in this process, with a progress bar. Imports torch: import it late."""
+"""Measures checkpoints in this process. It imports torch, so import it late."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tandem.modeling.region_tokens import RegionCheck, RegionFile
 
 
 class OfflineMeasure:
-    """One checkpoint, or two, of which the second retrieves for the first."""
+    """A checkpoint, and optionally a second one that retrieves for it."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class OfflineMeasure:
         fusion_pool_size: int | None,
         regions: Path | None = None,
     ) -> None:
-        """Loads them, to read `regions` instead of pixels where that file is given.
+        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
 
-        Raises ValueError for a folder that is no checkpoint and RegionsInvalid for another file.
+        Raises ValueError for a folder that is not a checkpoint, and RegionsInvalid.
         """
         self._images = RegionFile(regions) if regions else None
         self._precision = precision
@@ -45,10 +45,10 @@ class OfflineMeasure:
 
     @property
     def check(self) -> RecordCheck:
-        """What a record must pass to be encoded; its picture, where no regions stand for it.
+        """Returns the check that a record must pass to be encoded.
 
-        Where another checkpoint retrieves, both must be able to read the captions. Whether there
-        must be one is not judged: a distractor needs none.
+        If another checkpoint retrieves, both must be able to read the captions. A record may lack
+        captions, because a distractor needs none.
         """
         texts = _texts(self._checkpoint)
         check: RecordCheck
@@ -61,7 +61,7 @@ class OfflineMeasure:
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the gallery's report."""
+        """Returns the report of a gallery."""
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         made_by = self._about | {"precision": self._precision}
         if self._fusion_pool_size:

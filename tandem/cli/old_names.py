@@ -1,4 +1,4 @@
-"""Names that options had in the release before, understood with a warning for one release."""
+"""Accepts option names of the previous release for one release, with a warning."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "--truncation": "--truncation-policy",
     },
 }
-"""New by old name, by command: docs/decisions/0045-one-name-for-one-thing.md."""
+"""New names by old names, by command: docs/decisions/0045-one-name-for-one-thing.md."""
 
 _DEFAULTS: Final[Mapping[str, frozenset[str]]] = {
     "search": frozenset({"--rerank", "--no-attributes"}),
 }
-"""Options that said what is so anyway, by command."""
+"""Options that are the default now, by command."""
 
 
 def with_new_names(command: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments with today's names of options; warns of each old one on stderr."""
+    """Returns the arguments with current option names; warns of each old one on stderr."""
     path = " ".join(command)
     names, defaults = OLD_NAMES.get(path, {}), _DEFAULTS.get(path, frozenset())
     renamed: list[str] = []
@@ -52,9 +52,11 @@ def with_new_names(command: Sequence[str], arguments: Sequence[str]) -> list[str
             return [*renamed, *arguments[number:]]
         name, equals, value = argument.partition("=")
         if argument in defaults:
-            errors.print(f"warning: {name} is left out, as it is so anyway; it goes next release")
+            errors.print(
+                f"warning: {name} is the default and is ignored; the next release removes it"
+            )
         elif (new := names.get(name)) is not None:
-            errors.print(f"warning: {name} is {new} now; the old name goes with the next release")
+            errors.print(f"warning: {name} is now {new}; the next release removes the old name")
             renamed.append(f"{new}{equals}{value}")
         else:
             renamed.append(argument)

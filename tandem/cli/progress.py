@@ -1,4 +1,4 @@
-"""What long work tells of itself: bars on a terminal, elsewhere a line now and then; on stderr."""
+"""Shows the progress of long work on stderr: bars on a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class _Stage:
 
 
 class LongWork:
-    """Shows how far work is, stage by stage. Use it in a with statement.
+    """Shows progress stage by stage. Use it in a with statement.
 
-    On a terminal a bar a stage. Elsewhere a line when a stage begins, one a minute whether or not
-    anything was shown meanwhile, and one when it ends.
+    A terminal shows one bar a stage. Otherwise it prints a line when a stage starts, one a minute,
+    and one when the stage ends.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LongWork:
         *,
         often_short: bool = False,
     ) -> None:
-        """`often_short` work says nothing in its first minute, unless on a terminal."""
+        """`often_short` work prints nothing in its first minute, except on a terminal."""
         self._is_telling = not often_short
         self._terminal, self._clock, self._line_seconds = terminal, clock, line_seconds
         self._stage: _Stage | None = None
@@ -78,9 +78,9 @@ class LongWork:
         unit: str = "",
         note: str = "",
     ) -> None:
-        """Takes how far a stage is; the first call for a stage begins it, and ends the one before.
+        """Updates a stage; its first call starts it and ends the previous one.
 
-        Call it with 0 (or where a run goes on) before a stage's work begins.
+        Call it with 0, or with the resumed position, before a stage's work starts.
         """
         now_seconds = self._clock()
         with self._lock:
@@ -154,7 +154,7 @@ class LongWork:
         self._print(f"{one_line(stage.name)}: {one_line(told)}")
 
     def _print(self, line: str) -> None:
-        with suppress(OSError):  # a full disk or a closed terminal ends no work
+        with suppress(OSError):  # A full disk or a closed terminal does not stop the work.
             self._terminal.print(line)
 
     def _tick(self) -> None:
@@ -167,7 +167,7 @@ class LongWork:
 
 
 class _Said(ProgressColumn):
-    """A column of text as it stands; rich's own reads markup in it."""
+    """A column of literal text; rich's own interprets markup."""
 
     def __init__(self, form: str) -> None:
         super().__init__()

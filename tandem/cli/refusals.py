@@ -1,4 +1,4 @@
-"""Named errors as the command line tells them: what mends them there, by variable and option."""
+"""Prints named errors with the variable or option that fixes them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MENDS: Final[Mapping[str, str]] = {
 
 
 def told(error: TandemError) -> str:
-    """Returns its message, with the option or variable that mends it where there is one."""
-    # A header is what programs send.
+    """Returns the error's message, with the option or variable that fixes it if there is one."""
+    # Programs send headers; people set variables.
     message = error.message.removesuffix(_HEADER)
     mend = _MENDS.get(error.reason)
     return message if mend is None else f"{message}; {mend}"
 
 
 def tell(error: TandemError) -> None:
-    """Prints it on one line of stderr; plainer where nobody is at the address at all."""
+    """Prints the error on one line of stderr; in simpler words if nothing listens."""
     nobody = (
         nobody_there(error.metadata.get("service", ""))
         if isinstance(error, ServiceUnavailable)

@@ -1,4 +1,4 @@
-"""`tandem remove` and `tandem index drop`: items, or a whole index, out of the store."""
+"""`tandem remove` and `tandem index drop`: delete items, or a whole index."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TIMEOUT_SECONDS = 30.0
 
 
 def remove(
-    items: Annotated[list[str], typer.Argument(help="ids of items, as tandem search shows them")],
+    items: Annotated[list[str], typer.Argument(help="item ids, as tandem search prints them")],
     index: Annotated[str, typer.Option(help="index to remove them from")] = "scenes",
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Removes items by id, for good; says how many were there.
+    """Delete items by id, permanently, and print how many existed.
 
-    A picture's captions are items of their own, and stay unless they are named too.
+    An image's captions are separate items, and stay unless you name them too.
     """
     item_ids = list(dict.fromkeys(items))
     rest, removed_count = iter(item_ids), 0
@@ -39,11 +39,11 @@ def remove(
 
 
 def drop(
-    index_id: Annotated[str, typer.Argument(help="which index, for example scenes")],
+    index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Removes an index with all its items from all shards, for good."""
+    """Delete an index with all its items from all shards, permanently."""
     check_index_id(index_id)
     if not yes:
         typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
@@ -53,9 +53,9 @@ def drop(
 
 
 def drop_index(client: Client, index_id: str) -> int:
-    """Removes all of an index and returns how many items it had.
+    """Deletes an index and returns how many items it had.
 
-    Raises a TandemError where a part of it may be left; the same call goes on.
+    Raises a TandemError if a part of it may be left; repeat the call then.
     """
     removed_count = 0
     with LongWork(often_short=True) as work:

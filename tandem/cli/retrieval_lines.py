@@ -1,4 +1,4 @@
-"""How each shard found its items, for a person who asks why an answer is as it is."""
+"""Explains how each shard searched."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,14 @@ from tandem.client import SearchPath, SearchResult, SearchStrategy
 
 _WAYS = {
     SearchStrategy.UNFILTERED: "asked the index",
-    SearchStrategy.PRE_FILTER: "filtered first, then asked the index among these",
-    SearchStrategy.POST_FILTER: "asked the index for more, then filtered",
-    SearchStrategy.EXACT_SCAN: "compared every item that the filter holds for",
+    SearchStrategy.PRE_FILTER: "filtered first, then searched the index among the matches",
+    SearchStrategy.POST_FILTER: "searched the index for more items, then filtered",
+    SearchStrategy.EXACT_SCAN: "scanned all items that match the filter",
 }
 
 
 def retrieval_lines(result: SearchResult) -> Iterator[str]:
-    """Yields a line for each shard and modality that was searched."""
+    """Yields a line for each searched shard and modality."""
     for retrieval in result.retrievals:
         path = retrieval.path
         modality = f", {retrieval.modality.value}s" if retrieval.modality else ""
@@ -25,13 +25,13 @@ def retrieval_lines(result: SearchResult) -> Iterator[str]:
 
 
 def _way(path: SearchPath) -> str:
-    way = _WAYS.get(path.strategy, "went a way that this version does not know")
+    way = _WAYS.get(path.strategy, "used a strategy that this version does not know")
     if path.strategy is SearchStrategy.EXACT_SCAN and path.matching_count is None:
         way = "compared every item"
     parts = [f"{way} ({path.strategy.name.lower()})"]
     if path.index_type:
         parts.append(f"{path.index_type} on {path.device}")
     if path.fallback:
-        parts.append(f"not as the index is set to, {path.fallback.kind.name.lower()}: ")
+        parts.append(f"not as configured, {path.fallback.kind.name.lower()}: ")
         return "; ".join(parts) + path.fallback.why
     return "; ".join(parts)

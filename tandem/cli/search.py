@@ -1,4 +1,4 @@
-"""`tandem search`: a query of any form, or a file of them, and how items came to their places."""
+"""`tandem search`: runs one query of any kind, or a file of queries."""
 
 from array import array
 from pathlib import Path
@@ -34,103 +34,104 @@ from tandem.v1 import content_pb2, search_service_pb2
 
 
 def search(
-    text: Annotated[
-        list[str] | None, typer.Argument(help="what to find pictures of, in quotes or not")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="text to find images for")] = None,
     image: Annotated[
-        Path | None, typer.Option(help="a picture to find texts for", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="image file to find texts for", exists=True, dir_okay=False)
     ] = None,
     item: Annotated[
-        list[str] | None, typer.Option(help="id of an item of the index to search with; may repeat")
+        list[str] | None, typer.Option(help="id of an item in the index to search with; may repeat")
     ] = None,
     encoding: Annotated[
         Path | None,
-        typer.Option(help="file of a tandem.v1.GivenEncoding as JSON", exists=True, dir_okay=False),
+        typer.Option(
+            help="file with a tandem.v1.GivenEncoding as JSON", exists=True, dir_okay=False
+        ),
     ] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
-            help="file with a text a line, searched together", exists=True, dir_okay=False
+            help="file with one query a line, searched in batches", exists=True, dir_okay=False
         ),
     ] = None,
     weight: Annotated[
         list[float] | None,
-        typer.Option(help="of each part of the query, in the order text, image, items, encoding"),
+        typer.Option(help="weight of each query part, in the order text, image, items, encoding"),
     ] = None,
     index: Annotated[str, typer.Option(help="index to search")] = "scenes",
     target: Annotated[
         Modality | None, typer.Option("--target-modality", help="what to find")
     ] = None,
     all_modalities: Annotated[
-        bool, typer.Option("--all-modalities-included", help="find the other modality too")
+        bool, typer.Option("--all-modalities-included", help="find both modalities")
     ] = False,
-    retrieve_k: Annotated[int | None, typer.Option(help="items the bi-encoder retrieves")] = None,
-    rerank_k: Annotated[int | None, typer.Option(help="of these, items to rerank")] = None,
+    retrieve_k: Annotated[
+        int | None, typer.Option(help="items that the bi-encoder retrieves")
+    ] = None,
+    rerank_k: Annotated[int | None, typer.Option(help="items of those to rerank")] = None,
     return_n: Annotated[int | None, typer.Option(help="items to show")] = None,
-    pages: Annotated[int, typer.Option(help="pages of so many items to show", min=1)] = 1,
+    pages: Annotated[int, typer.Option(help="pages of results to show", min=1)] = 1,
     rerank_disabled: Annotated[
-        bool, typer.Option("--rerank-disabled", help="leave the bi-encoder's order")
+        bool, typer.Option("--rerank-disabled", help="keep bi-encoder order")
     ] = False,
     require_rerank: Annotated[
-        bool, typer.Option("--rerank-required", help="refuse an answer not reranked in full")
+        bool,
+        typer.Option("--rerank-required", help="fail unless all --rerank-k items are reranked"),
     ] = False,
     adaptive_depth: Annotated[
-        bool, typer.Option("--adaptive-depth", help="rerank only as deep as it is worth")
+        bool,
+        typer.Option(
+            "--adaptive-depth", help="stop reranking once the top result is unlikely to change"
+        ),
     ] = False,
     full_coverage: Annotated[
         bool,
-        typer.Option(
-            "--full-coverage-required", help="refuse an answer that lacks some shard's items"
-        ),
+        typer.Option("--full-coverage-required", help="fail if a shard does not answer"),
     ] = False,
     fusion: Annotated[
-        FusionMethod | None, typer.Option(help="how both models' scores make the order")
+        FusionMethod | None, typer.Option(help="how to combine the scores of both models")
     ] = None,
     cross_encoder_weight: Annotated[
-        float | None, typer.Option(help="0 to 1, of the two sums")
+        float | None, typer.Option(help="cross-encoder weight for --fusion add, 0 to 1")
     ] = None,
     min_probability: Annotated[
-        float | None, typer.Option(help="leave out what is less probable, or was not scored")
+        float | None,
+        typer.Option(help="leave out items with a lower match probability, and unscored ones"),
     ] = None,
     relevance_weight: Annotated[
-        float | None, typer.Option(help="variety: 1 is closeness alone, 0 variety alone")
+        float | None, typer.Option(help="diversity: 1 is relevance only, 0 diversity only")
     ] = None,
     duplicate_similarity: Annotated[
-        float | None, typer.Option(help="of items at least this similar show only the best")
+        float | None, typer.Option(help="show only the best of items at least this similar")
     ] = None,
     truncation: Annotated[
         TruncationPolicy | None,
-        typer.Option("--truncation-policy", help="for a text over the model's limit"),
+        typer.Option("--truncation-policy", help="what to do with a text over the model's limit"),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain", help="show what each score is made of, and how each shard found its items"
-        ),
+        typer.Option("--explain", help="show the terms of each score, and how each shard searched"),
     ] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="show the bi-encoder's order first")
-    ] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="show bi-encoder order first")] = False,
     where: Annotated[
         str | None,
-        typer.Option(help="what items' attributes must be: 'style = noto and not exists hidden'"),
+        typer.Option(help="filter on attributes: 'style = noto and not exists hidden'"),
     ] = None,
     consistency_token: Annotated[
-        list[str] | None, typer.Option(help="of a write that must be seen; may repeat")
+        list[str] | None, typer.Option(help="token of a write that the search must see; may repeat")
     ] = None,
     attributes: Annotated[
         bool, typer.Option("--attributes", help="show the items' attributes")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="print one JSON object with every field, nothing else")
+        bool, typer.Option("--json", help="print one JSON object with every field")
     ] = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="folder for what is found: a file an item", file_okay=False),
+        typer.Option(help="folder to save the found items in, one file each", file_okay=False),
     ] = None,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Finds pictures by a text, texts by a picture, either by an item, or by several together."""
+    """Find images by a text, texts by an image, either by an item, or by several together."""
     words = " ".join(text or []) if text else None
     texts = _texts(queries) if queries else []
     parts = _parts(words, image, item or [], encoding, weight or [])
@@ -157,7 +158,7 @@ def search(
         explained=explain,
         where=_parsed(where) if where is not None else None,
         consistency_tokens=consistency_token or [],
-        # Texts are shown with their words, so whatever may find texts asks for contents.
+        # Found texts are printed, so a search that may find texts requests contents.
         content_included=attributes
         or save is not None
         or image is not None
@@ -192,7 +193,7 @@ def _search_one(
     stream: bool,
     pages: int,
 ) -> None:
-    """Searches once, and shows up to so many pages and whether there are others."""
+    """Searches once, and shows up to `page_count` pages, and whether there are more."""
     query = _query(parts)
     if stream:
         for result in client.search_stream(query, index_id=index, **options):
@@ -223,7 +224,7 @@ def _search_each(
     options: SearchOptions,
     output: SearchOutput,
 ) -> bool:
-    """Searches with each text; returns whether each has an answer, and tells of those refused."""
+    """Searches with each text; reports refused ones, and returns whether all were answered."""
     is_whole = True
     for start in range(0, len(texts), MAX_SEARCH_COUNT):
         asked = texts[start : start + MAX_SEARCH_COUNT]
@@ -252,7 +253,7 @@ def _parts(
     encoding: Path | None,
     weights: list[float],
 ) -> list[QueryPart]:
-    """Returns what the query is made of, in the order in which weights are given."""
+    """Returns the query's parts in the order of --weight."""
     sources: list[str | bytes | StoredItem | GivenEncoding] = []
     if text is not None:
         sources.append(text)
@@ -270,7 +271,7 @@ def _parts(
 
 
 def _query(parts: list[QueryPart]) -> Query:
-    """Returns the parts, or the content that is the only one."""
+    """Returns the weighted parts, or the only content."""
     match parts:
         case [QueryPart(str() | bytes() as content, 1.0)]:
             return content
@@ -279,7 +280,7 @@ def _query(parts: list[QueryPart]) -> Query:
 
 
 def _bounded_bytes(path: Path, what: str) -> bytes:
-    """Returns a file's bytes; a device or pipe may have no end, and no request carries more."""
+    """Returns a file's bytes, up to the limit of a message, because a pipe may be endless."""
     with path.open("rb") as file:
         content = file.read(MAX_MESSAGE_BYTES + 1)
     if len(content) > MAX_MESSAGE_BYTES:
@@ -293,9 +294,9 @@ def _given(path: Path) -> GivenEncoding:
             _bounded_bytes(path, "an encoding"), search_service_pb2.GivenEncoding()
         )
     except json_format.ParseError as error:
-        raise typer.BadParameter(f"{path} is no tandem.v1.GivenEncoding: {error}") from error
+        raise typer.BadParameter(f"{path} is not a tandem.v1.GivenEncoding: {error}") from error
     except UnicodeDecodeError:
-        raise typer.BadParameter(f"{path} is no JSON: it is not UTF-8") from None
+        raise typer.BadParameter(f"{path} is not JSON: it is not UTF-8") from None
     values = array("f")
     values.frombytes(message.embedding.values[: len(message.embedding.values) // 4 * 4])
     is_text = message.modality == content_pb2.MODALITY_TEXT
@@ -308,14 +309,16 @@ def _given(path: Path) -> GivenEncoding:
 
 
 def _texts(path: Path) -> list[str]:
-    """Returns the file's lines that have something in them; a byte-order mark is none of it."""
+    """Returns the file's non-empty lines, without a byte-order mark."""
     try:
         lines = _bounded_bytes(path, "a list of queries").decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{path} is not UTF-8 ({error.reason}); save it as that") from None
+        raise typer.BadParameter(
+            f"{path} is not UTF-8 ({error.reason}); save it as UTF-8"
+        ) from None
     texts = [line.rstrip("\r") for line in lines if line.strip()]
     if not texts:
-        raise typer.BadParameter(f"{path} has no queries in it; write one a line")
+        raise typer.BadParameter(f"{path} has no queries; write one a line")
     return texts
 
 
@@ -323,6 +326,6 @@ def _parsed(expression: str) -> Filter:
     try:
         return parse_filter(expression)
     except FilterTextInvalid as error:
-        # As it is: wrapped or boxed, its mark would stand below another character.
+        # Unwrapped, or its mark would be below another character.
         errors.print(f"--where: {error.pointed_out()}")
         raise typer.Exit(2) from error

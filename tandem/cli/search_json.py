@@ -1,4 +1,4 @@
-"""`tandem search --json`: answers as one JSON object, with every field that the SDK has."""
+"""`tandem search --json`: prints answers as one JSON object with every field of the SDK."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tandem.errors import TandemError
 
 
 def result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Returns an answer by the SDK's names; an item that has a file names it under "file".
+    """Returns an answer with the SDK's names; a saved item has its path under "file".
 
-    Bytes are in base64, and left out where the item has a file. What is no finite number is null.
+    Bytes are base64, and left out for saved items. Numbers that are not finite are null.
     """
     answer: dict[str, Any] = _plain(result)
     for item in answer["items"]:
@@ -31,12 +31,12 @@ def result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, An
 
 
 def error_json(error: TandemError) -> dict[str, Any]:
-    """Returns a refusal: its name, its words and the values in them."""
+    """Returns an error: reason, message and metadata."""
     return {"reason": error.reason, "message": error.message, "metadata": error.metadata}
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """Returns it on one line of ASCII, which no terminal and no encoding changes."""
+    """Returns one line of ASCII, which any terminal and encoding preserves."""
     return json.dumps(value, allow_nan=False)
 
 

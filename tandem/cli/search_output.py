@@ -1,4 +1,4 @@
-"""Where a search's answers go: tables for a person, one JSON object for a program, files."""
+"""Prints answers as tables or as one JSON object, and saves files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandem.errors import TandemError
 
 
 class SearchOutput:
-    """Takes answers in the order of their queries."""
+    """Receives answers in the order of their queries."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SearchOutput:
         self._answers: list[dict[str, Any]] = []
 
     def head(self, text: str) -> None:
-        """Says whose answer follows."""
+        """Names the query whose answer follows."""
         if not self._as_json:
             out.rule(text)
 
@@ -46,7 +46,7 @@ class SearchOutput:
         heading: str = "",
         why_empty: Sequence[str] = (),
     ) -> None:
-        """Takes an answer, and why there is nothing in it where that is so."""
+        """Receives an answer, with the reasons if it is empty."""
         if self._files is not None:
             self._files.save(result.items)
         if self._as_json:
@@ -61,7 +61,7 @@ class SearchOutput:
             out.print(f"nothing found: {line}")
 
     def show_page(self, result: SearchResult) -> None:
-        """Takes the next page of the last answer."""
+        """Receives the next page of the last answer."""
         if self._files is not None:
             self._files.save(result.items)
         if self._as_json:
@@ -73,18 +73,18 @@ class SearchOutput:
             self._print(result)
 
     def show_refusal(self, error: TandemError, query: str | None) -> None:
-        """Takes what stands for an answer."""
+        """Receives an error instead of an answer."""
         tell(error)
         if self._as_json:
             self._answers.append({"query": query, "error": error_json(error)})
 
     def say_more(self) -> None:
-        """Says that there are pages that were not asked for."""
+        """Reports that there are more pages."""
         if not self._as_json:
             out.print("there is more: --pages")
 
     def finish(self, *, is_batch: bool) -> bool:
-        """Writes what is written last; returns whether all that was to be saved is."""
+        """Finishes the output; returns whether everything was saved."""
         if self._as_json:
             whole: dict[str, Any] = {"index": self._index_id}
             if is_batch:

@@ -1,4 +1,4 @@
-"""What a search answered, for a person: the items, what the answer lacks, where the time went."""
+"""Prints an answer for people: items, degradations and times."""
 
 from rich.table import Table
 
@@ -9,9 +9,9 @@ from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
 
 _LACKS = {
-    "TOKENS_MISSING": "the cross-encoder could not read {missing} of the candidates",
-    "EMBEDDING_CACHED": "the encoder's model does not answer; the query's encoding was kept",
-    "SHARD_REBUILDING": "a shard compared every item, for its index is being built",
+    "TOKENS_MISSING": "{missing} of the candidates have no tokens for the cross-encoder",
+    "EMBEDDING_CACHED": "the encoder's model is unavailable; the encoding came from a cache",
+    "SHARD_REBUILDING": "a shard scanned all items, because its index is being built",
 }
 
 
@@ -22,7 +22,7 @@ def print_result(
     attributes_shown: bool = False,
     paths_shown: bool = False,
 ) -> None:
-    """Prints the items, or the first `count`, as a table, and what there is to say of the whole."""
+    """Prints the items, or the first `count`, as a table, and a summary."""
     if items := result.items[:count]:
         out.print(_table(items, attributes_shown=attributes_shown))
     for warning in warnings(result):
@@ -49,12 +49,12 @@ def print_result(
 
 
 def warnings(result: SearchResult) -> list[str]:
-    """Returns in what the answer is less than was asked for, a line each."""
+    """Returns a line for each degradation of the answer."""
     lines = []
     for degradation in result.degradations:
         match degradation:
             case "SHARDS_MISSING":
-                continue  # the coverage says it better, also where a server does not flag it
+                continue  # The coverage says it better, also if a server does not flag it.
             case "RERANK_SKIPPED":
                 lines.append(f"not reranked: {result.rerank.stop.lower()}")
             case "RERANK_PARTIAL":
@@ -74,7 +74,7 @@ def warnings(result: SearchResult) -> list[str]:
 
 
 def coverage_warning(coverage: Coverage) -> str:
-    """Returns a line that says how much of the index an answer lacks, and why."""
+    """Returns a line on the missing part of the index, and why."""
     return f"warning: {_partial(coverage)}"
 
 
@@ -119,7 +119,7 @@ def _table(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Table:
 
 
 def _explained(explanation: Explanation) -> tuple[str, str]:
-    """Returns what a score is the sum of, and the places on the way."""
+    """Returns the terms of a score, and the rank after each stage."""
     terms = " ".join(
         f"{term.weight:+g} x {term.name} {term.value:.3f}" for term in explanation.terms
     )
@@ -128,12 +128,12 @@ def _explained(explanation: Explanation) -> tuple[str, str]:
 
 
 def _spent(cost: InferenceCost) -> str:
-    """Returns what the models had to do."""
+    """Returns the inference that the search caused."""
     parts = [f"{cost.pair_count} pairs"]
     if cost.padded_token_count:
         parts.append(f"{cost.token_count:,} tokens, {cost.padded_token_count:,} with padding")
     if cost.cache_hit_count:
-        parts.append(f"{cost.cache_hit_count} more kept from earlier calls")
+        parts.append(f"{cost.cache_hit_count} more from caches")
     if cost.triton_compute_seconds is not None:
         parts.append(f"Triton computed {cost.triton_compute_seconds * 1e3:.1f} ms")
     if cost.triton_queue_seconds is not None:

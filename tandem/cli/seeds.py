@@ -1,6 +1,6 @@
-"""Which seeds an option takes."""
+"""Defines the range of seeds."""
 
 from typing import Final
 
 MAX_SEED: Final = 2**32 - 1
-"""torch, random and NumPy take each from 0 up to it."""
+"""The largest seed that torch, random and NumPy all accept."""

@@ -1,4 +1,4 @@
-"""Measuring through the services, with a progress bar: ingest a gallery, then ask."""
+"""Measures through the services: ingests a gallery, then searches it."""
 
 import asyncio
 import secrets
@@ -25,7 +25,7 @@ from tandem.model_io.readable_records import OnError, RecordCheck, check_picture
 
 
 class ServedMeasure:
-    """The services behind one address."""
+    """Measures the services at one address."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ServedMeasure:
         *,
         is_depth_adaptive: bool = False,
     ) -> None:
-        """Nothing is sent yet."""
+        """Sends nothing yet."""
         # Over all galleries.
         self._adaptive_depth = AdaptiveDepth() if is_depth_adaptive else None
         self._address = address
@@ -47,22 +47,22 @@ class ServedMeasure:
 
     @property
     def check(self) -> RecordCheck:
-        """What a record must pass to be sent; the server judges the rest."""
+        """Returns the check before sending; the server checks the rest."""
         return check_picture_there
 
     def measure(
         self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
     ) -> Report:
-        """Returns the gallery's report.
+        """Returns the report of a gallery.
 
-        A record of which the server refuses an item stops it, or is left out and counted, over all
-        galleries so far.
+        If the server refuses an item of a record, the measurement stops, or leaves the record out
+        and counts it.
         """
         index_id = _index_id(gallery)
         try:
             return self._measured_in(index_id, gallery, pool_sizes, about)
         finally:
-            # After Ctrl-C and a failure too: nobody asks this index again.
+            # Also after Ctrl-C or a failure, because this index is not needed again.
             _remove(self._address, index_id)
 
     def _measured_in(
@@ -79,7 +79,7 @@ class ServedMeasure:
         if refused:
             whole = gallery.only(_without(gallery, set(refused)))
             if self._on_error is OnError.STOP or not whole.asking_count:
-                errors.print("the gallery is not whole, so its recall would be of another set")
+                errors.print("the gallery is incomplete, so its recall would be of another set")
                 raise typer.Exit(1)
             self._refused_count += len(gallery.chosen) - len(whole.chosen)
             about["refused by the server"] = f"{self._refused_count} records"
@@ -124,10 +124,10 @@ class ServedMeasure:
 
 
 def _index_id(gallery: Gallery) -> str:
-    """Returns a name that no other index has: of what is in the gallery, and of this run.
+    """Returns a unique index id for this gallery and run.
 
-    So an index holds one gallery and nothing of another, and can be removed without harm to a
-    user's index, or to another run over the same gallery.
+    So the index holds one gallery only, and removing it harms neither a user's index nor another
+    run.
     """
     texts = [caption.text for _, caption in gallery.pairs]
     digest = sha256()
@@ -138,19 +138,19 @@ def _index_id(gallery: Gallery) -> str:
 
 
 def _remove(address: str, index_id: str) -> None:
-    """Removes the index; says so where it stays."""
+    """Deletes the index; reports if it stays."""
     try:
         with Client(address, access=Access.from_environment()) as client:
             drop_index(client, index_id)
     except IndexNotFound:
-        return  # nothing was stored in it
+        return  # It has no items.
     except TandemError as error:
-        errors.print(f"index {index_id} is left, for it could not be removed: {told(error)}")
+        errors.print(f"index {index_id} stays, because removing it failed: {told(error)}")
         errors.print(f"remove it: tandem index drop {index_id} --yes")
 
 
 def _without(gallery: Gallery, refused: set[str]) -> set[int]:
-    """Returns the records, by number, of which no item was refused."""
+    """Returns the numbers of records without a refused item."""
     image_ids = iter(gallery.item_ids[Modality.IMAGE])
     text_ids = iter(gallery.item_ids[Modality.TEXT])
     return {

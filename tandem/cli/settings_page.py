@@ -1,20 +1,20 @@
-"""The tables of docs/settings.md, out of what the programs declare: `make settings-doc`."""
+"""Generates the tables of docs/settings.md from the declared settings: `make settings-doc`."""
 
 from tandem.chassis import settings
 from tandem.chassis.log import LogSettings
 from tandem.local.service_settings import SERVICES, SettingsGroup, service_groups, shared_groups
 
 FIRST_HEADING = f"## {SERVICES[0]}_svc"
-"""What is above it in the page is written by hand."""
+"""The page above it is written by hand."""
 
 
 def settings_tables() -> str:
-    """Returns the page from its first table of a service on."""
+    """Returns the page from the first service's table on."""
     parts = [
         f"## {service}_svc\n\n{_table(group)}\n"
         for service, group in zip(SERVICES, service_groups(), strict=True)
     ]
-    parts.append("## Every service\n\nWhat all four read beside their own.\n")
+    parts.append("## Every service\n\nSettings that all four services read.\n")
     for group in (*shared_groups(), SettingsGroup("LOG_", LogSettings)):
         meaning = (group.settings_class.__doc__ or "").splitlines()[0]
         parts.append(f"### {group.prefix}…\n\n{meaning}\n\n{_table(group)}\n")

@@ -1,4 +1,4 @@
-"""`tandem shard`: one shard's store, checked, backed up, restored, and let grow."""
+"""`tandem shard`: verifies, backs up, restores and enlarges one shard's store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,23 +25,23 @@ from tandem.item_store.verdict import Verdict, verify_in_child
 from tandem.private_files import private_files
 
 app = typer.Typer(
-    help="Checks, backs up, restores and enlarges one shard's item store.", no_args_is_help=True
+    help="Verify, back up, restore and enlarge one shard's item store.", no_args_is_help=True
 )
 
 _SHOWN_FAULT_COUNT = 20
 
 STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
-BACKUP = Annotated[Path, typer.Argument(help="a folder that tandem shard backup made")]
+BACKUP = Annotated[Path, typer.Argument(help="a folder from tandem shard backup")]
 
 
 @app.command(cls=Command)
 def backup(
     path: STORE,
     destination: Annotated[
-        Path, typer.Argument(help="folder in which the backup gets a folder of its own")
+        Path, typer.Argument(help="folder in which the backup gets its own folder")
     ],
 ) -> None:
-    """Copies a store while it is served, as it stood after one transaction."""
+    """Copy a store while it is served, as of one transaction."""
     with _refusals(), _progress(f"copy {path}") as show:
         folder, manifest = back_up(path, destination, show=show)
     _tell_manifest(manifest)
@@ -52,7 +52,7 @@ def backup(
 def verify(
     path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
 ) -> None:
-    """Checks every value, the change log, and, of a backup or a store at rest, every page."""
+    """Check every value, the change log, and, for a backup or an unused store, every page."""
     with _refusals(), _progress(f"check {path}") as show:
         verdict = verify_backup(path, show) if is_backup(path) else verify_in_child(path, show=show)
     _tell_verdict(verdict)
@@ -63,9 +63,9 @@ def verify(
 @app.command(cls=Command)
 def restore(
     backup: BACKUP,
-    path: Annotated[Path, typer.Argument(help="folder of the new store; nothing may be in it")],
+    path: Annotated[Path, typer.Argument(help="empty folder for the new store")],
 ) -> None:
-    """Makes a shard's store out of a backup, which is checked first."""
+    """Restore a shard's store from a backup, after checking it."""
     with _refusals(), _progress(f"check {backup}") as show:
         manifest = restore_backup(backup, path, show)
     _tell_manifest(manifest)
@@ -75,9 +75,9 @@ def restore(
 @app.command(cls=Command)
 def grow(
     path: STORE,
-    gibibytes: Annotated[int, typer.Argument(min=1, help="how large the store may become")],
+    gibibytes: Annotated[int, typer.Argument(min=1, help="maximum size of the store")],
 ) -> None:
-    """Raises the limit of a store, also while it is served; it is never lowered."""
+    """Raise the size limit of a store, also while it is served. It never shrinks."""
     with _refusals():
         limit = raise_limit(path, gibibytes << 30)
     told = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
@@ -131,7 +131,7 @@ def _tell_verdict(verdict: Verdict) -> None:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turns a refusal into one line and exit status 1; what is made is its owner's alone."""
+    """Turns a refusal into one line and exit status 1; new files are private."""
     try:
         with private_files():
             yield
@@ -142,6 +142,6 @@ def _refusals() -> Iterator[None]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Show]:
-    """Gives a function that shows how much of what total is done."""
+    """Yields a function that shows the progress."""
     with LongWork(often_short=True) as work:
         yield partial(work.show, what)

@@ -1,4 +1,4 @@
-"""What tells a command to stop: Ctrl-C, SIGTERM, and the end of its terminal."""
+"""Handles the signals that stop a command: Ctrl-C, SIGTERM and SIGHUP."""
 
 import queue
 import signal
@@ -11,14 +11,14 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(SystemExit):
-    """The end of a command that a signal told to stop, with the status that tells of it."""
+    """Ends a command that a signal stopped, with the signal's exit status."""
 
 
 class StopSignals:
-    """Takes note of signals, so that whoever works can look. Use it in a with statement.
+    """Records signals for work that polls them. Use it in a with statement.
 
-    A handler runs wherever the main thread is: also within a lock that it would wait for. So the
-    handler takes none: a SimpleQueue is made for that, and a threading.Event is not.
+    A handler runs wherever the main thread is, also inside a lock. So the handler must take no
+    lock: a SimpleQueue supports that, and a threading.Event does not.
     """
 
     def __init__(self) -> None:
@@ -27,19 +27,19 @@ class StopSignals:
         self._before: dict[int, Any] = {}
         self._is_raising = False
         self.number: int | None = None
-        """The first signal that came."""
+        """The first signal."""
 
     @property
     def status(self) -> int:
-        """The exit status that tells of it, as shells have it."""
+        """Returns the exit status for the signal, as shells define it."""
         return 128 + (self.number or 0)
 
     def is_set(self) -> bool:
-        """Returns whether one has come."""
+        """Returns whether a signal has arrived."""
         return self.number is not None
 
     def wait(self, seconds: float) -> bool:
-        """Returns true as soon as one has come, and false after so many seconds without one."""
+        """Waits for a signal; returns False after `seconds` without one."""
         if self.number is None:
             try:
                 self._queue.get(timeout=seconds)
@@ -49,7 +49,7 @@ class StopSignals:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Within it a signal raises Stopped: for work that nobody can ask to look."""
+        """Makes a signal raise Stopped in the body, for work that cannot poll."""
         if self.number is not None:
             raise Stopped(self.status)
         self._is_raising = True
@@ -61,7 +61,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         for number in _NUMBERS:
             before = signal.getsignal(number)
-            # Under nohup the terminal's end is not meant to matter.
+            # nohup ignores the terminal's end on purpose.
             if number == signal.SIGHUP and before == signal.SIG_IGN:
                 continue
             self._before[number] = signal.signal(number, self._note)
@@ -77,5 +77,5 @@ class StopSignals:
         if is_first:
             self.number = number
         self._queue.put(number)
-        if is_first and self._is_raising:  # once: what cleans up after it is left to end
+        if is_first and self._is_raising:  # Once, so that cleaning up is not interrupted.
             raise Stopped(self.status)

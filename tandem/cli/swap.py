@@ -1,4 +1,4 @@
-"""`tandem models swap`: another version of the model, while searches go on."""
+"""`tandem models swap`: changes the model version without stopping searches."""
 
 import time
 import uuid
@@ -27,26 +27,24 @@ _LOOK_SECONDS = 0.2
 
 def swap(
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="a checkpoint's folder, to make the next version of")
+        Path | None, typer.Argument(help="folder of the checkpoint for the next version")
     ] = None,
-    to: Annotated[
-        int | None, typer.Option(help="a version that is there already, to go back to it")
-    ] = None,
+    to: Annotated[int | None, typer.Option(help="an existing version to return to")] = None,
     repository: Annotated[
         Path,
-        typer.Option("--model-repository", help="of a running tandem up --swaps"),
+        typer.Option("--model-repository", help="model repository of a running tandem up --swaps"),
     ] = Path("model_repository"),
     precision: Annotated[
-        Precision | None, typer.Option(help="of the matrix products; unset keeps the repository's")
+        Precision | None, typer.Option(help="precision; by default the repository's")
     ] = None,
     wait_seconds: Annotated[
-        float, typer.Option(help="for it to serve, or to be refused", min=1.0)
+        float, typer.Option(help="seconds to wait until it serves or is refused", min=1.0)
     ] = 180.0,
 ) -> None:
-    """Has a running Tandem serve another version; the old one serves until the new one does.
+    """Make a running Tandem serve another version; the old one serves until the new one does.
 
-    Only a version with the embeddings of the first: its cross-encoder, precision or export differ.
-    Exits 1 where it is refused, with the cause.
+    The new version must have equal embeddings: its cross-encoder, precision or export may differ.
+    Exits 1 with the cause if it is refused.
     """
     if (checkpoint is None) == (to is None):
         raise typer.BadParameter("give a checkpoint, or --to a version")
@@ -59,7 +57,7 @@ def swap(
         version = to
     else:
         assert checkpoint is not None
-        # Here: torch takes seconds, which `tandem --help` need not wait.
+        # Imported here, because torch takes seconds, which `tandem --help` does not need.
         from tandem.modeling.export.version_export import export_version
 
         out.print(f"{repository}: {checkpoint} is exported, which takes a minute or more")
@@ -87,9 +85,9 @@ def ask_for(
     wait_seconds: float,
     show: Callable[[str], None] | None = None,
 ) -> Serving:
-    """Asks for a version to serve; returns what became of it, and shows each stage of it.
+    """Requests a version, shows each stage, and returns the outcome.
 
-    Raises ValueError where nobody takes it in time; then it is asked for no more.
+    Raises ValueError if nothing takes the request in time, and withdraws it.
     """
     request = Wanted(request_id=uuid.uuid4().hex, version=version)
     write_wanted(repository, request)

@@ -1,4 +1,4 @@
-"""`tandem token new`: a bearer token, and what the services' token file says of it."""
+"""`tandem token new`: makes a bearer token, and the lines for the token file."""
 
 import secrets
 from hashlib import sha256
@@ -10,31 +10,27 @@ from tandem.chassis.tokens import Scope
 from tandem.cli.command_line import Command
 from tandem.cli.console import errors, one_line, out
 
-app = typer.Typer(help="Makes bearer tokens for callers.", no_args_is_help=True)
+app = typer.Typer(help="Make bearer tokens for callers.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Makes bearer tokens for callers."""
+    """Make bearer tokens for callers."""
 
 
 @app.command(cls=Command)
 def new(
-    name: Annotated[str, typer.Argument(help="whose token it is, for logs and quotas")],
-    scope: Annotated[
-        list[Scope], typer.Option(help="what it lets its bearer do; may be given several times")
-    ] = [Scope.SEARCH],  # noqa: B006 (typer's way)
-    index: Annotated[
-        list[str], typer.Option(help="index that it is good for; may be given several times")
-    ] = ["*"],  # noqa: B006
+    name: Annotated[str, typer.Argument(help="name of the caller, for logs and quotas")],
+    scope: Annotated[list[Scope], typer.Option(help="a scope; may repeat")] = [Scope.SEARCH],  # noqa: B006 (typer's way)
+    index: Annotated[list[str], typer.Option(help="an index; may repeat")] = ["*"],  # noqa: B006
     requests_per_second: Annotated[
-        float | None, typer.Option(help="most calls a second", min=0.001)
+        float | None, typer.Option(help="limit of calls a second", min=0.001)
     ] = None,
     pairs_per_second: Annotated[
-        float | None, typer.Option(help="most pairs a second for the cross-encoder", min=0.001)
+        float | None, typer.Option(help="limit of cross-encoder pairs a second", min=0.001)
     ] = None,
 ) -> None:
-    """Prints a new token on stdout, once, and on stderr the lines for the token file."""
+    """Print a new token on stdout, once, and the lines for the token file on stderr."""
     token = secrets.token_urlsafe(32)
     lines = [
         f"[tokens.{_key(name)}]",
@@ -51,10 +47,10 @@ def new(
 
 
 def _key(text: str, *, quoted: bool = False) -> str:
-    """Returns TOML's spelling of a key, or of a string where `quoted`."""
+    """Returns a TOML key, or a TOML string if `quoted`."""
     if not quoted and text.isascii() and text.replace("-", "").replace("_", "").isalnum():
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    if one_line(text) != text:  # neither can be read back from the lines
-        raise typer.BadParameter("a name has no control characters in it, nor half of a character")
+    if one_line(text) != text:  # TOML cannot represent them here.
+        raise typer.BadParameter("a name must not contain control characters or half a character")
     return f'"{escaped}"'

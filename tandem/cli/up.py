@@ -1,4 +1,4 @@
-"""`tandem up`: everything on this machine, until Ctrl-C."""
+"""`tandem up`: runs everything on this machine until Ctrl-C."""
 
 import os
 import shlex
@@ -36,11 +36,11 @@ from tandem.modeling.export.fresh_export import export_if_stale
 if TYPE_CHECKING:
     from tandem.local.certificates import LocalAuthority
 
-DATA = Annotated[Path, typer.Option(help="folder of item stores and logs")]
+DATA = Annotated[Path, typer.Option(help="folder for item stores and logs")]
 REPOSITORY = Annotated[Path, typer.Option(help="Triton's model repository")]
 
 _PROMETHEUS_PORT = 9090
-# Of certificates of 30 days; every process takes up new ones by itself.
+# Certificates are valid for 30 days; processes reload them.
 _RENEWAL_SECONDS = 86_400.0
 
 
@@ -48,32 +48,30 @@ def up(
     data: DATA = Path(".tandem"),
     model_repository: REPOSITORY = Path("model_repository"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="checkpoint to serve; the shipped one unless given")
+        Path | None, typer.Option(help="checkpoint to serve; by default the shipped one")
     ] = None,
     shards: Annotated[
         int | None,
-        typer.Option(
-            help="index shards; unset takes as many as the folder has, or 2", min=1, max=8
-        ),
+        typer.Option(help="index shards; by default as many as the folder has, or 2", min=1, max=8),
     ] = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(help="of the models; unset keeps an export's own, else takes this CPU's best"),
+        typer.Option(help="precision; by default that of the export, or this CPU's best"),
     ] = None,
     free_ports_only: Annotated[
-        bool, typer.Option("--free-ports", help="take any free ports, not the documented ones")
+        bool, typer.Option("--free-ports", help="use free ports instead of the documented ones")
     ] = False,
     caches: Annotated[
-        bool, typer.Option(help="keep what equal searches need; --no-caches to measure the models")
+        bool, typer.Option(help="cache encodings and scores; --no-caches to measure the models")
     ] = True,
     monitoring: Annotated[
         bool,
-        typer.Option("--monitoring", help="a Prometheus beside them, with the rules of deploy/"),
+        typer.Option("--monitoring", help="also run Prometheus, with the rules of deploy/"),
     ] = False,
     alert_speed: Annotated[
         float,
         typer.Option(
-            help="times as fast as deployed: divides the rules' windows and waits, to try alerts",
+            help="divide the windows of the alert rules by this, to try alerts",
             min=1.0,
             max=MAX_SPEED,
         ),
@@ -82,25 +80,25 @@ def up(
         bool,
         typer.Option(
             "--swaps",
-            help="let tandem models swap change the model; whoever has an account on this machine "
-            "can then have Triton run code",
+            help="allow tandem models swap; every account of this machine can then make Triton "
+            "run code",
         ),
     ] = False,
     tls: Annotated[
         bool,
         typer.Option(
             "--tls",
-            help="certificates between all processes, Triton's proxy among them, made here and "
-            "renewed while it runs; callers trust --data's tls/ca.crt",
+            help="use TLS between all processes, with certificates that are made and renewed here; "
+            "callers trust tls/ca.crt in --data",
         ),
     ] = False,
 ) -> None:
-    """Starts Triton and every service on loopback; stops them all on Ctrl-C."""
+    """Start Triton and every service on loopback; stop them all on Ctrl-C."""
     checkpoint = checkpoint or default_checkpoint()
     if monitoring:
-        LocalPrometheus.check_installed()  # before a folder is made
+        LocalPrometheus.check_installed()  # Before creating a folder.
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
-        # All that can be known to be wrong, before anything is started.
+        # Find all mistakes before starting anything.
         check_machine(checkpoint)
         given = given_settings(os.environ)
         if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
@@ -117,9 +115,9 @@ def up(
         for note in (*given.notes, precision_note(precision)):
             if note:
                 errors.print(note)
-        # A minute on a busy machine, and nothing else is said until all of them serve.
+        # It takes a minute on a busy machine, and prints nothing else until all serve.
         out.print(f"starting; logs go to {data / 'logs'}")
-        with stopping.raising():  # torch, which may export, cannot be asked to look
+        with stopping.raising():  # An export by torch cannot poll for signals.
             manifest = exported(checkpoint, model_repository, precision)
         with (
             LocalStack(
@@ -150,16 +148,16 @@ def up(
                 _print_next(stack, authority)
                 _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
             except (StackFailed, TritonUnavailable, PrometheusUnavailable):
-                if stopping.is_set():  # before it served; nothing went wrong
+                if stopping.is_set():  # Stopped before it served, without a failure.
                     raise Stopped(stopping.status) from None
                 raise
     _say("stopped")
 
 
 def exported(checkpoint: Path, repository: Path, precision: Precision | None = None) -> Manifest:
-    """Exports where the repository has another model; raises StartRefused where it takes none."""
+    """Exports if the repository has another model; raises StartRefused if it is not writable."""
     try:
-        repository.mkdir(parents=True, exist_ok=True)  # before torch takes its seconds
+        repository.mkdir(parents=True, exist_ok=True)  # Before torch takes its seconds.
         return export_if_stale(checkpoint, repository, precision)
     except OSError as error:
         raise StartRefused(
@@ -169,7 +167,7 @@ def exported(checkpoint: Path, repository: Path, precision: Precision | None = N
 
 
 def _local_authority(folder: Path) -> "LocalAuthority":
-    # Here, not above: a service's image has this command line, and no cryptography.
+    # Imported here, because a service's image has this command line without cryptography.
     from tandem.local.certificates import LocalAuthority
 
     return LocalAuthority(folder)
@@ -179,7 +177,7 @@ def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
     if authority is not None:
         out.print(f"other commands trust it by: export {_variable_of(authority)}")
     if stack.address != DEFAULT_ADDRESS:
-        # Lines with 127.0.0.1 in them are processes: scripts read the ids at their ends.
+        # Lines with 127.0.0.1 are processes: scripts read the ids at their ends.
         port = stack.ports.orchestrator
         out.print(f"give other commands --address localhost:{port} to find it")
     out.print("Ctrl-C stops everything.")
@@ -195,7 +193,7 @@ def _prometheus(stack: LocalStack, data: Path, port: int, speed: float) -> Local
 
 
 def _say(line: str, console: Terminal = out) -> None:
-    # Whoever started it may have closed the terminal since, and searches go on.
+    # The terminal may be closed since, and searches continue.
     with suppress(OSError):
         console.print(line)
 
@@ -208,7 +206,7 @@ def _watch(
     swaps: VersionSwaps | None,
     authority: "LocalAuthority | None",
 ) -> None:
-    """Returns when told to stop; raises where a service has ended or Triton does not come back."""
+    """Returns on a stop signal; raises if a service has ended or Triton does not restart."""
     renewal_time = time.monotonic() + _RENEWAL_SECONDS
     with TritonWatch(stack, manifest) as watch:
         while not stopping.wait(1.0):
@@ -216,7 +214,7 @@ def _watch(
                 authority.issue_all()
                 renewal_time = time.monotonic() + _RENEWAL_SECONDS
             if prometheus is not None and prometheus.has_ended():
-                _say("Prometheus has ended; searches go on without it", errors)
+                _say("Prometheus has ended; searches continue without it", errors)
                 prometheus = None
             if dead := stack.dead_service():
                 raise StackFailed(dead)
@@ -227,7 +225,7 @@ def _watch(
 
 
 def print_endpoints(stack: LocalStack) -> None:
-    """Prints where each process listens."""
+    """Prints the address of each process."""
     table = Table(box=None, pad_edge=False)
     for heading in ("service", "gRPC", "metrics", "pid"):
         table.add_column(heading)

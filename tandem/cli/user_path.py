@@ -1,16 +1,16 @@
-"""Paths as a person writes them."""
+"""Expands paths that a user typed."""
 
 from pathlib import Path
 
 
 def user_path(text: str) -> Path:
-    """Returns the path, "~" and "~user" as the folder they stand for.
+    """Returns the path with "~" and "~user" expanded.
 
-    Raises ValueError where there is no such folder: a user who is not there, or none that has one.
+    Raises ValueError if there is no such home folder.
     """
     try:
         return Path(text).expanduser()
     except RuntimeError:
         raise ValueError(
-            f"{text}: there is no home that {Path(text).parts[0]} stands for; write the whole path"
+            f"{text}: there is no home folder for {Path(text).parts[0]}; write the whole path"
         ) from None

@@ -45,7 +45,7 @@ def test_old_names_are_understood_with_a_warning() -> None:
     assert request.target_modality == content_pb2.MODALITY_TEXT
     assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
     assert result.stderr.count("warning: ") == 4
-    assert "warning: --target is --target-modality now" in result.stderr
+    assert "warning: --target is now --target-modality" in result.stderr
     assert "warning: -" not in result.stdout
 
 
