@@ -133,8 +133,7 @@ def outcome(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> DepthOutcome:
 
 
 def recalls(depth_Q: NDArray[np.int64], pools: HeldOutPools) -> list[Recall]:
-    """Returns R@1, R@5 and R@10 with the first `depth_Q` candidates reranked, the rest after "
-    "them."""
+    """Returns R@1, R@5 and R@10 with the first `depth_Q` candidates reranked, the rest below."""
     is_answer_QK = np.take_along_axis(pools.is_answer, _order(depth_Q, pools), axis=1)
     first_Q = is_answer_QK.argmax(axis=1) + 1
     is_found_Q = np.asarray(is_answer_QK.any(axis=1))

@@ -87,8 +87,7 @@ def effective_query_count(hits: Sequence[bool], pictures: Sequence[int]) -> floa
 
 
 def mean_recall(recalls: Sequence[Recall]) -> float:
-    """Returns mR, the mean of R@1, R@5 and R@10 over both directions, in percent, the papers' "
-    "mR."""
+    """Returns the papers' mR: the mean of R@1, R@5 and R@10 over both directions, in percent."""
     return recall_sum(recalls) / len(recalls)
 
 
@@ -151,8 +150,10 @@ def paired_p_value(hits_a: Sequence[int], hits_b: Sequence[int]) -> float:
 
 
 def _coin_tosses(count: int) -> Iterator[float]:
-    """Yields the probability of 0, 1 … `count` heads; in integers, as 2**count overflows a "
-    "float."""
+    """Yields the probability of 0, 1 … `count` heads.
+
+    It counts in integers, as 2**count overflows a float.
+    """
     ways = 1
     for heads in range(count + 1):
         yield ways / 2**count

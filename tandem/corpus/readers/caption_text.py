@@ -96,7 +96,7 @@ def language_field(fields: Mapping[str, Any], place: str) -> str | None:
 
 
 def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tuple[Caption, ...]:
-    """Returns captions whose ids are the record's followed by "#en-0", "#en-1" …"""
+    """Returns captions whose ids are the record's followed by "#en-0", "#en-1" and so on."""
     return tuple(
         Caption(f"{record_id}#{language}-{number}", text, language)
         for number, text in enumerate(texts)
