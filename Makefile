@@ -22,9 +22,11 @@ STUBS  ?= .
 RELEASED := protos/released.binpb
 
 FAULT_RESULTS ?= .tandem/fault_results.jsonl
+# How many test processes run side by side.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo train-demo test test-faults test-fuzz test-security test-benchmarks watch-run swap-run
+.PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: roll-run soak-run sbom check coverage docs protos released-protos metrics-doc settings-doc lock
 
 help: ## Says what there is
@@ -39,8 +41,11 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 	MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000 \
 		$(BIN)/tandem train small --folder .tandem/train --overwrite
 
-test: .venv/.ok ## Runs the tests; what takes long has the commands below
-	$(BIN)/pytest -n 2 --dist loadgroup -rs
+test: .venv/.ok ## Runs the tests except for the slow ones
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow"
+
+test-all: .venv/.ok ## Runs every test, with the slow ones
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs
 
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))

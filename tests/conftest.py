@@ -22,6 +22,9 @@ for _variable in ("no_proxy", "NO_PROXY"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Of a value in a test's id. One of 8 MiB made an id of 32.
+_ID_LENGTH = 60
+
 pytest_plugins = ["tests.support.model_io.tiny_triton"]
 
 
@@ -30,6 +33,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "long: begins before the others, so that no core waits for it at the end"
     )
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shortens the id of a long value, which would be sent between processes for each report."""
+    if not isinstance(val, str | bytes) or len(val) <= _ID_LENGTH:
+        return None
+    start = val[:_ID_LENGTH]
+    text = start if isinstance(start, str) else start.decode("latin-1")
+    return f"{text}... {len(val)}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.scripted_service import scripted_service
 
-CALL_COUNT = 10_000
+CALL_COUNT = 2_000
 WARM_COUNT = 200
 AT_ONCE_COUNT = 32
 SEED = 7
@@ -57,7 +57,7 @@ async def by_what_is_asked(
 
 @pytest.mark.timeout(300)
 async def test_random_callers_add_no_series(quiet: None) -> None:
-    """10,000 calls of random indexes, texts, tokens, request ids, traces and methods."""
+    """2,000 calls of random indexes, texts, tokens, request ids, traces and methods."""
     chance = random.Random(SEED)
 
     def word() -> str:

@@ -34,8 +34,9 @@ from tests.support.item_store.made_items import FINGERPRINT
 
 pytestmark = pytest.mark.xdist_group("faults")
 
-STORE_DAMAGES = [Damage.FLIP] * 3 + [Damage.ZERO] * 3 + [Damage.CUT] * 2 + [Damage.META] * 2
-SNAPSHOT_DAMAGES = [Damage.FLIP] * 4 + [Damage.ZERO] * 3 + [Damage.CUT] * 3
+# Each kind comes early, so that a short run has them all.
+STORE_DAMAGES = [Damage.FLIP, Damage.ZERO, Damage.CUT, Damage.META] * 2 + [Damage.FLIP, Damage.ZERO]
+SNAPSHOT_DAMAGES = [Damage.FLIP, Damage.ZERO, Damage.CUT] * 3 + [Damage.FLIP]
 # LMDB has two meta pages without a checksum. Where the newer is damaged it may take the older, and
 # is back at the last commit but one; so the last commits write this item, which is not judged.
 LAST_ID = "last"
@@ -62,7 +63,7 @@ class CorruptionRun:
     refused_snapshot_count: int = 0
 
 
-@pytest.mark.runs(quick=10, full=1000, seconds_each=35)
+@pytest.mark.runs(quick=4, full=1000, seconds_each=35)
 async def test_a_damaged_store_gives_no_wrong_value(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
@@ -80,7 +81,7 @@ async def test_a_damaged_store_gives_no_wrong_value(
     assert run.missing == []
 
 
-@pytest.mark.runs(quick=10, full=1000, seconds_each=35)
+@pytest.mark.runs(quick=3, full=1000, seconds_each=35)
 async def test_a_damaged_snapshot_is_not_served(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
@@ -101,7 +102,7 @@ async def test_a_damaged_snapshot_is_not_served(
     report_run("corrupt-snapshot", start_time, runs, run)
     assert run.outcomes == {"served all": runs}
     # A flipped bit between the words of a manifest changes nothing that is read.
-    assert run.refused_snapshot_count >= 0.9 * runs
+    assert run.refused_snapshot_count >= runs - max(1, runs // 10)
 
 
 @pytest.mark.timeout(300)

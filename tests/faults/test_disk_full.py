@@ -35,7 +35,7 @@ FULL = "RESOURCE_EXHAUSTED STORE_FULL"
 FLOOR_WRITES_PER_SECOND = 10.0
 
 
-@pytest.mark.runs(quick=3, full=20, seconds_each=40)
+@pytest.mark.runs(quick=1, full=20, seconds_each=40)
 async def test_a_full_disk_stops_writes_alone(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:

@@ -32,7 +32,7 @@ RESUME_SECONDS = 5.0 if is_full() else 60.0
 ERRORS_PER_ROUND = 3
 
 
-@pytest.mark.runs(quick=2, full=25, seconds_each=60)
+@pytest.mark.runs(quick=1, full=25, seconds_each=60)
 async def test_nothing_acknowledged_is_lost_by_failed_syncs(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:

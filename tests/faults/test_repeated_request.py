@@ -22,7 +22,7 @@ from tests.support.index_svc.shard_process import ShardProcess, running
 pytestmark = pytest.mark.xdist_group("faults")
 
 
-@pytest.mark.runs(quick=20, full=1000, seconds_each=10)
+@pytest.mark.runs(quick=6, full=1000, seconds_each=10)
 async def test_a_repeated_request_is_carried_out_once(
     tmp_path: Path, rng: random.Random, runs: int
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.index_svc.encoded_items import INDEX_ID, encoded_item
 from tests.support.index_svc.shard_process import running
 from tests.support.item_store.made_items import FINGERPRINT
 
-SECONDS = float(os.environ.get("TANDEM_STORM_SECONDS", "6"))
+SECONDS = float(os.environ.get("TANDEM_STORM_SECONDS", "3"))
 ITEM_COUNT = int(os.environ.get("TANDEM_STORM_ITEMS", "3000"))
 IS_FULL = SECONDS >= 60
 DIMENSION = 64
@@ -170,6 +170,8 @@ async def test_nothing_goes_wrong_in_a_storm(storm: Storm) -> None:
 
     async def end() -> None:
         await asyncio.sleep(SECONDS)
+        while not all(storm.seconds.values()):  # noqa: ASYNC110 (between rebuilds, and during)
+            await asyncio.sleep(0.1)
         storm.is_over = True
 
     await asyncio.gather(*works, end())

@@ -27,7 +27,7 @@ from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
 from tests.support.faults.run_counts import run_count
 
-KILL_COUNT = run_count(quick=3, full=20)
+KILL_COUNT = run_count(quick=1, full=20)
 # Long enough in both stages to be stopped in either.
 RECIPE = replace(
     tiny(1),
@@ -145,13 +145,14 @@ def test_doctests() -> None:
 
 # Twenty take a minute and a half alone; beside others that use both cores they have taken five.
 @pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_kills_at_random_moments_change_no_weight(tmp_path: Path, rng: random.Random) -> None:
     """`kill -9`, in both stages: every run that ends has the uninterrupted weights and loss curve.
 
     The best checkpoint's weights, and those after the last step, bit for bit.
 
-    Three times, and twenty by `make test-faults`; more where all came before a state was written.
+    Once, and twenty times by `make test-faults`; more where all came before a state was written.
     """
     with start(tmp_path / "whole") as child:
         # From here, or half of the kills would come after the end.

@@ -1,13 +1,21 @@
-"""Folders as others publish encoders: made here with transformers, tiny and random."""
+"""Folders as others publish encoders: made here with transformers, tiny and random.
+
+Each function imports transformers itself, which takes three seconds: every worker collects every
+test, and few run these.
+"""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
-Model = TypeVar("Model", BertModel, XLMRobertaModel)
+if TYPE_CHECKING:
+    from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
+
+Model = TypeVar("Model", "BertModel", "XLMRobertaModel")
 
 WORDS = ("two", "dogs", "left", "of", "one", "umbrella", "cat", "##s")
 
@@ -16,6 +24,8 @@ def published_bert(
     folder: Path, *, width: int = 32, layer_count: int = 3, head_count: int = 4, type_count: int = 2
 ) -> BertModel:
     """Writes a BERT and returns it in evaluation mode."""
+    from transformers import BertConfig, BertModel
+
     config = BertConfig(
         vocab_size=20,
         hidden_size=width,
@@ -31,6 +41,8 @@ def published_bert(
 
 def published_xlm_r(folder: Path) -> XLMRobertaModel:
     """Writes an XLM-R, whose padding is 1 and whose positions begin at 2; returns it."""
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
     config = XLMRobertaConfig(
         vocab_size=20,
         hidden_size=32,
