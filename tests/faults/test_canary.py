@@ -3,6 +3,7 @@
 Both services notice by canaries; `make test-faults` runs 20 rounds.
 """
 
+import asyncio
 import os
 import random
 import shutil
@@ -34,31 +35,30 @@ DETECTION_SECONDS = 5.0 if is_full() else 30.0
 RECOVERY_SECONDS = 10.0 if is_full() else 60.0
 WATCHED = ("encoder", "rerank-0")
 STUB = "triton_python_backend_stub"
-# A token id that no canary sends.
-POISON = 150
+# Token ids that no canary sends: the model then answers no rows, or NaN, until it reads the cure.
+EMPTYING, MADDENING, CURE = 150, 151, 152
 
 
 class Sickly(nn.Module):
-    """Answers nonsense forever once it has read the poison."""
+    """Answers nonsense once it has read a poison, until it reads the cure."""
 
-    def __init__(self, embedding_dim: int, empty: bool) -> None:
+    def __init__(self, embedding_dim: int) -> None:
         super().__init__()
         self.embedding_dim = embedding_dim
-        self.empty = empty
-        self.register_buffer("sick", torch.zeros(1))
+        self.register_buffer("poison", torch.zeros(1, dtype=torch.int64))
 
     def forward(
         self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns embedding float32 [B, d] and logit float32 [B, 1], or nonsense when poisoned."""
-        if bool((input_ids == 150).any()):
-            self.sick.fill_(1.0)
+        if bool(((input_ids >= 150) & (input_ids <= 152)).any()):
+            self.poison.fill_(int(input_ids.max()))
         rows = input_ids.shape[0]
         embedding = torch.full((rows, self.embedding_dim), float(self.embedding_dim) ** -0.5)
         logit = torch.zeros(rows, 1)
-        if bool(self.sick.any()):
-            if self.empty:
-                return embedding[:0], logit[:0]
+        if bool((self.poison == 150).any()):
+            return embedding[:0], logit[:0]
+        if bool((self.poison == 151).any()):
             return embedding * float("nan"), logit * float("nan")
         return embedding, logit
 
@@ -156,24 +156,19 @@ async def test_a_model_that_answers_nonsense_takes_the_services_out(
     stack: LocalStack, repository: Path, tiny_manifest: Manifest
 ) -> None:
     """The status is OK, but rows are missing or NaN: out within 5 s, and back within 10 s."""
-    whole = model_file(repository, JOINT_ENCODER).read_bytes()
-    start_time = time.monotonic()
-    detections, recoveries = [], []
-    modules = [
-        torch.jit.script(Sickly(tiny_manifest.embedding_dim, empty)) for empty in (True, False)
-    ]
-    for _ in range(run_count(1, 20)):
-        for module in modules:
-            module.save(str(model_file(repository, JOINT_ENCODER)))
-            stack.stop_triton()
-            stack.start_triton()
-            recoveries.append(seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS))
-            await poison(stack, tiny_manifest)
-            detections.append(seconds_until(stack, serving=False, limit_seconds=DETECTION_SECONDS))
-    model_file(repository, JOINT_ENCODER).write_bytes(whole)
+    model = torch.jit.script(Sickly(tiny_manifest.embedding_dim))
+    model.save(str(model_file(repository, JOINT_ENCODER)))
     stack.stop_triton()
     stack.start_triton()
-    recoveries.append(seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS))
+    seconds_until(stack, serving=True, limit_seconds=RECOVERY_SECONDS)
+    start_time = time.monotonic()
+    detections, recoveries = [], []
+    for _ in range(run_count(1, 20)):
+        for poison in (EMPTYING, MADDENING):
+            with pytest.raises(TandemError, match="OUTPUT__0"):
+                await feed(stack, tiny_manifest, poison)
+            detections.append(seconds_until(stack, serving=False, limit_seconds=DETECTION_SECONDS))
+            recoveries.append(await seconds_until_cured(stack, tiny_manifest))
     _report("empty and NaN outputs", start_time, detections, recoveries)
 
 
@@ -187,10 +182,20 @@ def _report(test: str, start_time: float, detections: list[float], recoveries: l
     )
 
 
-async def poison(stack: LocalStack, manifest: Manifest) -> None:
-    """Makes one instance answer nonsense."""
+async def seconds_until_cured(stack: LocalStack, manifest: Manifest) -> float:
+    """Feeds both instances the cure until the services are back; fails past the limit."""
+    start_time = time.monotonic()
+    while not all(is_serving(stack, name) for name in WATCHED):
+        assert time.monotonic() - start_time < RECOVERY_SECONDS, "not back in time"
+        await asyncio.gather(*(feed(stack, manifest, CURE) for _ in range(4)))
+    return time.monotonic() - start_time
+
+
+async def feed(stack: LocalStack, manifest: Manifest, token_id: int) -> None:
+    """Makes one instance read the token."""
     client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
-    ids = np.array([manifest.cls_id, POISON, manifest.sep_id], dtype=np.int32)
-    with pytest.raises(TandemError, match="OUTPUT__0"):
+    ids = np.array([manifest.cls_id, token_id, manifest.sep_id], dtype=np.int32)
+    try:
         await ServedJointModel(client, manifest).embed_texts([ids], 5.0)
-    await client.close()
+    finally:
+        await client.close()

@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,7 +107,7 @@ class Storm:
             self.faults.append(f"not {style}: {wrong}")
         await asyncio.sleep(0.01)
 
-    async def change(self, numbers: itertools.count[int]) -> None:
+    async def change(self, numbers: Iterator[int]) -> None:
         """Adds items that must be found at once, and deletes them."""
         items = [self.item(f"new-{next(numbers)}") for _ in range(BATCH_COUNT)]
         await self.upsert(items)

@@ -27,7 +27,7 @@ from tests.support.model_io.odd_models import (
     Unbatched,
     tensor,
     write_model,
-    write_odd_models,
+    write_moody,
 )
 from tests.support.model_io.tiny_triton import Serving, serving
 
@@ -147,8 +147,10 @@ def kill_the_stub(running: Serving) -> None:
     os.kill(stub, signal.SIGKILL)
 
 
-async def test_stopping_leaves_nothing(doubling: Serving) -> None:
-    """No process of its group, no shared memory with its prefix, no port, no folder."""
+async def test_stopping_leaves_nothing_and_it_starts_again_where_it_was(doubling: Serving) -> None:
+    """No process of its group, no shared memory with its prefix, no port, no folder; the same
+    object then serves on the same ports, at once.
+    """
     assert await double(doubling) == [2, 4]
     group = doubling.server.pid
     # Positive control: while it runs, each of these is there to be found.
@@ -161,6 +163,10 @@ async def test_stopping_leaves_nothing(doubling: Serving) -> None:
 
     assert_nothing_is_left(doubling, group)
     doubling.server.stop()  # and once more is no harm
+
+    doubling.server.start()
+
+    assert await double(doubling) == [2, 4]
 
 
 async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
@@ -178,7 +184,7 @@ async def test_a_killed_stub_is_an_error_and_no_hang(doubling: Serving) -> None:
 
 async def test_a_server_that_leaves_is_unavailable_and_not_unknown(tmp_path: Path) -> None:
     """Told to stop, it ends what it runs and says NOT_FOUND to others, who may go elsewhere."""
-    repository = write_odd_models(tmp_path / "models")
+    repository = write_moody(tmp_path / "models")
     with serving(repository) as leaving:
         client = TritonClient(leaving.address)
         output = OutputSpec("OUTPUT__0", np.float32, (3,))
@@ -219,15 +225,6 @@ async def test_a_killed_server_takes_its_stubs_along(doubling: Serving) -> None:
 
     doubling.server.stop()
     assert_nothing_is_left(doubling, group)
-
-
-async def test_a_server_starts_again_where_it_was(doubling: Serving) -> None:
-    """Same object, same ports, at once."""
-    doubling.server.stop()
-
-    doubling.server.start()
-
-    assert await double(doubling) == [2, 4]
 
 
 async def test_it_serves_on_a_machine_as_it_is_found(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tandem.client import Client
 from tandem.corpus.records import Record
@@ -28,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def model_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped model, exported as a user's first start would."""
+    # Workers share the cores, and torch's threads wait for one another.
+    torch.set_num_threads(1)
     repository = tmp_path_factory.mktemp("system") / "model_repository"
     export_model(default_checkpoint(), repository, native_precision())
     return repository

@@ -43,11 +43,10 @@ async def _stub(behind: Stack) -> AsyncIterator[SearchServiceStub]:
 
 async def ingest(stub: SearchServiceStub, numbers: range) -> None:
     """Stores a text and an image for each number."""
-    contents = [
-        *((f"image-{n}", {"image": str(n).encode()}) for n in numbers),
-        *((f"text-{n}", {"text": str(n)}) for n in numbers),
+    items = [
+        index_pb.Item(item_id=f"image-{n}", content={"image": str(n).encode()}) for n in numbers
     ]
-    items = [index_pb.Item(item_id=item_id, content=content) for item_id, content in contents]
+    items += [index_pb.Item(item_id=f"text-{n}", content={"text": str(n)}) for n in numbers]
     requests = [
         pb.IngestItemsRequest(index_id="scenes", items=items[start : start + 40])
         for start in range(0, len(items), 40)

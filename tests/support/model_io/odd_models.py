@@ -70,23 +70,8 @@ class Unbatched(nn.Module):
 
 def write_odd_models(repository: Path) -> Path:
     """Writes all three; returns `repository`."""
+    write_moody(repository)
     inputs = [f"INPUT__{number}" for number in reversed(range(REVERSED_INPUT_COUNT))]
-    write_model(
-        repository,
-        MOODY,
-        Moody(),
-        f"""
-        max_batch_size: 8
-        {tensor("input", "x", 3)} {tensor("output", "OUTPUT__0", 3)}
-        dynamic_batching {{
-          max_queue_delay_microseconds: 100000
-          default_queue_policy {{
-            max_queue_size: {MOODY_QUEUE_SIZE}
-            default_timeout_microseconds: 10000000
-            allow_timeout_override: true
-          }}
-        }}""",
-    )
     write_model(
         repository,
         REVERSED,
@@ -102,6 +87,27 @@ def write_odd_models(repository: Path) -> Path:
         UNBATCHED,
         Unbatched(),
         f"max_batch_size: 0 {tensor('input', 'x', -1)} {tensor('output', 'OUTPUT__0', -1)}",
+    )
+    return repository
+
+
+def write_moody(repository: Path) -> Path:
+    """Writes that one alone; returns `repository`."""
+    write_model(
+        repository,
+        MOODY,
+        Moody(),
+        f"""
+        max_batch_size: 8
+        {tensor("input", "x", 3)} {tensor("output", "OUTPUT__0", 3)}
+        dynamic_batching {{
+          max_queue_delay_microseconds: 100000
+          default_queue_policy {{
+            max_queue_size: {MOODY_QUEUE_SIZE}
+            default_timeout_microseconds: 10000000
+            allow_timeout_override: true
+          }}
+        }}""",
     )
     return repository
 

@@ -71,8 +71,12 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_repository(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """The small model, exported. Not to be changed: copy it."""
+    import torch
+
     from tandem.modeling.export.export import export_model
 
+    # Workers share the cores, and torch's threads wait for one another.
+    torch.set_num_threads(1)
     repository = tmp_path_factory.mktemp("tiny") / "model_repository"
     export_model(tiny_checkpoint, repository, Precision.FP32)
     return repository
