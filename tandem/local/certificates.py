@@ -1,4 +1,4 @@
-"""Certificates for the processes of one machine: an authority of its own, and a pair for each."""
+"""Makes an authority, and a certificate for each process of one machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Each kind of process, and whose certificates it lets in; empty where callers need none.
+# Each kind of process, and the caller names that it accepts; empty if callers need none.
 PEERS: Mapping[str, tuple[str, ...]] = {
     "orchestrator": (),
     "encoder": ("orchestrator",),
@@ -23,22 +23,22 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 }
 _AUTHORITY_DAYS = 365
 _CERTIFICATE_DAYS = 30
-# Clocks of machines that talk differ.
+# The clocks of machines differ.
 _BEFORE = datetime.timedelta(hours=1)
 
 
 class LocalAuthority:
-    """Issues certificates into a folder of its own, which is its owner's alone to read."""
+    """Issues certificates into a private folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Takes up the authority of the folder, or makes one; raises OSError, ValueError."""
+        """Loads the folder's authority, or makes one; raises OSError, ValueError."""
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         key_path, certificate_path = folder / "ca.key", folder / "ca.crt"
         if certificate_path.exists():
             self._key = _read_key(key_path)
             self._certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
-            # One that ends before what it would issue is no authority any more.
+            # An authority that expires before its certificates is of no use.
             if self._certificate.not_valid_after_utc > _now() + 2 * _days(_CERTIFICATE_DAYS):
                 return
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -52,10 +52,9 @@ class LocalAuthority:
         return self._folder / "ca.crt"
 
     def issue(self, name: str, *more_names: str) -> Path:
-        """Writes a new pair for the names, localhost and loopback's addresses; returns its folder.
+        """Writes a new pair for the names and the loopback addresses; returns its folder.
 
-        Certificate, key and authority are `tls.crt`, `tls.key` and `ca.crt` in it. Servers read
-        them again by themselves.
+        The folder has `tls.crt`, `tls.key` and `ca.crt`, which servers reload.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign(key, (name, *more_names, "localhost"))
@@ -108,7 +107,7 @@ class LocalAuthority:
 
 
 def _authority_certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    # A name of its own: where one authority follows another, neither is taken for the other.
+    # A unique name, so that an authority is never mistaken for its successor.
     name = f"tandem {_now():%Y-%m-%d %H:%M:%S}"
     usage = x509.KeyUsage(
         key_cert_sign=True,
@@ -174,7 +173,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replaces the file whole, so that nobody reads half a key; its owner's alone to read."""
+    """Replaces a private file atomically, so that no reader sees half a key."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

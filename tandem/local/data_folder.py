@@ -1,4 +1,4 @@
-"""The folder that a stack of one machine keeps its stores and logs in: one stack's at a time."""
+"""Locks and checks the folder in which one stack keeps its stores and logs."""
 
 import errno
 import fcntl
@@ -20,12 +20,12 @@ from tandem.local.start_refused import StartRefused
 LOCK_NAME = "up.lock"
 _TRY_BYTES = 64 << 10
 _SMALL_MAP_BYTES = 1 << 20
-# Services of a stack whose parent was killed just now are on their way out.
+# Services whose parent was just killed are still exiting.
 _WRITER_WAIT_SECONDS = 2.0
 
 
 class DataFolder:
-    """Held by one stack, and closed to other users of the machine. Use it in a with statement."""
+    """A data folder that one stack holds, private to its user. Use it in a with statement."""
 
     def __init__(self, path: Path) -> None:
         """Changes nothing yet."""
@@ -33,13 +33,13 @@ class DataFolder:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Makes the folder at need and takes it.
+        """Creates the folder if needed, and locks it.
 
-        Raises StartRefused where another stack has it, a service of one writes a store in it, or
-        it cannot be written to.
+        Raises StartRefused if another stack holds it, a service still writes a store in it, or it
+        is not writable.
         """
         try:
-            # Contents lie in it, which are nobody else's on this machine.
+            # It holds callers' contents, which other users must not read.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock()
             self._try_writing()
@@ -54,19 +54,19 @@ class DataFolder:
             self._check_writer(folder)
 
     def release(self) -> None:
-        """Lets another stack have it."""
+        """Releases the folder."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def clear(self) -> None:
-        """Deletes the stores and logs, and nothing else that may lie there."""
+        """Deletes the stores and logs, and nothing else."""
         for folder in (*self.shard_folders(), self.path / "logs"):
             shutil.rmtree(folder)
         (self.path / "logs").mkdir(mode=0o700)
 
     def shard_folders(self) -> list[Path]:
-        """Returns the folders of shards that are there, by number."""
+        """Returns the existing shard folders by number."""
         numbered = [
             (int(number), path)
             for path in self.path.glob("shard-*")
@@ -75,11 +75,11 @@ class DataFolder:
         return [path for _, path in sorted(numbered)]
 
     def shard_count(self) -> int | None:
-        """Returns how many shards the stores are of, by their own word; None without a store."""
+        """Returns the shard count that the stores record; None without a store."""
         for folder in self.shard_folders():
             if not (folder / DATA_NAME).is_file():
                 continue
-            # What is damaged is told by its shard, which serves the verdict.
+            # A damaged store is reported by its shard.
             with suppress(StoreRefused, TandemError, OSError):
                 files = StoreFiles(folder, None, readonly=True, map_bytes=_SMALL_MAP_BYTES)
                 count = files.identity.shard_count
@@ -110,7 +110,7 @@ class DataFolder:
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def _try_writing(self) -> None:
-        """Raises OSError where the folder, or its disk, takes nothing."""
+        """Raises OSError if the folder or its disk is not writable."""
         path = self.path / f"{LOCK_NAME}.try"
         try:
             with path.open("wb") as file:

@@ -1,23 +1,23 @@
-"""Ports of loopback for processes that are yet to start."""
+"""Finds free loopback ports for processes that start later."""
 
 import os
 import socket
 from itertools import count
 
 _HOST = "127.0.0.1"
-# Below those that the kernel gives to connections that go out (from 32,768 on Linux): between the
-# finding of such a port and the start of its process, any client's connection could take it.
+# Below the kernel's range for outgoing connections (from 32,768 on Linux), because any client's
+# connection could take such a port before its process starts.
 _LOW_PORT = 10_000
 _PORT_COUNT = 20_000
 _START_SPREAD = 7_919
 
-# Each process begins elsewhere and goes on from where it was: two that look at the same moment do
-# not find the same, and what has just left a port is not followed there by something else.
+# Each process starts at another port and continues from there, so that concurrent searches find
+# different ports, and a port is not reused at once.
 _places = count(os.getpid() * _START_SPREAD)
 
 
 def free_ports(port_count: int) -> list[int]:
-    """Returns different ports on loopback that nobody listens on, none of them twice in a while."""
+    """Returns distinct free loopback ports, and does not repeat them soon."""
     ports: list[int] = []
     for _ in range(_PORT_COUNT):
         if len(ports) == port_count:

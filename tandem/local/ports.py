@@ -1,4 +1,4 @@
-"""Where the processes of one machine's Tandem listen."""
+"""Assigns the ports of a local stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _STATELESS = ("encoder", "orchestrator")
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where each process listens."""
+    """The port of each process."""
 
     orchestrator: int
     encoder: int
@@ -19,11 +19,11 @@ class Ports:
     rerank: tuple[int, ...]
     triton: int
     metrics: Mapping[int, int]
-    """The metrics port of each of the ports above."""
+    """The metrics port of each port above."""
     replicas: Mapping[str, int] = field(default_factory=dict)
-    """Of further processes of a service that has no state, by name: encoder-1, orchestrator-1."""
+    """Ports of further replicas of stateless services: encoder-1, orchestrator-1."""
     triton_tls: int = 7441
-    """Of the proxy that shows certificates before Triton, where there are any."""
+    """The port of Triton's TLS proxy, with --tls."""
 
     @classmethod
     def fixed(cls, shard_count: int) -> "Ports":
@@ -35,9 +35,9 @@ class Ports:
 
     @classmethod
     def free(cls, shard_count: int, replica_count: int = 1) -> "Ports":
-        """Returns ports that are free now, for stacks that run side by side.
+        """Returns free ports, for stacks that run next to each other.
 
-        `replica_count` is of the services without state.
+        `replica_count` applies to stateless services.
         """
         names = [f"{kind}-{number}" for kind in _STATELESS for number in range(1, replica_count)]
         count = 3 + 2 * shard_count + len(names)

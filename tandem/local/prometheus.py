@@ -1,4 +1,4 @@
-"""A Prometheus of our own beside the local stack, with the rules that are deployed."""
+"""Runs a Prometheus next to the local stack, with the deployed rules."""
 
 import contextlib
 import http.client
@@ -19,18 +19,18 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _SCRAPE_SECONDS = 5.0
-# So many scrapes are in the shortest window of the rules, which is five minutes.
+# Scrapes within the shortest window of the rules, which is five minutes.
 _WINDOW_SECONDS = 300.0
 _SCRAPES_A_WINDOW = 7.5
 MAX_SPEED = 60.0
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-# A range's window, and the lines that say how long an alert waits and how often rules are run.
+# A range's window, and the lines with an alert's wait and a group's interval.
 _DURATION = re.compile(r"(\[|\bfor: |\binterval: )(\d+)([smhd])\b")
 
 
 class PrometheusUnavailable(Exception):
-    """Prometheus cannot be started on this machine, or did not come up."""
+    """Prometheus cannot start here, or did not become ready."""
 
 
 class LocalPrometheus:
@@ -45,12 +45,12 @@ class LocalPrometheus:
         speed: float = 1.0,
         keeper: ProcessKeeper | None = None,
     ) -> None:
-        """Scrapes `targets`, host:port by the name that each has as its instance.
+        """Scrapes `targets`, host:port by instance name.
 
-        Data, configuration and log go into `folder`; what it has of earlier runs is kept. Further
-        targets are scraped from files that are put into `target_folder` meanwhile. `speed` divides
-        every window and every wait of the rules, from 1 to MAX_SPEED, so that alerts that take an
-        hour can be seen within minutes. `keeper` ends the server, whatever ends this process.
+        Data, configuration and log go into `folder`, which keeps those of earlier runs. Files in
+        `target_folder` add targets while it runs. `speed`, 1 to MAX_SPEED, divides every window and
+        wait of the rules, so that slow alerts fire within minutes. `keeper` ends the server,
+        however this process ends.
         """
         if not 1 <= speed <= MAX_SPEED:
             raise ValueError(f"rules can be run 1 to {MAX_SPEED:.0f} times as fast, not {speed}")
@@ -65,29 +65,29 @@ class LocalPrometheus:
 
     @staticmethod
     def check_installed() -> None:
-        """Raises PrometheusUnavailable with what is missing."""
+        """Raises PrometheusUnavailable, which names what is missing."""
         if shutil.which("prometheus") is None:
             raise PrometheusUnavailable(
                 "there is no prometheus on PATH: install it (Debian and Ubuntu: apt install "
                 "prometheus; others: https://prometheus.io/download), or leave --monitoring out"
             )
         if not any(_rules_folder().glob("*.yml")):
-            raise PrometheusUnavailable(f"{_rules_folder()} has no rules: install Tandem anew")
+            raise PrometheusUnavailable(f"{_rules_folder()} has no rules: reinstall Tandem")
 
     @property
     def url(self) -> str:
-        """Where its pages and its API are."""
+        """Returns the URL of its pages and API."""
         return f"http://{_HOST}:{self._port}"
 
     @property
     def pid(self) -> int:
-        """Its process id; raises PrometheusUnavailable where it was not started."""
+        """Returns its process id; raises PrometheusUnavailable if it was not started."""
         if self._process is None:
             raise PrometheusUnavailable("Prometheus was not started")
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when it is ready; raises PrometheusUnavailable with the end of its log."""
+        """Waits until it is ready; raises PrometheusUnavailable with the end of its log."""
         self.check_installed()
         self._write_configuration()
         with (self._folder / "prometheus.log").open("wb") as log:
@@ -97,7 +97,7 @@ class LocalPrometheus:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A group of its own: Ctrl-C at the terminal goes to us alone.
+                # Its own process group, so that only we receive Ctrl-C.
                 start_new_session=True,
             )
         deadline_time = time.monotonic() + _START_SECONDS
@@ -111,11 +111,11 @@ class LocalPrometheus:
             raise
 
     def has_ended(self) -> bool:
-        """Returns whether it was started and has ended by itself."""
+        """Returns whether it has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Ends it; returns when it is gone."""
+        """Stops it, and waits for its end."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -140,7 +140,7 @@ class LocalPrometheus:
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address={_HOST}:{self._port}",
-            # Histograms point to traces, and Prometheus forgets it unless told to.
+            # Prometheus stores exemplars only with this feature.
             "--enable-feature=exemplar-storage",
         ]
 
@@ -180,7 +180,7 @@ class LocalPrometheus:
 
 
 def write_targets(path: Path, targets: Mapping[str, str]) -> None:
-    """Writes a file of targets, host:port by instance, as Prometheus reads it while it runs."""
+    """Writes a file of targets, host:port by instance, which a running Prometheus reloads."""
     groups = [
         {"targets": [address], "labels": {"instance": instance}}
         for instance, address in targets.items()

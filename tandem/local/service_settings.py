@@ -1,4 +1,4 @@
-"""Settings of services as `tandem up` finds them in its environment: handed on, or refused."""
+"""Reads services' settings from the environment of `tandem up`, and refuses invalid ones."""
 
 import difflib
 import importlib
@@ -15,22 +15,22 @@ from tandem.chassis.tracing import check_trace_settings
 from tandem.local.start_refused import StartRefused
 
 SERVICES = ("orchestrator", "encoder", "index", "rerank")
-# What a stack of one machine is made of, and what to say to it instead.
+# Settings that a local stack sets itself, and the option to use instead.
 WIRED: Mapping[str, str] = {
-    "ADDRESS": "--free-ports takes other ports",
-    "METRICS_PORT": "--free-ports takes other ports",
-    "TRITON_ADDRESS": "--free-ports takes other ports",
+    "ADDRESS": "use --free-ports for other ports",
+    "METRICS_PORT": "use --free-ports for other ports",
+    "TRITON_ADDRESS": "use --free-ports for other ports",
     "TRITON_TLS": "--tls shows certificates before Triton",
     "MODEL_REPOSITORY": "--model-repository names it",
     "STORE_PATH": "--data names the folder of all",
     "SHARD_NUMBER": "--shards says how many there are",
     "SHARD_COUNT": "--shards says how many there are",
     "SHARD_MAP_VERSION": "--shards says how many there are",
-    "ENCODER_ADDRESS": "--free-ports takes other ports",
+    "ENCODER_ADDRESS": "use --free-ports for other ports",
     "INDEX_ADDRESSES": "--shards says how many there are",
     "RERANK_ADDRESSES": "--shards says how many there are",
 }
-# Alike after the prefix, which all have in common: a slip of the hand, and not another program's.
+# Similarity after the shared prefix, from which we assume a typo and not another program.
 _SLIP_RATIO = 0.75
 _PREFIX_SLIP_RATIO = 0.93
 # What Kubernetes sets in every pod for each service of its namespace.
@@ -41,32 +41,32 @@ _SERVICE_LINK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SettingsGroup:
-    """Variables that begin alike."""
+    """Variables with a common prefix."""
 
     prefix: str
     settings_class: type[Any]
 
     @property
     def names(self) -> list[str]:
-        """What follows the prefix, of each."""
+        """Returns the names without the prefix."""
         return [field.name.upper() for field in fields(self.settings_class)]
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSettings:
-    """What the environment says of the services."""
+    """The services' settings in the environment."""
 
     variables: Mapping[str, str]
-    """Handed on."""
+    """Variables to pass on."""
     notes: Sequence[str]
-    """A line for each variable that looks like a setting and is another program's."""
+    """A line for each similar variable of another program."""
 
 
 def service_groups() -> list[SettingsGroup]:
-    """Returns the settings that each service has of its own, by its prefix."""
+    """Returns each service's own settings."""
     groups = []
     for service in SERVICES:
-        # By name, as the service itself is run: nothing here stands on a service's code.
+        # By name, as services are run, because this room must not import a service.
         module = importlib.import_module(f"{service}_svc.settings")
         groups.append(
             SettingsGroup(f"{service.upper()}_", getattr(module, f"{service.title()}Settings"))
@@ -75,7 +75,7 @@ def service_groups() -> list[SettingsGroup]:
 
 
 def shared_groups() -> list[SettingsGroup]:
-    """Returns the settings that every service has."""
+    """Returns the settings that all services share."""
     return [
         SettingsGroup("TLS_", TlsSettings),
         SettingsGroup("ACCESS_", AccessSettings),
@@ -86,8 +86,8 @@ def shared_groups() -> list[SettingsGroup]:
 def given_settings(environ: Mapping[str, str]) -> GivenSettings:
     """Returns the services' settings in an environment.
 
-    Raises StartRefused with a line for each that is wrong: of another type, misspelt, or of what
-    `tandem up` sets itself. A name that begins like a setting's and is like none is passed over.
+    Raises StartRefused with a line for each invalid variable: of a wrong type, misspelt, or set by
+    `tandem up` itself. A name with a known prefix that resembles no setting is ignored.
     """
     groups = [*service_groups(), *shared_groups()]
     variables: dict[str, str] = {}
@@ -125,7 +125,7 @@ def _is_service_link(variable: str, text: str) -> bool:
 
 
 def _faults(group: SettingsGroup, variable: str, text: str) -> list[str]:
-    # What must be set is of types that "1" is of, all of them, and within their ranges.
+    # "1" is a valid value of every required setting.
     environ = {f"{group.prefix}{name}": "1" for name in group.names if name in WIRED}
     try:
         load(group.settings_class, group.prefix, environ | {variable: text})

@@ -1,4 +1,4 @@
-"""All of Tandem on one machine: Triton and every service, each a process on loopback."""
+"""Runs Triton and every service on one machine, each as a process on loopback."""
 
 import contextlib
 import http.client
@@ -19,10 +19,10 @@ from tandem.model_io.triton_server import TritonServer, TritonUnavailable, core_
 _STOP_SECONDS = 10.0
 _PRIVATE_FOLDER, _PRIVATE_UMASK = 0o700, 0o077
 _SHARD_MAP_VERSION = 1
-# With replicas, one that leaves does so while the other is called: a notice, as in production.
+# With replicas, one stops while another is called, so it needs the notice of production.
 _REPLICATED_NOTICE_SECONDS = 1.0
-# Searches at once: what is let in must be answered in its time, and this machine does all the work.
-# At five times the capacity of two cores, 32 had a fifth fewer answers than 24 (docs/overload.md).
+# Searches in flight: an admitted search must meet its deadline, and this machine does all the work.
+# At five times the capacity of two cores, 32 gave a fifth fewer answers than 24 (docs/overload.md).
 _SEARCHES_A_CORE, _LEAST_SEARCHES = 12, 16
 _PREFIXES = ("ENCODER", "INDEX", "RERANK", "ORCHESTRATOR")
 _SHARED_PREFIXES = ("TLS_", "ACCESS_", "DOOR_")
@@ -34,12 +34,12 @@ __all__ = ["Endpoint", "LocalStack", "Ports", "StackFailed"]
 
 
 class StackFailed(Exception):
-    """A process of the stack did not come up, or died."""
+    """A process of the stack did not become ready, or died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One process, for a table."""
+    """One process with its addresses."""
 
     name: str
     address: str
@@ -61,13 +61,12 @@ class LocalStack:
         settings: Mapping[str, str] | None = None,
         certificates: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """Stores and logs go into `data_folder`; nothing is started yet.
+        """Prepares a stack with stores and logs in `data_folder`; starts nothing yet.
 
-        Without `caches` every search is computed, equal ones too, as measuring needs it. With
-        `swaps` Triton is one that takes another version of the model while it serves. `settings`
-        are services' own, by their variables, beside what the stack sets. `certificates` are the
-        TLS_… variables of each kind of process; with "triton" among them a proxy shows those before
-        Triton.
+        Without `caches` every search is computed, which measurements need. With `swaps` Triton
+        accepts other model versions while it serves. `settings` are variables of services, in
+        addition to those of the stack. `certificates` are the TLS_… variables of each kind of
+        process; with "triton" among them, a TLS proxy runs in front of Triton.
         """
         self._certificates = certificates or {}
         self._settings = settings or {}
@@ -81,11 +80,11 @@ class LocalStack:
         self._triton: TritonServer | None = None
         self._should_stop: Callable[[], bool] = lambda: False
         self.keeper = ProcessKeeper()
-        """Ends what was started under its mark, whatever ends this process."""
+        """The keeper, which ends all processes of the stack however this process ends."""
 
     @property
     def address(self) -> str:
-        """host:port of the orchestrator, or of several as one address."""
+        """Returns host:port of the orchestrator, or one address for several."""
         return self._addresses("orchestrator")
 
     def start(
@@ -94,16 +93,16 @@ class LocalStack:
         should_stop: Callable[[], bool] = lambda: False,
         show: Callable[[str], None] = lambda stage: None,  # noqa: ARG005 (to nobody)
     ) -> None:
-        """Returns when every service is serving; shows each stage of the way.
+        """Starts everything, shows each stage, and returns when every service is serving.
 
-        Raises StackFailed with the log that says why not, or because `should_stop` turned true.
+        Raises StackFailed with the end of the failed process's log, or if `should_stop` is true.
         """
         self._should_stop = should_stop
         self._data_folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
         (self._data_folder / "logs").mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         deadline_time = time.monotonic() + timeout_seconds
         try:
-            # Before Triton, which takes most of the time: a service that cannot work ends at once.
+            # Before Triton, which takes longest, because a service that cannot work ends at once.
             if "triton" in self._certificates:
                 self.start_service(_TLS_PROXY)
             for name in self.service_names():
@@ -141,20 +140,20 @@ class LocalStack:
 
     @property
     def triton(self) -> TritonServer | None:
-        """The server, while it is meant to run."""
+        """Returns the Triton server while it should run."""
         return self._triton
 
     @property
     def model_repository(self) -> Path:
-        """What Triton and the services were told to serve."""
+        """Returns the model repository."""
         return self._model_repository
 
     def has_triton_lost_process(self) -> bool:
-        """Returns whether Triton goes on without some process of its own."""
+        """Returns whether one of Triton's own processes has ended."""
         return self._triton is not None and self._triton.has_lost_process()
 
     def stop_triton(self) -> None:
-        """Stops Triton alone."""
+        """Stops only Triton."""
         if self._triton:
             self._triton.stop()
             self._triton = None
@@ -163,21 +162,21 @@ class LocalStack:
         """Starts one service's process."""
         arguments, environment = self.command(name)
         with _private_log(self._log_path(name)) as log:
-            self._log_starts[name] = log.tell()  # what is before is of earlier runs
+            self._log_starts[name] = log.tell()  # Earlier output is from earlier runs.
             self._processes[name] = subprocess.Popen(
                 python_command(arguments),
                 env=_clean_environment() | environment | self.keeper.mark(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Stores, logs and snapshots have contents, which are nobody else's on this machine.
+                # Stores, logs and snapshots hold contents, which other users must not read.
                 umask=_PRIVATE_UMASK,
-                # Its own group: Ctrl-C at the terminal goes to us alone, and we stop in order.
+                # Its own process group, so that only we receive Ctrl-C and stop all in order.
                 start_new_session=True,
             )
 
     def wait_until_serving(self, name: str, deadline_time: float) -> None:
-        """Returns once the service is ready; `deadline_time` is monotonic."""
+        """Waits until the service is ready; `deadline_time` is monotonic."""
         while not self._is_serving(name):
             if self._processes[name].poll() is not None:
                 raise StackFailed(f"{name} died\n{self._log_tail(name)}")
@@ -188,14 +187,14 @@ class LocalStack:
             time.sleep(0.1)
 
     def kill_service(self, name: str) -> None:
-        """Ends one service with no chance to clean up, as a crash would."""
+        """Kills one service, as a crash would."""
         self._processes[name].kill()
         self._processes[name].wait()
 
     def stop_service(self, name: str, timeout_seconds: float = _STOP_SECONDS) -> float:
-        """Has one service drain and end; returns how many seconds that took.
+        """Stops one service gracefully; returns the seconds that this took.
 
-        Raises StackFailed where it has not ended in time, or not with 0.
+        Raises StackFailed if it does not end in time, or not with 0.
         """
         process = self._processes[name]
         start_time = time.monotonic()
@@ -209,7 +208,7 @@ class LocalStack:
         return time.monotonic() - start_time
 
     def dead_service(self) -> str | None:
-        """Returns the name and last words of a service that has ended by itself, if any has."""
+        """Returns the name and the log's end of a service that has ended by itself, if any."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 return f"{name} ended with {process.returncode}\n{self._log_tail(name)}"
@@ -223,7 +222,7 @@ class LocalStack:
             yield self._endpoint("triton", self.ports.triton, self._triton.pid)
 
     def stop(self) -> None:
-        """Stops everything, entry first, and returns when no process is left."""
+        """Stops everything, the orchestrator first, and returns when no process is left."""
         for name in reversed(list(self._processes)):
             process = self._processes[name]
             if process.poll() is None:
@@ -250,7 +249,7 @@ class LocalStack:
         return _address(self._port(name))
 
     def metrics_url(self, name: str) -> str:
-        """Returns where Prometheus finds a service's, or "triton"'s, metrics."""
+        """Returns the URL of the metrics of a service, or of "triton"."""
         port = self.ports.triton if name == "triton" else self._port(name)
         return f"http://{_address(self.ports.metrics[port])}/metrics"
 
@@ -259,9 +258,9 @@ class LocalStack:
         return self._data_folder / f"shard-{shard}"
 
     def command(self, name: str) -> tuple[list[str], dict[str, str]]:
-        """Returns Python's arguments and the settings that the service is started with.
+        """Returns the arguments and variables of a service's process.
 
-        A stack whose services are to be run or told otherwise changes them here.
+        A subclass overrides it to run services in another way.
         """
         if name == _TLS_PROXY:
             return self._tls_proxy_command()
@@ -306,7 +305,7 @@ class LocalStack:
         return ["-m", "tandem.chassis.tls_proxy"], variables | dict(self._certificates["triton"])
 
     def _start_first_triton(self) -> None:
-        """Starts Triton, but for a service that has ended meanwhile; raises StackFailed by it."""
+        """Starts Triton; raises StackFailed if a service ends meanwhile."""
         asked = self._should_stop
         self._should_stop = lambda: asked() or self.dead_service() is not None
         try:
@@ -319,8 +318,8 @@ class LocalStack:
             self._should_stop = asked
 
     def _is_serving(self, name: str) -> bool:
-        """Asks the metrics port, which is plain HTTP whatever certificates calls need."""
-        # Not urllib, which would ask a proxy the way to loopback.
+        """Reads from the metrics port, which is always plain HTTP."""
+        # Not urllib, which would use a proxy for loopback.
         connection = http.client.HTTPConnection(
             HOST, self.ports.metrics[self._port(name)], timeout=1.0
         )
@@ -369,7 +368,7 @@ class LocalStack:
 
 
 def _private_log(path: Path) -> BinaryIO:
-    """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
+    """Opens a private log for appending."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
@@ -379,9 +378,9 @@ def _address(port: int) -> str:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Returns the caller's less what are services' settings, or look like one.
+    """Returns the environment without variables that have a service's prefix.
 
-    Those of one are handed on by name: others, and another program's, would be refused as unknown.
+    Known settings are passed on by name; a service would refuse the others as unknown.
     """
     dropped = (*(f"{each}_" for each in _PREFIXES), *_SHARED_PREFIXES)
     environment = python_environment()

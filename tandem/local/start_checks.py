@@ -1,4 +1,4 @@
-"""What is looked at before `tandem up` starts anything: in seconds, and told by its cause."""
+"""Finds mistakes before `tandem up` starts anything, and names their cause."""
 
 import errno
 import importlib.util
@@ -13,12 +13,12 @@ from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tandem.modeling.checkpoint_files import CheckpointFiles
 
 DEFAULT_SHARD_COUNT = 2
-# What a service or Triton's models import, which this process may never do itself.
+# Packages that a service or Triton's models import, but this process may not.
 _PACKAGES = ("faiss", "torch")
 
 
 def check_machine(checkpoint: Path) -> None:
-    """Raises StartRefused where Triton or a service cannot run here, or the checkpoint is none."""
+    """Raises StartRefused if Triton or a service cannot run here, or the checkpoint is invalid."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise StartRefused(
@@ -39,14 +39,14 @@ def check_machine(checkpoint: Path) -> None:
 
 
 def precision_note(precision: Precision | None) -> str | None:
-    """Returns what to say of a precision that this CPU only emulates."""
+    """Returns a warning about a precision that this CPU only emulates."""
     if precision is Precision.BF16 and native_precision() is not Precision.BF16:
         return "this CPU has no bf16 of its own: --precision fp32 answers sooner"
     return None
 
 
 def shard_count(asked: int | None, stored: int | None, data: Path) -> int:
-    """Returns how many shards to start; raises StartRefused where the folder's are others."""
+    """Returns the shard count; raises StartRefused if the folder has another one."""
     if asked is None or stored is None or asked == stored:
         return asked or stored or DEFAULT_SHARD_COUNT
     raise StartRefused(
@@ -56,7 +56,7 @@ def shard_count(asked: int | None, stored: int | None, data: Path) -> int:
 
 
 def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
-    """Raises StartRefused, naming each port that somebody else has."""
+    """Raises StartRefused, which names each port in use."""
     named = [
         ("orchestrator", ports.orchestrator),
         ("encoder", ports.encoder),
@@ -75,7 +75,7 @@ def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
 
 def _is_taken(port: int) -> bool:
     with socket.socket() as listener:
-        # As servers do: connections of an earlier one that are still closing are no hindrance.
+        # As servers do, so that closing connections of an earlier server do not matter.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))

@@ -1,5 +1,5 @@
-"""A start that cannot work, found before anything is started."""
+"""Defines the error of a start that cannot work."""
 
 
 class StartRefused(ValueError):
-    """The message says what is wrong, in the user's words, and what mends it."""
+    """A start that cannot work; the message says why, and what fixes it."""

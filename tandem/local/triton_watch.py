@@ -14,27 +14,27 @@ from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
 
 FAILED_CANARY_COUNT = 3
-# A machine that is busy with other things can make canaries late, and a restart would not help it.
+# A busy machine can delay canaries, and a restart would not help.
 LATE_CANARY_COUNT = 10
 
 
 class TritonWatch:
-    """Tries a stack's Triton each time that it is told to look. Use it in a with statement."""
+    """Checks a stack's Triton on each `look`. Use it in a with statement."""
 
     def __init__(self, stack: LocalStack, manifest: Manifest) -> None:
         self._stack = stack
         self._manifest = manifest
         self._failed_count = 0
-        # One loop and one connection for all tries.
+        # One loop and one connection for all canaries.
         self._runner = asyncio.Runner()
         self._model: ServedJointModel | None = None
         self._client: TritonClient | None = None
 
     def look(self) -> str | None:
-        """Runs a canary; after three in a row that failed, restarts Triton and returns why.
+        """Runs a canary; after three failures in a row, restarts Triton and returns why.
 
-        Raises TritonUnavailable where it does not come up again, or would load another model than
-        the services know, and ValueError where the repository has none any more.
+        Raises TritonUnavailable if it does not restart, or would load another model than the
+        services know, and ValueError if the repository has no model any more.
         """
         error = self._runner.run(self._failure())
         self._failed_count = self._failed_count + 1 if error else 0
@@ -67,14 +67,14 @@ class TritonWatch:
 
     async def _failure(self) -> TandemError | None:
         if self._stack.has_triton_lost_process():
-            # Canaries may never meet it: others' inferences keep it busy, each for a second.
+            # Canaries may never reach it, because other inferences keep it busy, each for a second.
             return ModelUnavailable(model="of Triton", why="one of its processes has ended")
         if self._model is None:
             self._client = TritonClient(f"127.0.0.1:{self._stack.ports.triton}")
             self._model = ServedJointModel(self._client, self._manifest)
         try:
             await check_encoding(self._model.at(serving(self._stack.model_repository).version))
-        except Overloaded:  # it works, and hard
+        except Overloaded:  # It works, but is busy.
             return None
         except TandemError as error:
             return error

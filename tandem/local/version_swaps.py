@@ -1,7 +1,7 @@
-"""A running Triton moved from one version of the model to another, with every version tried first.
+"""Swaps the model version of a running Triton, after checking the new one.
 
-One version more is loaded while the old one serves; services come to it once it is found fit; the
-old one is unloaded when nobody asks for it any more. So at no time is there none.
+Triton loads the new version while the old one serves. Services switch once the new one is verified,
+and the old one is unloaded when no service uses it. So one version always serves.
 """
 
 import asyncio
@@ -28,37 +28,36 @@ from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 from tandem.model_io.triton_versions import TritonRefused, TritonVersions
 from tandem.model_io.version_check import check_version
 
-# Services that have not come to the new version yet ask for the old one each second, by their
-# canaries; a search that began by it may do so a little later than they do.
+# Services that have not switched yet use the old version in their canaries each second; a search
+# that started with it may use it a little longer.
 _QUIET_SECONDS = 5.0
-# What says of a version itself that it cannot serve: its files, its answers, or Triton's word of
-# its load. Whatever else goes wrong may be of a machine that is busy, and passes.
+# Errors that prove a version unfit: of its files, its answers, or Triton's load. Other errors may
+# come from a busy machine, and pass.
 _UNFIT = (ValueError, ModelOutputInvalid, TritonRefused)
 
 
 class VersionSwaps:
-    """Does what `tandem models swap` asks for, each time that it is told to look."""
+    """Carries out the requests of `tandem models swap` on each `look`."""
 
     def __init__(self, stack: LocalStack, manifest: Manifest) -> None:
         self._stack = stack
         self._manifest = manifest
         self._repository = stack.model_repository
         self._leaving: int | None = None
-        """What Triton may still have loaded, and is asked for no more."""
+        """Old versions that Triton may still have loaded."""
         self._unwritten: Serving | None = None
-        """What became of a request, while no disk takes it."""
+        """The outcome of a request that could not be written yet."""
         self._attendance = SwapAttendance(self._repository)
 
     def close(self) -> None:
-        """Makes no more swaps, and lets who would ask for one know."""
+        """Stops swapping, and lets later requests fail."""
         self._attendance.close()
 
     def look(self) -> str | None:
-        """Goes on with a swap; returns a line about one that was made or refused just now.
+        """Continues a swap; returns a line about a swap that was just completed or refused.
 
-        An outcome that cannot be written, as on a full disk, is told once and written by a later
-        look; until then all stays as it was. Raises ValueError for files of the repository that do
-        not say what serves.
+        An outcome that cannot be written, for example on a full disk, is reported once and written
+        later; until then everything stays. Raises ValueError if the repository's files are invalid.
         """
         server = self._stack.triton
         if server is None:
@@ -87,7 +86,7 @@ class VersionSwaps:
             write_serving(self._repository, outcome)
         except OSError as error:
             if self._unwritten is not None:
-                return None  # it was told when it was new
+                return None  # It was reported before.
             self._unwritten = outcome
             return (
                 f"version {before} goes on serving: {self._repository} cannot be written to "
@@ -104,25 +103,25 @@ class VersionSwaps:
         with suppress(TritonUnavailable):
             if TritonVersions(server).is_loaded(outcome.version):
                 return self._write(outcome)
-            # Triton was restarted meanwhile, and has what served before: the swap begins anew.
+            # Triton was restarted with the old version: the swap starts again.
             self._unwritten = None
         return None
 
     def _take(self, server: TritonServer, version: int, before: int) -> None:
-        """Loads a version and tries it; one that is not taken is unloaded again."""
+        """Loads a version and verifies it; unloads it if it is refused."""
         folder = version_folder(self._repository, version)
         self._attendance.tell(f"version {version}: its files are checked")
         if version == FIRST_VERSION:
             self._manifest.verify(self._repository)
         else:
-            # Before Triton sees it: to load a file is to run what is in it.
+            # Before Triton sees it, because loading a file runs its code.
             ModelVersion.read(folder).verify(folder, self._manifest)
         versions = TritonVersions(server)
         self._attendance.tell(f"version {version}: Triton loads it")
         try:
             versions.load(version)
         except TritonUnavailable:
-            self._leaving = version  # if Triton is late, it may come to have it all the same
+            self._leaving = version  # Triton may still load it later.
             raise
         self._attendance.tell(f"version {version}: its answers are held to version {before}'s")
         try:
@@ -130,7 +129,7 @@ class VersionSwaps:
         except BaseException:
             try:
                 versions.unload(version)
-            except TritonUnavailable:  # why the version is not taken is what counts
+            except TritonUnavailable:  # The reason of the refusal matters more.
                 self._leaving = version
             raise
 
@@ -156,10 +155,10 @@ class VersionSwaps:
 
     def _retire(self, server: TritonServer, version: int) -> None:
         versions = TritonVersions(server)
-        # Where Triton is late or lost, the next look tries again; TritonWatch restarts it at need.
+        # If Triton is slow or gone, the next look tries again; TritonWatch restarts it.
         with suppress(TritonUnavailable):
             if not versions.is_loaded(version):
-                # It is unloaded, or Triton was restarted meanwhile, and has what serves alone.
+                # It is unloaded, or Triton was restarted with only the serving version.
                 server.recount_processes()
                 self._leaving = None
             elif versions.idle_seconds(version) >= _QUIET_SECONDS:
