@@ -30,7 +30,7 @@ from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_serve
 
 
 async def main(settings: OrchestratorSettings) -> None:
-    """Serves until told to stop."""
+    """Serves until a signal stops it."""
     identity = load_identity_or_exit()
     encoder_channel = open_channel(settings.encoder_address, identity)
     index_channels = [open_channel(address, identity) for address in settings.index_addresses]

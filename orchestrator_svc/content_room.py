@@ -1,4 +1,4 @@
-"""How many bytes of contents answers have room for: each by itself, and all of them together."""
+"""Limits the bytes of contents that answers hold: each answer, and all of them together."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any, Protocol
 from tandem.errors import AnswerTooLarge, Overloaded
 
 MAX_ANSWER_CONTENT_BYTES = 48 * 2**20
-"""A message has 64 MiB; the rest is for ids, scores and the cursor."""
+"""Of a message's 64 MiB; the rest is for ids, scores and the cursor."""
 
 MAX_HELD_CONTENT_BYTES = 256 * 2**20
-"""Of all answers under way: each is there up to three times, read, as a message and as its bytes,
+"""For all answers in flight. A content exists up to three times (as read, in a message, in bytes),
 and a container has 2 GiB."""
 
 _WAIT_SECONDS = 0.25
-"""For room among the answers under way; longer waits of those that hold some could wait for one
-another."""
+"""To wait for other answers to release memory. Answers that hold some and wait longer could
+deadlock."""
 
 _current_hold: ContextVar[ContentHold | None] = ContextVar("content_hold", default=None)
 
 
 class Call(Protocol):
-    """A call that is being served."""
+    """Reports the end of a call that is being served."""
 
     def add_done_callback(self, callback: Any) -> None:  # noqa: ANN401 (gRPC's)
-        """Has the callback called with the call once its answer is sent, or nobody wants it."""
+        """Calls the callback with the call, once its answer is sent or the caller is gone."""
 
 
 class ContentBudget:
-    """The contents that all answers under way may hold together."""
+    """Limits the contents that all answers in flight hold together."""
 
     def __init__(self, limit_bytes: int = MAX_HELD_CONTENT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -41,20 +41,20 @@ class ContentBudget:
 
     @property
     def held_bytes(self) -> int:
-        """What is held now."""
+        """The bytes held now."""
         return self._limit_bytes - self._left_bytes
 
     def hold_for(self, call: Call) -> None:
-        """Has what is read from here on in this task, and in those that it makes, held for a call.
+        """Charges all that this task and its subtasks read from now on to a call.
 
-        Until that has ended: its answer may wait long for a caller who reads slowly.
+        It is released when the call ends: a slow reader may keep its answer waiting for long.
         """
         hold = ContentHold(self)
         call.add_done_callback(lambda _: hold.release())
         _current_hold.set(hold)
 
     async def take(self, byte_count: int) -> None:
-        """Takes so much; raises Overloaded where it does not come free in a moment."""
+        """Takes that many bytes; raises Overloaded if they do not become free in a moment."""
         loop = asyncio.get_running_loop()
         end_time = loop.time() + _WAIT_SECONDS
         while byte_count > self._left_bytes:
@@ -65,14 +65,14 @@ class ContentBudget:
                     await freed
             except TimeoutError:
                 raise Overloaded(
-                    what=f"answers under way hold {self.held_bytes:,} bytes of contents"
+                    what=f"answers in flight hold {self.held_bytes:,} bytes of contents"
                 ) from None
             finally:
                 self._waiting.discard(freed)
         self._left_bytes -= byte_count
 
     def give(self, byte_count: int) -> None:
-        """Gives back so much; a negative number takes, though there be less."""
+        """Releases that many bytes; a negative number takes them, even past the limit."""
         self._left_bytes += byte_count
         for freed in self._waiting:
             if not freed.done():
@@ -80,7 +80,7 @@ class ContentBudget:
 
 
 class ContentHold:
-    """What one call holds of the budget."""
+    """Counts what one call holds of the budget."""
 
     def __init__(self, budget: ContentBudget) -> None:
         self._budget = budget
@@ -88,39 +88,39 @@ class ContentHold:
         self._is_released = False
 
     async def take(self, byte_count: int) -> None:
-        """As ContentBudget.take, until the call ends."""
+        """Takes bytes as ContentBudget.take does, until the call ends."""
         await self._budget.take(byte_count)
         self._held_bytes += byte_count
         if self._is_released:  # while this waited
             self.release()
 
     def give(self, byte_count: int) -> None:
-        """Gives back so much of it."""
+        """Releases that many bytes of it."""
         if not self._is_released:
             self._budget.give(byte_count)
             self._held_bytes -= byte_count
 
     def release(self) -> None:
-        """Gives back all of it, for good."""
+        """Releases all of it for good."""
         self._is_released = True
         self._budget.give(self._held_bytes)
         self._held_bytes = 0
 
 
 class ContentRoom:
-    """Room for the contents of one answer, or of the answers of one batch together.
+    """Limits the contents of one answer, or of the answers of one batch together.
 
-    Whatever is read is taken first from here, so that no caller makes us hold more than this.
+    Contents are taken from here before they are used, so no caller makes us hold more.
     """
 
     def __init__(self, limit_bytes: int | None = None) -> None:
-        """Of MAX_ANSWER_CONTENT_BYTES unless told."""
+        """Uses MAX_ANSWER_CONTENT_BYTES unless a limit is given."""
         self._limit_bytes = MAX_ANSWER_CONTENT_BYTES if limit_bytes is None else limit_bytes
         self._left_bytes = self._limit_bytes
 
     @contextmanager
     def taking(self) -> Iterator[Taking]:
-        """Yields what takes from the room; all that it took is given back where the block fails."""
+        """Yields a Taking; what it took is released if the block fails."""
         taking = Taking(self)
         try:
             yield taking
@@ -129,29 +129,29 @@ class ContentRoom:
             raise
 
     def take(self, byte_count: int) -> None:
-        """Takes so much of it; raises AnswerTooLarge where it is not left."""
+        """Takes that many bytes; raises AnswerTooLarge if fewer are left."""
         if byte_count > self._left_bytes:
             raise AnswerTooLarge(limit=self._limit_bytes)
         self._left_bytes -= byte_count
 
 
 class Taking:
-    """One answer's taking of room."""
+    """Takes room for one answer."""
 
     def __init__(self, room: ContentRoom) -> None:
         self._room = room
         self.taken_bytes = 0
 
     async def reserve(self, byte_count: int) -> None:
-        """Makes sure, before so much is read, that all answers together have room for it.
+        """Reserves the bytes among all answers before they are read; raises Overloaded.
 
-        Raises Overloaded. Nothing is done where the call holds no budget.
+        Does nothing outside a call that holds a budget.
         """
         if (hold := _current_hold.get()) is not None:
             await hold.take(byte_count)
 
     def take(self, byte_count: int, reserved_bytes: int = 0) -> None:
-        """Takes what was read, of which so much was reserved; raises AnswerTooLarge."""
+        """Takes the bytes that were read, after a reservation or not; raises AnswerTooLarge."""
         if reserved_bytes and (hold := _current_hold.get()) is not None:
             hold.give(reserved_bytes - byte_count)
         self._room.take(byte_count)

@@ -8,37 +8,37 @@ from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, ItemCorrupt, ServiceUnavailable, TandemError
 
 MISSING_ERRORS: tuple[type[TandemError], ...] = (ServiceUnavailable, DeadlineExceeded, ItemCorrupt)
-"""What makes a shard missing. Any other error is the whole search's: the caller's fault, or one
-that the other shards' items would only hide."""
+"""Errors that make a shard missing. Any other error fails the whole search: it is the caller's
+fault, or one that the other shards' items would only hide."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchCoverage:
-    """Which shards answered a search, and how many items they have."""
+    """Counts the shards that answered a search, and their items."""
 
     shard_count: int
     covered_item_count: int
     """Items of the wanted modality on the shards that answered."""
     item_count: int | None
-    """Those, and what the missing shards had when they last answered; None if one never did."""
+    """Those, plus the missing shards' items when they last answered; None if one never did."""
     missing: Mapping[int, TandemError]
     """Why a shard did not answer, by its number."""
     retrievals: Sequence[ShardRetrieval] = ()
-    """How the shards that answered found what they found."""
+    """How the shards that answered found their hits."""
 
     @property
     def answered_shard_count(self) -> int:
-        """Shards that answered."""
+        """The number of shards that answered."""
         return self.shard_count - len(self.missing)
 
     @property
     def is_rebuilding(self) -> bool:
-        """Whether a shard compared every item, for the index that it should have is not there."""
+        """Whether a shard compared every item because its index is being rebuilt."""
         return any(retrieval.path.is_rebuilding for retrieval in self.retrievals)
 
     @property
     def share(self) -> float:
-        """0 to 1: of the items where their number is known, else of the shards."""
+        """The share covered, 0 to 1: of the items if their number is known, else of the shards."""
         if not self.missing:
             return 1.0
         if self.item_count:
@@ -47,7 +47,7 @@ class SearchCoverage:
 
 
 def joined_coverage(coverages: Sequence[SearchCoverage]) -> SearchCoverage:
-    """Returns what searches of the same shards for different modalities saw together."""
+    """Joins the coverages of searches of the same shards for different modalities."""
     if len(coverages) == 1:
         return coverages[0]
     counts = [coverage.item_count for coverage in coverages]
@@ -63,14 +63,14 @@ def joined_coverage(coverages: Sequence[SearchCoverage]) -> SearchCoverage:
 
 @dataclass(frozen=True, slots=True)
 class CoverageDemand:
-    """What one search takes for enough."""
+    """States how much coverage one search needs."""
 
     minimum_share: float
     required_shards: Collection[int]
     """Shards that may not be missing, by number."""
 
     def is_lost_with(self, failed_shards: Collection[int]) -> bool:
-        """Returns whether it can no more be met, whatever other shards answer."""
+        """Returns whether the demand cannot be met any more, whatever other shards answer."""
         return any(shard in self.required_shards for shard in failed_shards)
 
     def is_met_by(self, coverage: SearchCoverage) -> bool:
@@ -84,7 +84,7 @@ class CoverageDemand:
 
 @dataclass(slots=True)
 class LastItemCounts:
-    """What each shard last said that it has of an index and modality."""
+    """Remembers the item count that each shard last reported for an index and modality."""
 
     _counts: dict[tuple[str, Modality, int], int] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ class LastItemCounts:
         missing: Mapping[int, TandemError],
         retrievals: Sequence[ShardRetrieval] = (),
     ) -> SearchCoverage:
-        """Returns the coverage of shards that `answered` with so many items each."""
+        """Returns the coverage, given the item counts of the shards that `answered`."""
         covered = sum(answered.values())
         last = [self._counts.get((index_id, modality, shard)) for shard in missing]
         known = [count for count in last if count is not None]

@@ -1,4 +1,4 @@
-"""How deep a search goes: three numbers, of which callers may leave out any."""
+"""Search depth: three numbers, each with a default."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,7 +13,7 @@ _DEFAULT_RETURN_N = 10
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Of retrieve_k items retrieved, rerank_k are reranked and return_n returned."""
+    """Holds how many items are retrieved, how many of them reranked, and how many returned."""
 
     retrieve_k: int
     rerank_k: int
@@ -21,7 +21,7 @@ class Depth:
 
     @classmethod
     def of(cls, retrieve_k: int | None, rerank_k: int | None, return_n: int | None) -> Self:
-        """Returns the depth with defaults for what is None; raises KOutOfRange by field."""
+        """Returns the depth with defaults for None; raises KOutOfRange, naming the field."""
         _check("retrieve_k", retrieve_k, MAX_RETRIEVE_K)
         _check("rerank_k", rerank_k, MAX_RERANK_K)
         _check("return_n", return_n, MAX_RETRIEVE_K)

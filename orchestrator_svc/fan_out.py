@@ -1,4 +1,4 @@
-"""Asking several at once."""
+"""Awaits several calls at once."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 async def fan_out(*calls: Coroutine[Any, Any, T]) -> list[T]:
-    """Returns every call's result, in their order.
+    """Returns the calls' results, in their order.
 
-    If one fails, the others are cancelled and its error is raised as it is: the caller wants the
+    If one fails, the others are cancelled and its error is raised as it is: the caller needs the
     first cause, not a group of consequences.
     """
     try:

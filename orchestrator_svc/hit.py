@@ -1,4 +1,4 @@
-"""What shards answer with: hits, scores of candidates, and lists of hits made one."""
+"""Hits and matches as shards return them, and functions that merge lists of hits."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -13,36 +13,36 @@ from tandem.contract.content import Modality
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One retrieved item and its cosine similarity to the query."""
+    """Pairs a retrieved item with its cosine similarity to the query."""
 
     item_id: str
     similarity: float
     modality: Modality | None = None
-    """What was looked for when it was found; None where nobody asks."""
+    """The modality that was searched for; None if it does not matter."""
     embedding: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
     """float32 [d] of unit length; None unless the search compares its hits with each other."""
     window_number: int = 0
-    """Which of the query's embeddings it is nearest to, from 0."""
+    """The number of the query embedding that it is nearest to, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What the cross-encoder makes of one candidate."""
+    """Holds the cross-encoder's score of one candidate."""
 
     logit: float
     probability: float
 
 
 def merge_hits(shards: Iterable[Sequence[Hit]], count: int) -> list[Hit]:
-    """Returns the `count` best of lists that are each best first; ties by smaller item id."""
+    """Merges lists that are each best first into the `count` best; ties go by smaller item id."""
     merged = heapq.merge(*shards, key=lambda hit: (-hit.similarity, hit.item_id))
     return list(islice(merged, count))
 
 
 def merge_windows(windows: Sequence[Sequence[Hit]], count: int) -> Sequence[Hit]:
-    """Returns the `count` best hits of one shard for several embeddings of one query.
+    """Merges one shard's hits for several embeddings of one query into the `count` best.
 
-    An item that several found counts once, as near as it is to the nearest of them.
+    An item that several embeddings found counts once, with its highest similarity.
     """
     if len(windows) == 1:
         return windows[0]

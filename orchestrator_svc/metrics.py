@@ -1,4 +1,4 @@
-"""What the orchestrator measures of its own: stages, and how much of an index searches saw."""
+"""The orchestrator's metrics, and the timing of its stages."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,25 +14,25 @@ from tandem.contract.content import Modality
 _STAGE_DURATION = stage_histogram("orchestrator")
 PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
-    "Searches that some shard was missing from, once for each reason that one was.",
+    "Searches with missing shards, once for each reason a shard was missing.",
     ["outcome", "reason"],
     registry=REGISTRY,
 )
 SEARCH_COVERAGE = Histogram(
     "tandem_orchestrator_search_coverage_ratio",
-    "Share of the items, or of the shards where items were not counted, that a search saw.",
+    "Share that a search saw of the items or, if those were not counted, of the shards.",
     buckets=(0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999, 1.0),
     registry=REGISTRY,
 )
 DEGRADED_ANSWERS = Counter(
     "tandem_orchestrator_degraded_answers_total",
-    "Answers that were less than was asked for, once for each way in which they were.",
+    "Degraded answers, once for each degradation.",
     ["reason"],
     registry=REGISTRY,
 )
 RERANK_DEPTH = Histogram(
     "tandem_orchestrator_rerank_depth_count",
-    "Candidates, from the first, that the cross-encoder read of those it was to read.",
+    "Candidates, from the first, that the cross-encoder scored in a rerank.",
     buckets=(0, 1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200),
     registry=REGISTRY,
 )
@@ -44,76 +44,76 @@ RERANK_STOPS = Counter(
 )
 BREAKER_STATE = Gauge(
     "tandem_orchestrator_breaker_state",
-    "0 all calls go through, 1 one does to find out, 2 none does.",
+    "State of the circuit breaker: 0 closed, 1 probing, 2 open.",
     ["dependency"],
     registry=REGISTRY,
 )
 RETRIES = Counter(
     "tandem_orchestrator_retries_total",
-    "Calls made a second time, by what became of them; over_budget were not made.",
+    "Retried calls, by outcome; over_budget were not made.",
     ["dependency", "outcome"],
     registry=REGISTRY,
 )
 SEARCH_DURATION = Histogram(
     "tandem_orchestrator_search_duration_seconds",
-    "Wall time of the stages of searches that were answered, by what looks for what.",
+    "Wall time of answered searches, by the modalities of query and items.",
     ["direction"],
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 CALL_DURATION = Histogram(
     "tandem_orchestrator_call_duration_seconds",
-    "Wall time of a question to a service behind, answered or not, as the orchestrator saw it.",
+    "Wall time of a call to a downstream service, successful or not, as the orchestrator saw it.",
     ["dependency"],
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 for _outcome in ("answered", "refused"):
     for _error in MISSING_ERRORS:
-        # A counter that first shows itself at its first count hides that count from rate().
+        # A counter that first appears at its first count hides that count from rate().
         PARTIAL_SEARCHES.labels(_outcome, _error.reason)
 
 
 def note_coverage(coverage: SearchCoverage, *, is_answered: bool) -> None:
-    """Counts one search's coverage, and whether it was enough to answer."""
+    """Records one search's coverage, and whether it was enough to answer."""
     SEARCH_COVERAGE.observe(coverage.share)
     for reason in {error.reason for error in coverage.missing.values()}:
         PARTIAL_SEARCHES.labels("answered" if is_answered else "refused", reason).inc()
 
 
 def note_degradations(reasons: Iterable[str]) -> None:
-    """Counts one final answer's."""
+    """Counts the degradations of one final answer."""
     for reason in reasons:
         DEGRADED_ANSWERS.labels(reason).inc()
 
 
 def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:
-    """Counts a search that was answered, by the heaviest part of its query and what it found."""
+    """Records an answered search, by the modality of its query's heaviest part and of its items."""
     target = targets[0].value if len(targets) == 1 else "both"
     SEARCH_DURATION.labels(f"{query.value}_to_{target}").observe(seconds, exemplar())
 
 
 def note_call(dependency: str, seconds: float) -> None:
-    """Counts a question to a service behind, whatever came of it."""
+    """Records a call to a downstream service, successful or not."""
     CALL_DURATION.labels(dependency).observe(seconds, exemplar())
 
 
 def note_rerank(stop: str, depth: int) -> None:
-    """Counts one rerank's end."""
+    """Records why a rerank stopped, and at which depth."""
     RERANK_STOPS.labels(stop).inc()
     RERANK_DEPTH.observe(depth)
 
 
 class StageLaps:
-    """A search's stages, each with what went by before it, so that they add up to the whole."""
+    """Times a search's stages, each from the end of the last, so that they add up to the whole."""
 
     def __init__(self) -> None:
         self._last_time = time.perf_counter()
         self.seconds: dict[str, float] = {}
-        """By stage, all its rounds together."""
+        """By stage, over all its rounds."""
 
     def end(self, stage: str) -> float:
-        """Returns the seconds since the last stage ended, and counts them to this one."""
+        """Returns the seconds since the last stage ended, and adds them to this one."""
         now = time.perf_counter()
         elapsed, self._last_time = now - self._last_time, now
         self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed

@@ -1,4 +1,4 @@
-"""ModelService: what the services behind serve, in one description."""
+"""ModelService: describes the models of the downstream services."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tandem.v1 import model_service_pb2, model_service_pb2_grpc
 
 
 class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
-    """Answers for the encoder, and for the cross-encoder where that says what it is."""
+    """Describes the encoder's model, with the cross-encoder's rules if that is available."""
 
     def __init__(
         self, encoder: EncoderClient, depth_rules: DepthRules, default_timeout_seconds: float
@@ -27,13 +27,13 @@ class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
         request: model_service_pb2.DescribeModelRequest,
         context: grpc.aio.ServicerContext,
     ) -> model_service_pb2.DescribeModelResponse:
-        """Asks the encoder, and the rerank_svc that answers first for what the CE's scores mean."""
+        """Describes the encoder's model, with the rules of the first rerank_svc that answers."""
         deadline = Deadline.of_call(context, default_seconds=self._default_timeout_seconds)
         model = await self._encoder.describe_model(deadline)
         try:
             cross_encoder = await self._depth_rules.describe(deadline)
         except TandemError:
-            # Searches go on without a cross-encoder, and so does this.
+            # Searches work without a cross-encoder, and so does this.
             return model_service_pb2.DescribeModelResponse(model=model_to_proto(model))
         return model_service_pb2.DescribeModelResponse(
             model=model_to_proto(_with_rules(model, cross_encoder))

@@ -1,4 +1,4 @@
-"""What a search asks for."""
+"""Queries: what to search for, and how to rank it."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ def check_part_count(count: int) -> None:
 
 
 def _check(name: str, value: float | None, low: float) -> None:
-    # Not `low <= value` alone turned around: NaN has to be refused too.
+    # `not low <= value`, since `value < low` would accept NaN.
     if value is not None and not low <= value <= 1.0:
-        raise RankingInvalid(why=f"{name} is {value:g}; it lies between {low:g} and 1")
+        raise RankingInvalid(why=f"{name} is {value:g}; set {low:g} to 1")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredItemSource:
-    """An item of the searched index, as a query."""
+    """Names an item of the searched index as the source of a query part."""
 
     item_id: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodingSource:
-    """What the caller had encoded before: a float32 `embedding` [d] of unit length."""
+    """Holds an encoding that the caller supplies: a float32 `embedding` [d] of unit length."""
 
     embedding: NDArray[np.float32]
     modality: Modality
     tokens: Tokens | None
-    """For the cross-encoder; None where the caller has none."""
+    """For the cross-encoder; None if the caller has none."""
     fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedPart:
-    """One of the things a query is made of, and its share; a negative one turns away from it."""
+    """Weighs one part of a query; a negative weight moves the query away from it."""
 
     source: Content | StoredItemSource | EncodingSource
     weight: float = 1.0
@@ -57,19 +57,19 @@ class WeightedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingRule:
-    """How scores make the order, and what is left out of it.
+    """States how scores make the order, and which items are left out of it.
 
-    Raises RankingInvalid where a number is out of range.
+    Raises RankingInvalid for a number that is out of range.
     """
 
     fusion: FusionMethod = FusionMethod.CROSS_ENCODER
     cross_encoder_weight: float = 0.5
-    """0 to 1; of the two sums."""
+    """0 to 1; for the two sums only."""
     min_probability: float | None = None
     relevance_weight: float | None = None
-    """Maximal marginal relevance: 1 closeness alone, 0 variety alone; None leaves the order."""
+    """Of maximal marginal relevance: 1 is relevance only, 0 diversity only; None skips it."""
     duplicate_similarity: float | None = None
-    """Of items at least this similar only the best stays; None leaves all."""
+    """Only the best of items at least this similar stays; None keeps all."""
 
     def __post_init__(self) -> None:
         _check("cross_encoder_weight", self.cross_encoder_weight, 0.0)
@@ -85,7 +85,7 @@ class RankingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What to look for, where, and how deep."""
+    """Describes one search; field names are the contract's."""
 
     parts: Sequence[WeightedPart]
     index_id: str
@@ -94,9 +94,9 @@ class SearchQuery:
     rerank_disabled: bool = False
     content_included: bool = False
     filter: CheckedFilter | None = None
-    """What the items' attributes must be; None finds all."""
+    """A condition on the items' attributes; None finds all."""
     consistency_tokens: Sequence[str] = ()
-    """Of writes that the search must see."""
+    """Of the writes that the search must see."""
     full_coverage_required: bool = False
     all_modalities_included: bool = False
     ranking: RankingRule = RankingRule()
@@ -107,13 +107,13 @@ class SearchQuery:
 
     @property
     def modalities(self) -> Sequence[Modality]:
-        """What is found; the target first."""
+        """The modalities to search for, the target first."""
         if self.all_modalities_included:
             return (self.target_modality, self.target_modality.other)
         return (self.target_modality,)
 
     @property
     def as_retrieved(self) -> SearchQuery:
-        """The same without what the cross-encoder decides."""
+        """The same query without what needs the cross-encoder."""
         ranking = replace(self.ranking, fusion=FusionMethod.CROSS_ENCODER, min_probability=None)
         return replace(self, ranking=ranking)

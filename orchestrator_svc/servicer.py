@@ -1,4 +1,4 @@
-"""SearchService: messages in, Searcher and Ingester, messages out."""
+"""SearchService: converts messages, and calls the searchers, the ingest stream and the remover."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
@@ -34,7 +34,7 @@ _LONG_FILTER_TEXT = 1_000
 
 
 class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
-    """The public door."""
+    """Serves the public API."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     async def SearchItems(
         self, request: search_service_pb2.SearchItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.SearchItemsResponse:
-        """Answers one query, or gives another page of an answer."""
+        """Answers one query, or returns another page of an earlier answer."""
         self._content_budget.hold_for(context)
         if request.cursor:
             return await self._turn_page(request, self._search_deadline(context))
@@ -75,7 +75,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         request: search_service_pb2.StreamSearchItemsRequest,
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[search_service_pb2.StreamSearchItemsResponse]:
-        """Answers one query twice: as retrieved, then for good. Of a cursor there is one page."""
+        """Answers one query twice: as retrieved, then reranked. A cursor has one answer."""
         self._content_budget.hold_for(context)
         deadline = self._search_deadline(context)
         if request.search.cursor:
@@ -97,7 +97,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         request: search_service_pb2.BatchSearchItemsRequest,
         context: grpc.aio.ServicerContext,
     ) -> search_service_pb2.BatchSearchItemsResponse:
-        """Answers several queries, each by its answer or its own error."""
+        """Answers several queries, each with its answer or its own error."""
         self._content_budget.hold_for(context)
         count = len(request.searches)
         if not 1 <= count <= MAX_SEARCH_COUNT:
@@ -152,7 +152,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     async def RemoveIndex(
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
-        """Deletes an index on all shards, or a part of it."""
+        """Deletes an index, or a part of a large one, on all shards."""
         removal = await self._remover.remove_index(request.index_id, self._deadline(context))
         return search_service_pb2.RemoveIndexResponse(
             removed_count=removal.removed_count,
@@ -187,7 +187,7 @@ def _has_long_text(searches: Iterable[search_service_pb2.SearchItemsRequest]) ->
 
 def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery | TandemError:
     if request.cursor:
-        return CursorInvalid(why="a search of a batch goes on by none")
+        return CursorInvalid(why="cursors are not allowed in a batch")
     try:
         return query_from_proto(request)
     except TandemError as error:

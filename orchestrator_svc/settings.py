@@ -1,4 +1,4 @@
-"""What the orchestrator is told when it starts, from ORCHESTRATOR_… variables."""
+"""The orchestrator's settings, from ORCHESTRATOR_… variables."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from tandem.chassis.settings import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OrchestratorSettings(ServiceSettings):
-    """Addresses of the services behind, and limits."""
+    """Holds the addresses of the downstream services, and limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7400")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7500)
@@ -28,88 +28,86 @@ class OrchestratorSettings(ServiceSettings):
         "host:port of rerank_svc for each shard, in the shards' order"
     )
     shard_map_version: int = setting(
-        "of the addresses above; shards that were told another refuse", default=1, within=AT_LEAST_1
+        "version of the addresses above; shards with another version refuse calls",
+        default=1,
+        within=AT_LEAST_1,
     )
     minimum_coverage: float = setting(
-        "share of an index's items, 0 to 1, that a search must see to be answered",
+        "share of an index's items, 0 to 1, that a search must cover; less is refused",
         default=0.5,
         within=SHARE,
     )
     encode_time_share: float = setting(
-        "share of a search's time, over 0 to 1, by which its query is encoded, or it fails",
+        "share of a search's time, over 0 to 1, for encoding its query; a longer one fails",
         default=0.7,
         within=SHARE_OVER_0,
     )
     retrieval_time_share: float = setting(
-        "share of a search's time left, over 0 to 1, that a shard is waited for where the others "
-        "are enough; the rest is for what comes after",
+        "share of a search's remaining time, over 0 to 1, to wait for a late shard if the others "
+        "cover enough",
         default=0.5,
         within=SHARE_OVER_0,
     )
     reserve_time_share: float = setting(
-        "share of a search's time, 0 to under 1, that the rerank leaves to what comes after it",
+        "share of a search's time, 0 to under 1, that the rerank leaves to later stages",
         default=0.1,
         within=SHARE_UNDER_1,
     )
     rerank_chunk_seconds: float = setting(
-        "what the cross-encoder is given at once takes about this long, where time is short",
+        "target time of one chunk of pairs for the cross-encoder, when time is short",
         default=0.05,
     )
     rerank_chunk_pair_count: int = setting(
-        "most pairs that the cross-encoder is given at once, where time is plenty", default=64
+        "most pairs in one chunk for the cross-encoder, when time is plenty", default=64
     )
     breaker_consecutive_count: int = setting(
-        "failures in a row after which a service behind is spared", default=5
+        "consecutive failures that open a service's circuit breaker", default=5
     )
     breaker_failure_share: float = setting(
-        "share of failures, over 0 to 1, among the last 20 calls, from which it is spared",
+        "share of failures among the last 20 calls, over 0 to 1, that opens the circuit breaker",
         default=0.5,
         within=SHARE_OVER_0,
     )
     breaker_probe_seconds: float = setting(
-        "between two tries of a service that is spared", default=1.0
+        "between two probes of a service whose circuit breaker is open", default=1.0
     )
     retry_share: float = setting(
-        "share of calls, 0 to 1, that may be made a second time where nobody was there",
+        "share of calls, 0 to under 1, that may be retried if the service is unavailable",
         default=0.1,
         within=SHARE_UNDER_1,
     )
     start_wait_seconds: float = setting(
-        "at start, for every service behind to serve; from then on those that searches need are "
+        "to wait at start for all downstream services; then the encoder and one index_svc are "
         "enough",
         default=10.0,
     )
     max_inflight_count: int = setting(
-        "searches and removals served at once; more are refused", default=32
+        "searches and removals in flight; more are refused", default=32
     )
-    max_ingest_stream_count: int = setting(
-        "ingest streams open at once; more are refused", default=16
-    )
+    max_ingest_stream_count: int = setting("open ingest streams; more are refused", default=16)
     max_ingest_stream_count_by_caller: int = setting(
-        "of these, of one token or, where tokens are not asked for, of one host", default=8
+        "open ingest streams of one token or, without tokens, of one host", default=8
     )
     ingest_idle_seconds: float = setting(
-        "after which an ingest stream is ended that sends nothing, or takes no answer",
+        "after which an ingest stream that sends nothing, or reads no answer, is ended",
         default=300.0,
     )
     max_ingest_batch_count: int = setting(
-        "batches of all ingest streams under way at once; more wait at their senders", default=16
+        "batches of all ingest streams in flight; more wait at their senders", default=16
     )
     max_ingest_bytes: int = setting(
-        "bytes of such batches; more wait at their senders", default=256 * 1024 * 1024
+        "bytes of ingest batches in flight; more wait at their senders", default=256 * 1024 * 1024
     )
     default_timeout_seconds: float = setting("for callers that set no deadline", default=10.0)
     max_timeout_seconds: float = setting(
-        "most that a search takes, whatever deadline its caller set", default=60.0
+        "longest time for a search, whatever deadline its caller sets", default=60.0
     )
     ingest_batch_timeout_seconds: float = setting(
-        "for a batch to be encoded, and again to be stored", default=60.0
+        "to encode an ingest batch, and again to store it", default=60.0
     )
-    ingest_pending_batch_count: int = setting(
-        "batches of one ingest stream under way at once", default=4
-    )
+    ingest_pending_batch_count: int = setting("batches of one ingest stream in flight", default=4)
     ingest_encode_batch_count: int = setting(
-        "batches encoded at once, of all streams; others wait, and their time does not run",
+        "batches of all streams encoded at once; others wait, and their time starts later",
         default=2,
     )
 

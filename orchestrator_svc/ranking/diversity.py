@@ -1,4 +1,4 @@
-"""Variety among candidates that stand in order, by their embeddings.
+"""Diversifies ordered candidates by their embeddings.
 
 Shapes: N candidates, d dimensions.
 """
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 
 def similarities(embeddings_ND: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Returns how similar each two of the candidates are, [N, N]."""
+    """Returns the similarity of every two candidates, [N, N]."""
     return (embeddings_ND @ embeddings_ND.T).astype(np.float64)
 
 
 def distinct_places(similarity_NN: NDArray[np.float64], similarity: float) -> list[int]:
     """Returns the places, from 0, of the candidates to keep, in their order.
 
-    One goes where a candidate that stays, and stands before it, is at least this similar.
+    A candidate is dropped if one that is kept before it is at least this similar.
     """
     is_near_NN = similarity_NN >= similarity
     is_gone = np.zeros(len(similarity_NN), dtype=np.bool_)
@@ -41,9 +41,9 @@ def marginal_order(
 
         relevance_weight * relevance - (1 - relevance_weight) * redundancy
 
-    where redundancy is its highest similarity to those before, 0 where none is above; of equals,
-    the one that stood first. Each of the blocks, which together have N, is ordered by itself, but
-    against those before it too.
+    where redundancy is its highest similarity to those already chosen, at least 0; ties go to the
+    earlier candidate. The blocks, of N candidates together, keep their order: each is ordered by
+    itself, but its redundancy counts the blocks before it.
     """
     gain_N = relevance_weight * np.asarray(relevances, dtype=np.float64)
     redundancy_N = np.zeros(len(gain_N), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""How an item came to its place: what its score is the sum of, and where it stood when."""
+"""Explains an item's rank: the terms of its score, and its rank after each stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RankTerm:
-    """A summand: `value` times `weight`."""
+    """Holds one term of a score: `value` times `weight`."""
 
     name: str
     value: float
@@ -15,7 +15,7 @@ class RankTerm:
 
 @dataclass(frozen=True, slots=True)
 class StageRank:
-    """Where an item stood after a stage, from 1."""
+    """Holds an item's rank after a stage, from 1."""
 
     stage: str
     rank: int
@@ -23,7 +23,7 @@ class StageRank:
 
 @dataclass(frozen=True, slots=True)
 class RankExplanation:
-    """The terms sum to the item's score; the last of the ranks is its place in the answer."""
+    """Holds the terms that sum to an item's score, and its ranks; the last is its final rank."""
 
     terms: Sequence[RankTerm]
     ranks: Sequence[StageRank]

@@ -1,4 +1,4 @@
-"""Similarity and the cross-encoder's match as one score (Geigle et al. 2022, section 6)."""
+"""Fuses similarity and the cross-encoder's match into one score (Geigle et al. 2022, section 6)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,32 @@ from tandem.contract.fusion_method import FusionMethod
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """Brings the values of a pool to 0 to 1."""
+    """Scales the values of a pool to 0 to 1."""
 
     low: float
     width: float
 
     @classmethod
     def over(cls, values: Iterable[float]) -> Self:
-        """Returns the spread of these values; of no value, one that is never asked."""
+        """Returns the spread of these values; that of an empty pool is never used."""
         pool = list(values) or [0.0]
         return cls(min(pool), max(pool) - min(pool))
 
     def __call__(self, value: float) -> float:
-        # A pool of equals tells nothing: all get the middle.
+        # All values are equal: each gets the middle.
         return (value - self.low) / self.width if self.width > 0 else 0.5
 
 
 class Fusion:
-    """The scores of one query's hits.
+    """Scores one query's hits.
 
-    Those that the cross-encoder did not read have theirs from the similarity alone, and are not
-    comparable with the others'.
+    A hit without a match has its similarity as score, which is not comparable with the others'.
     """
 
     def __init__(
         self, rule: RankingRule, hits: Sequence[Hit], matches: Mapping[str, Match]
     ) -> None:
-        """`matches` are by item id; with those among `hits` they make the pool."""
+        """Takes `matches` by item id; the pool is the hits that have one."""
         self._method = rule.fusion
         self._weight = rule.cross_encoder_weight
         self._matches = matches
@@ -49,7 +48,7 @@ class Fusion:
             self._probability_spread = _Spread.over(match.probability for _, match in pool)
 
     def score(self, hit: Hit) -> float:
-        """Returns what the hit is ordered by among those alike."""
+        """Returns the score that orders the hit among those with a match, or without one."""
         match = self._matches.get(hit.item_id)
         if match is None:
             return hit.similarity
@@ -58,21 +57,21 @@ class Fusion:
         return self._sum(hit, match)
 
     def relevance(self, hit: Hit) -> float:
-        """Returns the score on the scale of similarities, -1 to 1, for weighing against one."""
+        """Returns the score on the scale of similarities, -1 to 1."""
         match = self._matches.get(hit.item_id)
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
             return match.probability
         return self.score(hit)
 
     def score_terms(self, hit: Hit) -> Sequence[RankTerm]:
-        """Returns what the score is the sum of."""
+        """Returns the terms that sum to the score."""
         match = self._matches.get(hit.item_id)
         if match is not None and self._method is FusionMethod.CROSS_ENCODER:
             return [RankTerm("match_logit", match.logit, 1.0)]
         return self.relevance_terms(hit)
 
     def relevance_terms(self, hit: Hit) -> Sequence[RankTerm]:
-        """Returns what the relevance is the sum of."""
+        """Returns the terms that sum to the relevance."""
         match = self._matches.get(hit.item_id)
         if match is None:
             return [RankTerm("similarity", hit.similarity, 1.0)]

@@ -1,4 +1,4 @@
-"""The order of an answer: scores fused, the improbable and the like left out, kinds interleaved."""
+"""Orders an answer: fuses scores, drops improbable and similar items, interleaves modalities."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from orchestrator_svc.ranking.diversity import distinct_places, marginal_order, 
 from orchestrator_svc.ranking.explanation import RankExplanation, RankTerm, StageRank, scaled
 from orchestrator_svc.ranking.fusion import Fusion
 
-# Comparing so many with each other takes a millisecond.
+# Comparing so many hits with each other takes a millisecond.
 _LONG_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """A hit with its place in both orders, from 1; `match` is None where the CE did not score."""
+    """Holds a hit with its rank in both orders, from 1, and its match if it was reranked."""
 
     hit: Hit
     match: Match | None
@@ -28,21 +28,20 @@ class RankedHit:
     """Among the hits of its modality."""
     final_rank: int
     score: float
-    """What it was ordered by, among those that were reranked alike."""
+    """What it was ordered by; comparable among reranked hits, or among the others."""
     explanation: RankExplanation | None = None
 
 
 def rank_answer(
     query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
 ) -> list[RankedHit]:
-    """Returns the whole order, of which an answer gives the first `return_n`.
+    """Returns the whole order, of which an answer holds the first `return_n`.
 
-    `hits` are of all the modalities searched, those of one modality in retrieval order; they have
-    embeddings where `query.ranking.are_embeddings_needed`. `matches` are the cross-encoder's, by
-    item id.
+    `hits` are in retrieval order within each modality, with embeddings if
+    `query.ranking.are_embeddings_needed`; `matches` are by item id.
 
-    Scored hits of a modality stand before the others, which come in retrieval order: what the two
-    models say is not comparable.
+    Within a modality, reranked hits precede the others, which stay in retrieval order: the scores
+    of the two models are not comparable.
     """
     kinds = [
         _rank_kind(query, [hit for hit in hits if hit.modality in (modality, None)], matches)
@@ -59,20 +58,20 @@ def rank_answer(
 async def rank_answer_aside(
     query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
 ) -> list[RankedHit]:
-    """Does as rank_answer; in a thread where that takes longer than other calls should wait."""
+    """Does what rank_answer does, in a thread if it would block the event loop for long."""
     if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
         return await asyncio.to_thread(rank_answer, query, hits, matches)
     return rank_answer(query, hits, matches)
 
 
 async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[RankedHit]:
-    """Returns the order before anything was scored: what is known at once."""
+    """Returns the order before the rerank."""
     return await rank_answer_aside(query.as_retrieved, hits, {})
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A hit on its way."""
+    """Holds a hit while its rank changes."""
 
     hit: Hit
     match: Match | None
@@ -83,7 +82,7 @@ class _Entry:
     explained: bool = False
 
     def ranked(self, final_rank: int) -> RankedHit:
-        """Returns the hit at its end."""
+        """Returns the hit with its final rank."""
         explanation = RankExplanation(self.terms, self.ranks) if self.explained else None
         return RankedHit(
             self.hit, self.match, self.retrieve_rank, final_rank, self.score, explanation
@@ -105,7 +104,7 @@ def _rank_kind(
             entry.explained = True
             entry.terms = fusion.score_terms(entry.hit)
     _note(entries, "retrieve")
-    # Sorting is stable: equals, and those without a match, stay in retrieval order.
+    # Sorting is stable: equal hits, and those without a match, stay in retrieval order.
     entries.sort(key=lambda entry: (entry.match is None, -entry.score if entry.match else 0.0))
     if rule.min_probability is not None:
         entries = [

@@ -1,4 +1,4 @@
-"""Whether a rerank has read enough, by the rule that was measured for the model."""
+"""Stops a rerank early, by the rule that was measured for its model."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ from tandem.chassis.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
 from tandem.errors import ModelUnavailable, TandemError
 
-# A search waits no longer to learn of a rule: without one it is reranked in full.
+# A search waits no longer for a rule; without one it is reranked in full.
 _ASK_SECONDS = 0.2
 
 _ASK_AGAIN_SECONDS = 1.0
 
 
 class DepthRules:
-    """Each model's rule, asked of a rerank_svc once and kept."""
+    """Gets each model's rule from a rerank_svc once, and caches it."""
 
     def __init__(
         self, describers: Sequence[ModelDescriber], *, clock: Callable[[], float] = time.monotonic
@@ -25,14 +25,14 @@ class DepthRules:
         self._clock = clock
         self._described: dict[tuple[str, int], ModelDescription] = {}
         self._ask_time = 0.0
-        """When it may be asked again, after it was asked without success."""
+        """When the next attempt is allowed, after one that failed."""
 
     async def rule(
         self, fingerprint: str, model_version: int, deadline: Deadline
     ) -> AdaptiveDepthRule | None:
-        """Returns the rule of the model; None where it has none, or does not say so in time.
+        """Returns the rule of that version of the model, or None if it has none or none in time.
 
-        Of that version alone; without one (0) of the last that a rerank_svc told.
+        Version 0 stands for the last version that a rerank_svc described.
         """
         known = self._described.get((fingerprint, model_version))
         if known is None and self._clock() >= self._ask_time:
@@ -40,7 +40,7 @@ class DepthRules:
         return known.adaptive_depth_rule if known else None
 
     async def describe(self, deadline: Deadline) -> ModelDescription:
-        """Returns what the first rerank_svc that answers serves; raises the last one's error."""
+        """Returns the first description that a rerank_svc gives; raises the last one's error."""
         error: TandemError = ModelUnavailable(model="cross-encoder", why="no rerank_svc answers")
         for describer in self._describers:
             if describer.is_refusing:
@@ -67,7 +67,7 @@ class DepthRules:
 
 
 def next_look(rule: AdaptiveDepthRule, depth: int) -> int:
-    """Returns how many candidates to read before the rule is asked again."""
+    """Returns how many candidates to score before the rule is applied again."""
     if depth < rule.first_count:
         return rule.first_count - depth
     further_count = max(1, rule.further_count)
@@ -77,10 +77,10 @@ def next_look(rule: AdaptiveDepthRule, depth: int) -> int:
 def is_deep_enough(
     rule: AdaptiveDepthRule, hits: Sequence[Hit], depth: int, logits: Sequence[float]
 ) -> bool:
-    """Returns whether the candidates behind `depth` may be left unread.
+    """Returns whether the candidates after `depth` need not be scored.
 
-    `logits` are those found down to there. The rule compares the two best, so it is not asked
-    before there are two, nor between its looks.
+    `logits` are those down to that depth. The rule compares the two best, so it applies once there
+    are two, and only at its looks.
     """
     is_look_due = depth >= rule.first_count and next_look(rule, depth) == max(1, rule.further_count)
     if not is_look_due or len(logits) < 2 or depth >= len(hits):

@@ -1,4 +1,4 @@
-"""What a caller's quota is charged for a rerank: the pairs that the cross-encoder read for it."""
+"""Charges a caller's quota for a rerank: one for each pair that the cross-encoder scores."""
 
 from types import TracebackType
 from typing import Self
@@ -7,9 +7,9 @@ from tandem.chassis.guard import current_caller
 
 
 class PairQuota:
-    """Takes pairs before a rerank, and gives back on leaving what was not read.
+    """Takes pairs before a rerank, and returns the unused ones on exit.
 
-    So no number of searches at once reads more than the quota, and a kept score costs nothing.
+    So concurrent searches cannot exceed the quota, and a cached score costs nothing.
     """
 
     def __init__(self) -> None:
@@ -18,13 +18,13 @@ class PairQuota:
         self._read_count = 0
 
     def take(self, count: int) -> None:
-        """Raises QuotaExceeded where so many pairs are not left."""
+        """Takes that many pairs; raises QuotaExceeded if fewer are left."""
         if self._caller is not None:
             self._caller.take_pairs(count)
             self._taken_count += count
 
     def note_read(self, count: int) -> None:
-        """Keeps so many of what was taken."""
+        """Notes that so many of the taken pairs were scored."""
         self._read_count += count
 
     def __enter__(self) -> Self:

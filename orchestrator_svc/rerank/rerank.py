@@ -1,4 +1,4 @@
-"""The stage that has the cross-encoder read the candidates, chunk by chunk, from the first on."""
+"""The rerank stage: scores candidates with the cross-encoder, chunk by chunk, best first."""
 
 import asyncio
 import enum
@@ -37,7 +37,7 @@ from tandem.errors import (
 
 
 class RerankStop(enum.Enum):
-    """Why a rerank ended; names are the contract's."""
+    """Says why a rerank ended; names are the contract's."""
 
     COMPLETE = "complete"
     DISABLED = "disabled"
@@ -50,12 +50,12 @@ class RerankStop(enum.Enum):
 
     @property
     def is_short(self) -> bool:
-        """Whether fewer candidates were read than were asked for."""
+        """Whether fewer candidates were scored than requested."""
         return self in _SHORT_STOPS
 
 
 for _each in RerankStop:
-    # A counter that first shows itself at its first count hides that count from rate().
+    # A counter that first appears at its first count hides that count from rate().
     RERANK_STOPS.labels(_each.value)
 
 _SHORT_STOPS = frozenset(
@@ -71,32 +71,32 @@ _STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
     InternalFault: RerankStop.UNAVAILABLE,
     ItemCorrupt: RerankStop.UNAVAILABLE,
 }
-"""What ends a rerank, and not the search. Any other error is the caller's to mend."""
+"""Errors that end the rerank but not the search. Any other error is the caller's to fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankOutcome:
-    """How deep the cross-encoder got, and what it found."""
+    """Holds how deep a rerank got, and its scores."""
 
     stop: RerankStop
     reranked_depth: int = 0
-    """Candidates, from the first in retrieval order, that were put to it."""
+    """Candidates scored, from the first in retrieval order."""
     matches: Mapping[str, Match] = field(default_factory=dict)
     """By item id."""
     missing_count: int = 0
-    """Of the candidates put to it, those that were no longer there."""
+    """Of these candidates, those that no longer existed."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0
-    """By which all were scored; 0 where none was."""
+    """The version that scored all of them; 0 if none was scored."""
 
     def check_complete(self, rerank_k: int) -> None:
-        """Raises DeadlineExceeded, or RerankUnavailable, where fewer were read than asked for.
+        """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
 
-        RankingInvalid where that could not be otherwise.
+        Raises RankingInvalid if no rerank of the query is possible.
         """
         if self.stop is RerankStop.NOT_APPLICABLE:
             raise RankingInvalid(
-                why="rerank_required is set, but the cross-encoder reads a text beside an image: "
+                why="rerank_required is set, but the cross-encoder scores a text against an image: "
                 "give the query a part of the other modality than the target, with tokens"
             )
         if self.stop is RerankStop.TIME:
@@ -110,7 +110,7 @@ class RerankOutcome:
 
 
 class RerankStage:
-    """Has each shard's rerank_svc score the candidates that lie on it."""
+    """Has each shard's rerank_svc score the candidates of that shard."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class RerankStage:
         pace: RerankPace,
         depth_rules: DepthRules,
     ) -> None:
-        """`scorers` by shard number, as many as the map has."""
+        """Takes `scorers` by shard number, as many as the map has."""
         self._scorers = scorers
         self._shard_map = shard_map
         self._pace = pace
@@ -134,13 +134,12 @@ class RerankStage:
         deadline: Deadline,
         model_version: int = 0,
     ) -> RerankOutcome:
-        """Returns the scores of the first `rerank_k` hits, or of as many as it came to.
+        """Scores the first `rerank_k` hits, or as many of them as time allows.
 
-        All by that version of the model; 0 leaves it to the first rerank_svc that answers.
-
-        The hits come in retrieval order, and those that count are the first without a gap: of a
-        chunk that failed on one shard, those before the first that lies there. Where time, model or
-        service gave out, the outcome says so; what is wrong with the query is raised.
+        `hits` are in retrieval order. One version of the model scores all of them; 0 leaves the
+        choice to the first rerank_svc that answers. The scored hits have no gap: if a chunk fails
+        on one shard, only its candidates before that shard's first one count. The outcome says if
+        time ran out or a service failed; what is wrong with the query is raised.
         """
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
@@ -151,19 +150,21 @@ class RerankStage:
         if query.adaptive_depth:
             rule = await self._depth_rules.rule(fingerprint, model_version, deadline)
         while run.stop is None:
-            await self._go_on(run, rule, deadline)
+            await self._score_next(run, rule, deadline)
         outcome = run.outcome()
         note_rerank(outcome.stop.value, outcome.reranked_depth)
         return outcome
 
-    async def _go_on(self, run: "_Run", rule: AdaptiveDepthRule | None, deadline: Deadline) -> None:
-        """Scores the next chunk, or says why there is none."""
+    async def _score_next(
+        self, run: "_Run", rule: AdaptiveDepthRule | None, deadline: Deadline
+    ) -> None:
+        """Scores the next chunk, or sets why the run stops."""
         left_count = len(run.hits) - run.depth
         if not left_count:
             run.stop = RerankStop.COMPLETE
         elif rule and is_deep_enough(rule, run.hits, run.depth, run.logits()):
             run.stop = RerankStop.ADAPTIVE
-        # What comes after a candidate whose shard is spared could not count.
+        # Candidates after one whose breaker is open could not count.
         elif not (open_count := self._open_count(run)):
             run.stop = RerankStop.UNAVAILABLE
         else:
@@ -175,7 +176,7 @@ class RerankStage:
                 run.stop = RerankStop.TIME
 
     def _open_count(self, run: "_Run") -> int:
-        """Returns how many of the next candidates come before one whose shard is spared."""
+        """Returns how many candidates come before one whose shard's circuit breaker is open."""
         refusing = {number for number in set(run.owners) if self._scorers[number].is_refusing}
         left = run.owners[run.depth :]
         if not refusing:
@@ -183,7 +184,7 @@ class RerankStage:
         return next((n for n, owner in enumerate(left) if owner in refusing), len(left))
 
     async def _score_chunk(self, run: "_Run", size: int, deadline: Deadline) -> None:
-        """Scores the next candidates, and puts into the run what came of it."""
+        """Scores the next candidates, and adds the outcome to the run."""
         groups = run.next_by_owner(size)
         start_time = time.monotonic()
         answers = await _all_answers(
@@ -201,7 +202,7 @@ class RerankStage:
         read_count = 0
         for number, answer in answers.items():
             if isinstance(answer, ShardScores) and not run.is_of_version(answer.model_version):
-                # Logits of two versions make no order together.
+                # Logits of two versions are not comparable.
                 failures[number] = ModelUnavailable(
                     model=f"of rerank-{number}", why=f"it is at version {answer.model_version}"
                 )
@@ -217,15 +218,15 @@ class RerankStage:
         if any(isinstance(failure, DeadlineExceeded) for failure in failures.values()):
             self._pace.note_late(size, seconds)
         elif read_count and not failures:
-            # Scores that were kept took no time worth noting.
+            # Scores from the cache say nothing about the pace.
             self._pace.note(read_count, seconds)
 
 
 def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
-    """Returns what reranks of the modalities of one answer found together.
+    """Joins the reranks of an answer's modalities.
 
-    Why they ended is said of the first that gave out, else of the first that was left unfinished;
-    one that did not apply says nothing.
+    The stop is that of the first rerank that was cut short, else of the first that did not
+    complete; one that is not applicable does not count.
     """
     applied = [each for each in outcomes if each.stop is not RerankStop.NOT_APPLICABLE]
     if len(applied) < 2:
@@ -246,7 +247,7 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One rerank as far as it got."""
+    """Holds one rerank in progress."""
 
     query: ScoreQuery
     """Its model version, if the caller chose none, is 0 until the first answer names one."""
@@ -254,47 +255,46 @@ class _Run:
     hits: Sequence[Hit]
     """The candidates."""
     owners: Sequence[int]
-    """The shard of each."""
+    """The shard of each candidate."""
     depth: int = 0
     matches: dict[str, Match] = field(default_factory=dict)
-    """Of the candidates down to the depth; after a failure, of some behind it too."""
+    """Of the candidates down to the depth; after a failure, also of some below it."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     stop: RerankStop | None = None
 
     def note_failure(self, stop: RerankStop) -> None:
-        """Ends the run; of several failures, one that is not for want of time tells more."""
+        """Stops the run; of several failures, one other than a lack of time says more."""
         if self.stop is None or self.stop is RerankStop.TIME:
             self.stop = stop
 
     def is_of_version(self, version: int) -> bool:
-        """Returns whether scores of that version go with the others; the first choose it.
+        """Returns whether scores of that version fit the others; the first scores choose it.
 
-        A service of an earlier release names none, and knows of none but the first.
+        A service of an earlier release names no version, and has only one.
         """
         if not self.query.model_version:
             self.query = replace(self.query, model_version=version)
         return version in (0, self.query.model_version)
 
     def next_by_owner(self, size: int) -> Mapping[int, Sequence[str]]:
-        """Returns the ids of the next candidates, each shard's in their order."""
+        """Returns the ids of the next candidates by shard, in their order."""
         groups: dict[int, list[str]] = {}
         for place in range(self.depth, self.depth + size):
             groups.setdefault(self.owners[place], []).append(self.hits[place].item_id)
         return groups
 
     def advance(self, size: int, failed_shards: Collection[int]) -> None:
-        """Counts the next candidates in, up to the first that a shard failed to score."""
+        """Advances the depth up to the first candidate that a shard failed to score."""
         for owner in self.owners[self.depth : self.depth + size]:
             if owner in failed_shards:
                 return
             self.depth += 1
 
     def logits(self) -> list[float]:
-        """Returns those found so far."""
         return [match.logit for match in self.matches.values()]
 
     def outcome(self) -> RerankOutcome:
-        """Returns what counts."""
+        """Returns the scores down to the depth."""
         assert self.stop is not None
         counted = [hit.item_id for hit in self.hits[: self.depth]]
         matches = {item_id: self.matches[item_id] for item_id in counted if item_id in self.matches}
@@ -311,7 +311,7 @@ class _Run:
 async def _all_answers(
     tasks: Mapping[int, asyncio.Task[ShardScores]],
 ) -> Mapping[int, ShardScores | TandemError]:
-    """Returns every shard's scores, or why it has none; raises what the caller has to mend."""
+    """Returns every shard's scores or error; raises errors that the caller has to fix."""
     number_of_task = {task: number for number, task in tasks.items()}
     answers: dict[int, ShardScores | TandemError] = {}
     pending = set(tasks.values())
@@ -326,6 +326,6 @@ async def _all_answers(
     finally:
         for task in pending:
             task.cancel()
-        # Their ends are nobody's business, but asyncio logs those that no one looks at.
+        # Await the rest, so that asyncio does not warn "exception was never retrieved".
         await asyncio.gather(*tasks.values(), return_exceptions=True)
     return answers

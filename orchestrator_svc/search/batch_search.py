@@ -1,4 +1,4 @@
-"""Several queries in one go: encoded, retrieved and reranked in common calls."""
+"""Answers several queries in shared calls to the downstream services."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,7 @@ from tandem.errors import TandemError
 
 
 class BatchSearcher:
-    """Answers several queries at once. One that fails, fails alone."""
+    """Answers several queries at once; one that fails does not fail the others."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class BatchSearcher:
         depth_rules: DepthRules,
         chunk_rule: ChunkRule = CHUNK_RULE,
     ) -> None:
-        """`services` are those of the single searches, which share what they learn but the pace.
+        """Takes the `services` of single searches, and shares all their state but the pace.
 
-        A chunk of a batch takes longer than one of the same size by itself.
+        A chunk of a batch takes longer than a chunk of the same size from one search.
         """
         self._encoder = encoder
         self._shards = shards
@@ -45,10 +45,10 @@ class BatchSearcher:
     async def search_each(
         self, queries: Sequence[SearchQuery | TandemError], deadline: Deadline
     ) -> list[SearchAnswer | TandemError]:
-        """Returns each query's answer, or why it has none; one that is an error stays it."""
+        """Returns each query's answer or error; a query that is an error stays one."""
         running = OpenSearches(sum(not isinstance(query, TandemError) for query in queries))
         async with self._batching(running) as services:
-            # One message carries all of the answers.
+            # One message carries all answers.
             searcher = Searcher(services, self._depth_rules, ContentRoom())
 
             async def answer(query: SearchQuery | TandemError) -> SearchAnswer | TandemError:
@@ -67,7 +67,7 @@ class BatchSearcher:
 
     @asynccontextmanager
     async def _batching(self, running: OpenSearches) -> AsyncIterator[SearchServices]:
-        """Yields the services as these searches share them; ends what is under way at the end."""
+        """Yields services that batch their calls; cancels the calls in flight at the end."""
         encoder = BatchingEncoder(self._encoder, running)
         shards = [BatchingShardSearcher(shard, running) for shard in self._shards]
         scorers = [BatchingScorer(shard.reranker, running) for shard in self._shards]

@@ -1,4 +1,4 @@
-"""In what an answer is less than was asked for."""
+"""The ways in which an answer can be degraded."""
 
 import enum
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from orchestrator_svc.search.query_encoder import EncodedQuery
 
 
 class Degradation(enum.Enum):
-    """What is less; names are the contract's."""
+    """Names a way in which an answer is degraded; names are the contract's."""
 
     RERANK_SKIPPED = "rerank_skipped"
     RERANK_PARTIAL = "rerank_partial"
@@ -23,7 +23,7 @@ class Degradation(enum.Enum):
 def degradations_of(
     encoded: EncodedQuery, coverage: SearchCoverage, rerank: RerankOutcome
 ) -> Sequence[Degradation]:
-    """Returns all that the answer has to say of itself, in the contract's order."""
+    """Returns the answer's degradations, in the contract's order."""
     found = []
     if rerank.stop.is_short:
         found.append(
@@ -41,5 +41,5 @@ def degradations_of(
 
 
 for _each in Degradation:
-    # A counter that first shows itself at its first count hides that count from rate().
+    # A counter that first appears at its first count hides that count from rate().
     DEGRADED_ANSWERS.labels(_each.value)

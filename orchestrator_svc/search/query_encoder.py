@@ -1,4 +1,4 @@
-"""A query's parts into what retrieval and rerank read."""
+"""Encodes a query's parts into embeddings for retrieval and tokens for the rerank."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ from tandem.contract.content import (
 )
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -41,35 +42,33 @@ from tandem.errors import (
     TruncationPolicyInvalid,
 )
 
-# What SearchEmbeddings takes at once.
-MAX_WINDOW_COUNT = 64
 # Of the sum of the weights: rounding leaves some 1e-7 of embeddings that cancel each other out.
 _SHORTEST_SUM = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query as the models see it."""
+    """Holds a query as the models see it."""
 
     embeddings: Sequence[NDArray[np.float32]]
     """float32 [d] of unit length: one, or one for each window of a long text."""
     modality: Modality
-    """What recall is measured by: of the heaviest part."""
+    """The modality of the heaviest part; recall is measured by it."""
     fingerprint: str
     readings: Mapping[Modality, Sequence[Tokens]] = field(default_factory=dict)
-    """What the cross-encoder reads beside candidates of each modality: one, or as many as there
-    are embeddings. A modality is absent where there is nothing that it could read."""
+    """The tokens to score candidates of each modality against: one entry, or one an embedding.
+    A modality without tokens is absent."""
     text_uses: Sequence[TextUse] = ()
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
-    """The encoding was kept from an earlier call."""
+    """The encoding comes from the encoder's cache."""
     model_version: int = 0
-    """By which its contents were encoded; 0 where it has none."""
+    """The version that encoded its contents; 0 if it has none."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
-        """Returns what the cross-encoder reads beside these hits, all of the modality, best first.
+        """Returns the tokens to score these hits against, or None; hits are best first.
 
-        That of the window nearest to the best of them; None where there is nothing.
+        Of several windows, it is the one nearest to the best hit.
         """
         readings = self.readings.get(modality, ())
         if len(readings) > 1:
@@ -78,22 +77,22 @@ class EncodedQuery:
 
 
 class QueryEncoder:
-    """Makes one point of a query's parts."""
+    """Composes a query's parts into one embedding."""
 
     def __init__(
         self, encoder: ContentEncoder, readers: Sequence[ItemReader], shard_map: ShardMap
     ) -> None:
-        """`readers` by shard number, as many as the map has."""
+        """Takes `readers` by shard number, as many as the map has."""
         self._encoder = encoder
         self._readers = readers
         self._shard_map = shard_map
 
     async def encode(self, query: SearchQuery, deadline: Deadline) -> EncodedQuery:
-        """Returns the query's encoding; raises what is wrong with it, or with the way there.
+        """Returns the query's encoding.
 
-        QueryInvalid for parts that make no point, ItemNotFound for an item that is not there,
-        ModelMismatch where parts are of different models, TruncationPolicyInvalid where windows are
-        asked of a query of several parts, and what the encoder says of a content.
+        Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
+        ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
+        several parts, and the encoder's errors.
         """
         _check_parts(query)
         made, stored = await fan_out(
@@ -106,13 +105,13 @@ class QueryEncoder:
             modality in encoded.readings for modality in query.modalities
         ):
             raise RankingInvalid(
-                why="min_probability needs what the cross-encoder says, which reads a text beside "
-                "an image: give the query a part of the other modality than the target, with tokens"
+                why="min_probability needs the cross-encoder, which scores a text against an "
+                "image: give the query a part of the other modality than the target, with tokens"
             )
         return encoded
 
     async def _encode(self, query: SearchQuery, deadline: Deadline) -> EncodedContents:
-        """Encodes all contents in one call; without contents there is none."""
+        """Encodes all contents in one call; makes no call if there are none."""
         contents = [
             part.source
             for part in query.parts
@@ -143,7 +142,7 @@ class QueryEncoder:
                 encodings, fingerprint = await self._readers[number].get_encodings(
                     query.index_id, owned, deadline
                 )
-            except IndexNotFound:  # there: no item of it came to live on that shard
+            except IndexNotFound:  # the shard has no item of the index
                 return
             found.update((item_id, (made, fingerprint)) for item_id, made in encodings.items())
 
@@ -157,7 +156,7 @@ class QueryEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ReadPart:
-    """A part with its encoding."""
+    """Holds a part with its encoding."""
 
     embedding: NDArray[np.float32]
     modality: Modality
@@ -179,14 +178,14 @@ def _check_parts(query: SearchQuery) -> None:
     ):
         raise TruncationPolicyInvalid(
             policy=query.truncation_policy.value,
-            why="parts make one point together, windows several; send the text alone, to be found",
+            why="BEST_WINDOW requires a query with exactly one text part of positive weight",
         )
 
 
 def _read_parts(
     query: SearchQuery, made: EncodedContents, stored: Mapping[str, tuple[Encoding, str]]
 ) -> list[_ReadPart]:
-    """Returns the parts in their order; raises the error of the first content that has one."""
+    """Returns the parts in order; raises the first content's error, if any has one."""
     outcomes = iter(made.outcomes)
     parts = []
     for part in query.parts:
@@ -221,8 +220,8 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         if part.fingerprint != first.fingerprint:
             raise ModelMismatch(request=first.fingerprint, index=part.fingerprint)
     windows = first.further_windows if len(parts) == 1 else ()
-    if len(windows) >= MAX_WINDOW_COUNT:
-        raise TextTooLong(got=len(windows) + 1, limit=MAX_WINDOW_COUNT, unit="windows")
+    if len(windows) >= MAX_EMBEDDING_COUNT:
+        raise TextTooLong(got=len(windows) + 1, limit=MAX_EMBEDDING_COUNT, unit="windows")
     return EncodedQuery(
         embeddings=[_point(parts), *(window.embedding for window in windows)],
         modality=max(parts, key=lambda part: part.weight).modality,
@@ -238,7 +237,7 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
 def _point(parts: Sequence[_ReadPart]) -> NDArray[np.float32]:
     """Returns the parts' weighted sum, float32 [d] of unit length."""
     if len(parts) == 1 and parts[0].weight > 0:
-        return parts[0].embedding  # as it was made, to the last bit
+        return parts[0].embedding  # bit for bit as the model made it
     dimension = len(parts[0].embedding)
     total_D = np.zeros(dimension, dtype=np.float64)
     for part in parts:
@@ -256,9 +255,9 @@ def _point(parts: Sequence[_ReadPart]) -> NDArray[np.float32]:
 def _readings(
     parts: Sequence[_ReadPart], windows: Sequence[Tokens]
 ) -> dict[Modality, Sequence[Tokens]]:
-    """Returns, by the modality of the candidates, what is read beside them."""
+    """Returns the tokens to score candidates of each modality against."""
     readings: dict[Modality, Sequence[Tokens]] = {}
-    # What a query turns away from is nothing to look for in a candidate.
+    # A part of negative weight is not what a candidate should match.
     for part in sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight):
         if part.tokens is not None:
             readings.setdefault(part.modality.other, [part.tokens, *windows])

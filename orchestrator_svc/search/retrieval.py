@@ -1,4 +1,4 @@
-"""The nearest items over all shards: of those that answer, where not all do."""
+"""Retrieves the nearest items from all shards, or from enough of them."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ class Retrieval:
     """Describes what to retrieve from all shards, and how many of them must answer."""
 
     query: ShardQuery
-    """As every shard gets it but for its minimum sequence."""
+    """The query of every shard, without its minimum sequence."""
     embeddings: Embeddings
     minimum_sequences: Mapping[int, int]
     """By shard number, what its change log must have reached; these shards may not be missing."""
@@ -33,7 +33,7 @@ class Retrieval:
 
 
 class Retriever:
-    """Asks every shard, and waits no longer for the last than leaves time for what comes after."""
+    """Asks every shard, and stops waiting for late ones while later stages still have time."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Retriever:
         time_share: float,
         counts: LastItemCounts | None = None,
     ) -> None:
-        """Where the others are enough, a shard is waited for `time_share` of the time left.
+        """Waits for late shards for `time_share` of the time left, if the others cover enough.
 
-        `counts` are of other retrievers over the same shards, which then know them together.
+        Retrievers over the same shards can share `counts`.
         """
         self._shards = shards
         self._minimum_coverage = minimum_coverage
@@ -55,11 +55,11 @@ class Retriever:
     async def retrieve(
         self, retrieval: Retrieval, deadline: Deadline
     ) -> tuple[list[Hit], SearchCoverage]:
-        """Returns the nearest items, best first, and how much of the index they are out of.
+        """Returns the nearest items, best first, and the coverage.
 
-        Raises ShardsMissing where that is less than demanded, DeadlineExceeded where no shard
-        answered in time, IndexNotFound where all shards say so, and any error of one shard that is
-        more than its absence.
+        Raises ShardsMissing if the coverage is too low, DeadlineExceeded if no shard answered in
+        time, IndexNotFound if no shard knows the index, and any error of a shard that does not
+        merely make it missing.
         """
         demand = CoverageDemand(
             self._minimum_coverage,
@@ -82,7 +82,7 @@ class Retriever:
     async def _ask(
         self, retrieval: Retrieval, demand: CoverageDemand, deadline: Deadline
     ) -> "_Answers":
-        """Returns the answers of all shards, or of those in time where they are enough."""
+        """Returns the answers of all shards, or of those that were in time if they are enough."""
         answers = _Answers()
         start_time = time.monotonic()
         late = Deadline.after(deadline.left() * self._time_share)
@@ -103,7 +103,7 @@ class Retriever:
                     break
                 done, pending = await asyncio.wait(
                     pending,
-                    # Once late, there is nothing to look at before the next answer.
+                    # Once it is late, only the next answer can change anything.
                     timeout=left if left > 0 else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -112,12 +112,12 @@ class Retriever:
         finally:
             for task in pending:
                 task.cancel()
-            # Their ends are nobody's business, but asyncio logs those that no one looks at.
+            # Await the rest, so that asyncio does not warn "exception was never retrieved".
             await asyncio.gather(*number_of_task, return_exceptions=True)
         return answers
 
     def _coverage(self, retrieval: Retrieval, answers: "_Answers") -> SearchCoverage:
-        """Returns what `answers` cover; a shard that is not in them is late."""
+        """Returns the coverage of `answers`; a shard without an answer is late."""
         late = DeadlineExceeded(what="a shard's share of the time")
         missing = {
             number: answers.failures.get(number, late)
@@ -136,14 +136,13 @@ class Retriever:
 
 @dataclass(slots=True)
 class _Answers:
-    """What shards have answered so far, by their number."""
+    """Collects the shards' answers by their number."""
 
     hits: dict[int, ShardHits | None] = field(default_factory=dict)
-    """None where the shard does not know the index: it never got an item of it."""
+    """None for a shard that does not know the index, since it never got an item of it."""
     failures: dict[int, TandemError] = field(default_factory=dict)
 
     def put(self, number: int, answer: ShardHits | TandemError) -> None:
-        """Notes one shard's."""
         if isinstance(answer, ShardHits):
             self.hits[number] = answer
         elif isinstance(answer, IndexNotFound):
@@ -152,21 +151,21 @@ class _Answers:
             self.failures[number] = answer
 
     def are_enough(self, coverage: SearchCoverage, demand: CoverageDemand) -> bool:
-        """Returns whether the search can be answered with what has come, if no more comes."""
-        # An index that the others do not know may live on the shards that are missing.
+        """Returns whether the search can be answered without the shards that are still missing."""
+        # An index that no answering shard knows may exist on the missing ones.
         is_anything_known = not coverage.missing or not self.is_index_unknown()
         return demand.is_met_by(coverage) and is_anything_known
 
     def is_index_unknown(self) -> bool:
-        """Returns whether no shard that answered knows the index."""
+        """Returns whether none of the shards that answered knows the index."""
         return all(hits is None for hits in self.hits.values())
 
     def item_counts(self) -> dict[int, int]:
-        """Returns how many items each shard has that answered."""
+        """Returns the item count of each shard that answered."""
         return {number: hits.item_count if hits else 0 for number, hits in self.hits.items()}
 
     def retrievals(self, modality: Modality) -> list[ShardRetrieval]:
-        """Returns how each shard that knows the index found its hits."""
+        """Returns how each shard found its hits, without those that do not know the index."""
         return [
             ShardRetrieval(number, modality, hits.path, hits.item_count)
             for number, hits in sorted(self.hits.items())
@@ -177,7 +176,7 @@ class _Answers:
 async def _ask_one(
     shard: ShardSearcher, number: int, retrieval: Retrieval, deadline: Deadline
 ) -> ShardHits | TandemError:
-    """Returns the shard's answer, or why it is missing; raises what is more than that."""
+    """Returns the shard's answer, or the error that makes it missing; raises other errors."""
     query = replace(retrieval.query, minimum_sequence=retrieval.minimum_sequences.get(number, 0))
     try:
         return await shard.search(query, retrieval.embeddings, deadline)
@@ -188,7 +187,7 @@ async def _ask_one(
 
 
 def _refusal(coverage: SearchCoverage) -> TandemError:
-    """Returns why the coverage is not enough, for the caller."""
+    """Returns the caller's error for too low a coverage."""
     is_all_late = all(isinstance(error, DeadlineExceeded) for error in coverage.missing.values())
     if not coverage.answered_shard_count and is_all_late:
         return DeadlineExceeded(what="the retrieval, on every shard")

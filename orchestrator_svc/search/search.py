@@ -1,4 +1,4 @@
-"""One query, straight through: encode, retrieve from every shard, rerank beside each shard."""
+"""Answers one query: encodes it, retrieves from every shard, reranks, and fetches contents."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -40,24 +40,24 @@ from tandem.errors import RankingInvalid
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The items, best first, and the seconds each stage took."""
+    """Holds the items, best first, and what each stage says of them."""
 
     ranked: Sequence[RankedHit]
     contents: Mapping[str, FetchedItem]
-    """With attributes, by item id; empty unless the query asked for contents."""
+    """With attributes, by item id; empty unless the query asks for contents."""
     encoded: EncodedQuery
     coverage: SearchCoverage
     rerank: RerankOutcome
     query: SearchQuery
     remaining: Sequence[RankedHit] = ()
-    """What follows the items, for further pages."""
+    """The items of further pages."""
     degradations: Sequence[Degradation] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SearchServices:
-    """What searches call, how they divide their time, and what they remember of one another."""
+    """Holds what searches call, how they divide their time, and what they share."""
 
     encoder: ContentEncoder
     shards: Sequence[ShardSearcher]
@@ -73,7 +73,7 @@ class SearchServices:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """One search that has got as far as its hits."""
+    """Holds one search that has its hits."""
 
     query: SearchQuery
     budget: TimeBudget
@@ -94,7 +94,7 @@ class Searcher:
         depth_rules: DepthRules,
         content_room: ContentRoom | None = None,
     ) -> None:
-        """`content_room` is what answers together have room for; without it each has its own."""
+        """Shares one `content_room` among its answers; without it, each answer has its own."""
         self.services = services
         self._content_room = content_room
         self.depth_rules = depth_rules
@@ -120,7 +120,7 @@ class Searcher:
         shares: TimeShares = TIME_SHARES,
         chunk_rule: ChunkRule = CHUNK_RULE,
     ) -> Self:
-        """Returns a searcher over these services, shards by number; the minimum is a share of 1."""
+        """Returns a searcher over these services, shards by number."""
         scorers = [shard.reranker for shard in shards]
         services = SearchServices(
             encoder=encoder,
@@ -135,13 +135,11 @@ class Searcher:
         return cls(services, DepthRules(scorers))
 
     async def search(self, query: SearchQuery, deadline: Deadline) -> SearchAnswer:
-        """Returns the answer, or raises the named error of whichever stage failed.
+        """Returns the answer, or raises the named error of the stage that failed.
 
-        Retrieval may do without a shard, and the cross-encoder may be left out in part or wholly;
-        the answer's degradations say so. What was found is fetched wholly: an item without content
-        was deleted since.
-
-        No stage gets more than its part of the time that is left.
+        The answer may lack a shard or some or all of the rerank; its degradations say so. An item
+        without content was deleted after it was found. No stage gets more than its part of the
+        time that is left.
         """
         search = await self._begin(query, deadline)
         outcome = await self._rerank(search)
@@ -150,9 +148,9 @@ class Searcher:
     async def stream(
         self, query: SearchQuery, deadline: Deadline
     ) -> AsyncGenerator[SearchAnswer, None]:
-        """Yields the answer in the bi-encoder's order, then the one that `search` would give.
+        """Yields the answer in retrieval order, then the one that `search` would return.
 
-        The cross-encoder is at work while the first is handed over.
+        The rerank runs while the caller takes the first.
         """
         search = await self._begin(query, deadline)
         reranking = asyncio.create_task(self._rerank(search))
@@ -168,12 +166,11 @@ class Searcher:
             await asyncio.gather(reranking, return_exceptions=True)
 
     async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
-        """Encodes and retrieves."""
         laps = StageLaps()
         check_index_id(query.index_id)
         if query.rerank_required and query.rerank_disabled:
             raise RankingInvalid(
-                why="rerank_required needs the rerank that rerank_disabled leaves out"
+                why="rerank_required needs a rerank; drop it, or drop rerank_disabled"
             )
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         budget = TimeBudget.until(deadline, self.services.shares)
@@ -226,9 +223,9 @@ class Searcher:
         return hits, joined_coverage([coverage for _, coverage in retrieved])
 
     async def _rerank(self, search: _Search) -> RerankOutcome:
-        """Reranks the modalities that the cross-encoder can, the target first.
+        """Reranks the modalities for which the query has tokens, the target first.
 
-        Raises where the query demands more than it came to.
+        Raises if the query requires a complete rerank and this one is not.
         """
         query, encoded = search.query, search.encoded
         if query.rerank_disabled:
@@ -249,7 +246,7 @@ class Searcher:
                     encoded.fingerprint,
                     candidates,
                     search.budget.rerank_end,
-                    # What an answer's second modality is scored by is what scored the first.
+                    # The same model version scores both modalities of an answer.
                     next((o.model_version for o in outcomes if o.model_version), None)
                     or encoded.model_version,
                 )
@@ -271,7 +268,7 @@ class Searcher:
     async def _answer(
         self, search: _Search, order: Sequence[RankedHit], outcome: RerankOutcome
     ) -> SearchAnswer:
-        """Returns the first of the order, with their contents where they are asked for."""
+        """Returns the first items of the order, with their contents if the query asks for them."""
         return_n = search.query.depth.return_n
         ranked, remaining = order[:return_n], order[return_n:]
         contents: Mapping[str, FetchedItem] = {}
@@ -294,7 +291,7 @@ class Searcher:
     async def _fetch_new(
         self, search: _Search, ranked: Sequence[RankedHit]
     ) -> Mapping[str, FetchedItem]:
-        """Returns the contents, of which those that an earlier answer had are not read again."""
+        """Returns the contents, and reads only those that an earlier answer did not have."""
         known = search.contents
         wanted = dict.fromkeys(entry.hit.item_id for entry in ranked)
         room = self._content_room or ContentRoom()

@@ -1,29 +1,29 @@
-"""How a search divides the time that its caller gives it."""
+"""Divides a search's time among its stages."""
 
 from dataclasses import dataclass
 from typing import Self
 
 from tandem.chassis.deadline import Deadline
 
-# What the way back takes on a machine that has more to do; of a short time, at most a quarter.
+# For returning the answer on a loaded machine; at most a quarter of a short time.
 _LEAST_RESERVE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeShares:
-    """Of a search's time, 0 to 1.
+    """States each stage's share of a search's time, 0 to 1.
 
-    A stage that nothing can replace may take from the rerank's time, never from what comes after:
-    depth of the rerank is given up first, the rerank next, then coverage, then the answer.
+    Stages before the rerank may use the rerank's time, but not the reserve: a short search loses
+    rerank depth first, then the rerank, then coverage, then its answer.
     """
 
     encode: float = 0.7
-    """Encoding ends by then, or the search does."""
+    """Encoding that takes longer fails the search."""
     retrieval: float = 0.5
-    """Of the time that is left after encoding: a late shard is waited for so long, where the others
-    are enough."""
+    """Of the time left after encoding: how long to wait for a late shard if the others cover
+    enough."""
     reserve: float = 0.1
-    """Kept back by the rerank for what comes after it: the order, contents, the way back."""
+    """For what follows the rerank: ranking, fetching contents, returning the answer."""
 
 
 TIME_SHARES = TimeShares()
@@ -32,7 +32,7 @@ TIME_SHARES = TimeShares()
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """Instants on the monotonic clock by which each stage ends."""
+    """Holds the deadline of each stage."""
 
     encode_end: Deadline
     retrieval_end: Deadline

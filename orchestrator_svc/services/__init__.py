@@ -1,1 +1,13 @@
-"""Calls the downstream services: clients, circuit breaker, retries, batching."""
+"""Calls the downstream services.
+
+interfaces      protocols of the services, and the types that they exchange
+encoder_client  calls encoder_svc
+shard_client    calls one shard's index_svc
+rerank_client   calls one shard's rerank_svc
+batching        the same for several searches in one call
+call_batcher    collects requests with equal keys
+call_policy     calls with a deadline, a circuit breaker and at most one retry
+breaker         the circuit breaker
+retry_budget    limits retries over all calls
+startup         checks at start that enough services are serving
+"""

@@ -1,4 +1,4 @@
-"""Stops asking a service that keeps failing, and finds out when it is well again."""
+"""A circuit breaker: stops calls to a service that keeps failing, and probes its recovery."""
 
 import enum
 import time
@@ -8,36 +8,36 @@ from dataclasses import dataclass
 
 
 class BreakerState(enum.Enum):
-    """Whether calls go through; values are the metric's."""
+    """Says whether calls go through; values are the metric's."""
 
     CLOSED = 0
-    """All of them do."""
+    """All calls go through."""
     PROBING = 1
-    """One does, to find out."""
+    """One call goes through, as a probe."""
     OPEN = 2
-    """None does."""
+    """No call goes through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRule:
-    """When it opens, and how often it then tries."""
+    """States when a breaker opens, and how often it then probes."""
 
     consecutive_count: int = 5
-    """Failures in a row that open it."""
+    """Consecutive failures that open it."""
     window_count: int = 20
-    """Last calls among which the share is taken, once there are as many."""
+    """The last calls over which the share is taken, once there are as many."""
     failure_share: float = 0.5
-    """Of them, failures that open it."""
+    """The share of failures among them that opens it."""
     probe_seconds: float = 1.0
     """Between two probes while it is open."""
 
 
 BREAKER_RULE = BreakerRule()
-"""The rule where nothing else is set."""
+"""The default rule."""
 
 
 class Breaker:
-    """One service's. A call that says nothing of the service's health is not to be noted."""
+    """Breaks the circuit to one service; a call that says nothing of its health is not noted."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Breaker:
         clock: Callable[[], float] = time.monotonic,
         on_change: Callable[[BreakerState], object] | None = None,
     ) -> None:
-        """`clock` gives seconds that never go back; `on_change` is told each new state."""
+        """Takes a monotonic `clock`; calls `on_change` with each new state."""
         self._rule = rule
         self._clock = clock
         self._on_change = on_change or (lambda _: None)
@@ -60,21 +60,21 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """Its state."""
+        """The current state."""
         return self._state
 
     @property
     def is_refusing(self) -> bool:
-        """Whether a call now would be refused; asking takes no probe."""
+        """Whether a call now would be refused; reading this does not use up the probe."""
         return self._state is not BreakerState.CLOSED and self._clock() < self._probe_time
 
     def admit(self) -> bool:
-        """Returns whether a call may go through; one that may while it is open is the probe."""
+        """Returns whether a call may go through; while open, the call that may is the probe."""
         if self._state is BreakerState.CLOSED:
             return True
         if self.is_refusing:
             return False
-        # A probe whose outcome is never noted is followed by another, for the same wait.
+        # If the probe's outcome is never noted, another follows after the same wait.
         self._probe_time = self._clock() + self._rule.probe_seconds
         self._become(BreakerState.PROBING)
         return True
@@ -89,9 +89,9 @@ class Breaker:
         self._become(BreakerState.CLOSED)
 
     def failed(self) -> None:
-        """Notes that it did not."""
+        """Notes that the service failed."""
         if self._state is not BreakerState.CLOSED:
-            # Also of calls from before it opened: they tell what is known already.
+            # Also for calls from before it opened: their failures are known already.
             self._become(BreakerState.OPEN)
             return
         self._consecutive_count += 1

@@ -1,4 +1,4 @@
-"""A service behind: called within the time that is left, spared while it fails, asked once more."""
+"""Calls a downstream service with a deadline, a circuit breaker and at most one retry."""
 
 import asyncio
 import random
@@ -23,10 +23,10 @@ from tandem.errors import (
 
 Response = TypeVar("Response")
 
-# Kept back of each call's time, so that its answer, or its end, is here before the caller's.
+# Reserved of each call's time, so that its answer or error arrives before the caller's deadline.
 HOP_SECONDS = 0.005
 
-# A call that was given less and ran out of time says nothing about the service.
+# A timeout after less than this says nothing about the service.
 _FAIR_SECONDS = 0.1
 
 _JITTER_SECONDS = (0.01, 0.05)
@@ -37,15 +37,15 @@ FAILURES: tuple[type[TandemError], ...] = (
     ModelOutputInvalid,
     InternalFault,
 )
-"""What speaks against a service, beside running out of a fair time. Overload does not: a service
-that sheds load answers at once and is well, and to ask it no more would make the rest of what it
-can do useless. Any other error is an answer."""
+"""Errors that count against a service, as a timeout after a fair time does. Overload does not: a
+service that sheds load is healthy, and opening its circuit breaker would waste the capacity that it
+has. Any other error is an answer."""
 
 _RETRIED: tuple[type[TandemError], ...] = (ServiceUnavailable, ModelUnavailable)
 
 
 class Dependency:
-    """One service as one door, with its breaker; `name` is for errors and metrics."""
+    """Calls one service through its circuit breaker; `name` appears in errors and metrics."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Dependency:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether a question now would be refused by the breaker."""
+        """Whether the circuit breaker would refuse a call now."""
         return self._breaker.is_refusing
 
     async def ask(
@@ -78,10 +78,10 @@ class Dependency:
         deadline: Deadline,
         check: Callable[[Response], None] | None = None,
     ) -> Response:
-        """Calls a method that changes nothing, twice where the first time nobody was there.
+        """Calls an idempotent method, and retries it once if the service is unavailable.
 
-        Raises ServiceUnavailable at once while the breaker is open, DeadlineExceeded at once where
-        no time is left, what `check` raises of an answer, and otherwise what the service says.
+        Raises ServiceUnavailable at once while the circuit breaker is open, DeadlineExceeded at
+        once if no time is left, what `check` raises of an answer, and the service's own errors.
         """
         self._retry_budget.earn()
         try:
@@ -109,14 +109,14 @@ class Dependency:
         request: object,
         deadline: Deadline,
     ) -> Response:
-        """Calls a method that changes something: once, whatever the breaker says.
+        """Calls a method that changes state: once, even if the circuit breaker is open.
 
-        Only its caller knows whether to repeat it.
+        Only the caller knows whether a retry is safe.
         """
         return await call(method, request, service=self._name, timeout_seconds=_left(deadline))
 
     def note_late(self, waited_seconds: float) -> None:
-        """Notes that an answer was given up that did not come for so long."""
+        """Notes that a call was abandoned after that time."""
         if waited_seconds >= _FAIR_SECONDS:
             self._breaker.failed()
 
@@ -129,7 +129,9 @@ class Dependency:
     ) -> Response:
         timeout_seconds = _left(deadline)
         if not self._breaker.admit():
-            raise ServiceUnavailable(service=self._name, why="it has failed too often of late")
+            raise ServiceUnavailable(
+                service=self._name, why="its circuit breaker is open: it failed too often"
+            )
         start_time = time.perf_counter()
         try:
             response = await call(

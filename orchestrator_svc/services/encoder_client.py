@@ -38,7 +38,7 @@ class EncoderClient:
     ) -> None:
         self._stub = encoder_service_pb2_grpc.EncoderServiceStub(channel)
         self._model = model_service_pb2_grpc.ModelServiceStub(channel)
-        # Without its model the encoder still knows what it encoded of late, so it is asked.
+        # Without its model, the encoder still answers from its cache.
         failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
         self._dependency = Dependency("encoder", retry_budget, breaker_rule, failures=failures)
 
@@ -50,7 +50,7 @@ class EncoderClient:
         purpose: EncodePurpose = EncodePurpose.INGEST,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     ) -> EncodedContents:
-        """Returns what became of each content, all in one call."""
+        """Returns each content's encoding or error, from one call."""
         send = self._dependency.ask if purpose is EncodePurpose.QUERY else self._dependency.tell
         response: encoder_service_pb2.EncodeContentsResponse = await send(
             self._stub.EncodeContents,
@@ -74,7 +74,7 @@ class EncoderClient:
         )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
-        """Returns what the encoder serves."""
+        """Returns the description of the model that is served."""
         response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )

@@ -40,7 +40,7 @@ class RerankClient:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether `score` would be refused at once."""
+        """Whether the circuit breaker would refuse a call now."""
         return self._dependency.is_refusing
 
     async def score(
@@ -108,7 +108,7 @@ class RerankClient:
         return outcomes, cost_from_proto(response.cost), response.model_version
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
-        """Returns what is served. A service that cannot say so is none the worse for scoring."""
+        """Describes the served model; a failure does not count against the scoring."""
         response: model_service_pb2.DescribeModelResponse = await self._dependency.tell(
             self._model.DescribeModel, model_service_pb2.DescribeModelRequest(), deadline
         )

@@ -41,7 +41,7 @@ _FURTHER_GET_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedItem:
-    """An item with all that a shard stores of it."""
+    """Holds an item with all that a shard stores of it."""
 
     item_id: str
     content: Content
@@ -51,16 +51,16 @@ class EncodedItem:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many items were there, and where the shard's change log stands now."""
+    """Counts the deleted items, and names the sequence of the shard's change log."""
 
     count: int
     sequence: int
     is_complete: bool = True
-    """Of an index: whether nothing is left of it on the shard."""
+    """For an index: whether none of it is left on the shard."""
 
 
 class ShardClient:
-    """Calls one shard's index_svc; the rerank_svc beside it is its `reranker`."""
+    """Calls one shard's index_svc; `reranker` calls the shard's rerank_svc."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ShardClient:
         retry_budget: RetryBudget | None = None,
         breaker_rule: BreakerRule = BREAKER_RULE,
     ) -> None:
-        """The shard refuses calls that go by another version of the shard map than its own."""
+        """Sends `shard_map_version`; a shard refuses calls by another version than its own."""
         self.reranker = RerankClient(rerank_channel, number, retry_budget, breaker_rule)
         self._index = index_service_pb2_grpc.IndexServiceStub(index_channel)
         self._index_name = f"index-{number}"
@@ -111,7 +111,7 @@ class ShardClient:
             ),
             deadline,
         )
-        # A shard that does not know sequences would answer as if there were no minimum.
+        # A shard of an earlier version would ignore the minimum.
         if response.applied_sequence < query.minimum_sequence:
             raise SequenceNotReached(
                 minimum=query.minimum_sequence, applied=response.applied_sequence
@@ -137,15 +137,15 @@ class ShardClient:
         ]
 
     def note_late(self, waited_seconds: float) -> None:
-        """Notes that a search of the shard was given up after so long."""
+        """Notes that a search of the shard was abandoned after that time."""
         self._dependency.note_late(waited_seconds)
 
     async def get(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
     ) -> Mapping[str, FetchedItem]:
-        """Returns items by their ids; one that is no longer there is left out.
+        """Returns items by their ids, without those that no longer exist.
 
-        Their bytes are taken by `taking`, whose errors end the reading.
+        `taking` accounts for their bytes; its errors end the read.
         """
         fetched: dict[str, FetchedItem] = {}
         async for response in self._get_each(index_id, item_ids, deadline, taking):
@@ -162,7 +162,7 @@ class ShardClient:
     async def get_encodings(
         self, index_id: str, item_ids: Sequence[str], deadline: Deadline
     ) -> tuple[Mapping[str, Encoding], str]:
-        """Returns the items' encodings by id, and the fingerprint; without what is gone."""
+        """Returns the existing items' encodings by id, and the fingerprint."""
         encodings: dict[str, Encoding] = {}
         fingerprint = ""
         async for response in self._get_each(
@@ -189,10 +189,9 @@ class ShardClient:
         request_id: str,
         deadline: Deadline,
     ) -> int:
-        """Stores the items, all or none; returns when they are durable and searchable.
+        """Stores the items, all or none, durable and searchable; returns the change log's sequence.
 
-        Returns the sequence at which the change log then stands. A repeated `request_id` is
-        answered as the first time; an empty one is not remembered.
+        A repeated `request_id` gets the first answer again; an empty one is not remembered.
         """
         response: index_service_pb2.UpsertItemsResponse = await self._dependency.tell(
             self._index.UpsertItems,
@@ -224,7 +223,7 @@ class ShardClient:
         return Deleted(response.deleted_count, response.sequence)
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
-        """Deletes the index, or a part of a large one: `is_complete` tells."""
+        """Deletes the index, or a part of a large one, as `is_complete` says."""
         response: index_service_pb2.DeleteIndexResponse = await self._dependency.tell(
             self._index.DeleteIndex,
             index_service_pb2.DeleteIndexRequest(
@@ -243,7 +242,7 @@ class ShardClient:
         *,
         are_encodings_included: bool = False,
     ) -> AsyncIterator[index_service_pb2.GetItemsResponse]:
-        """Yields answers until they are about all items: the shard says what fits in each."""
+        """Yields responses until they cover all items; the shard decides how many fit in each."""
         left = list(item_ids)
         max_bytes = _FIRST_GET_BYTES
         while left:
@@ -262,7 +261,7 @@ class ShardClient:
             )
             if taking is not None:
                 taking.take(response.ByteSize(), max_bytes)
-            # Shards of an earlier version answer all or fail.
+            # A shard of an earlier version answers all or fails.
             read_count = response.read_count if response.HasField("read_count") else len(asked)
             if not 1 <= read_count <= len(asked):
                 raise InternalFault(

@@ -1,4 +1,4 @@
-"""Whether enough of the services behind say that they are serving."""
+"""Checks at start that enough downstream services are serving."""
 
 import asyncio
 import time
@@ -17,14 +17,12 @@ _TIMEOUT_SECONDS = 2.0
 
 
 class Dependencies:
-    """The services behind, as a start sees them: all of them at first, then those that are needed.
+    """Waits for all downstream services at first, then only for those that searches need.
 
-    Needed are the encoder, for without it hardly a search can be answered, and one index_svc. The
-    others' items are missing, and each answer says so or is refused by name where they are too many
-    (the minimum coverage is of items, which nobody knows of a shard that is down): an orchestrator
-    that is restarted is worth no less than one that ran before. rerank_svc is never needed either.
-    Once it serves, it goes on serving whatever fails behind it: what it answers says in what it is
-    less, and taking it away would make it nothing.
+    Searches need the encoder and one index_svc; a rerank_svc is never needed. Answers without the
+    other shards' items are flagged, or refused by name if the coverage is too low, so a restarted
+    orchestrator is as useful as one that ran before. Once it serves, it keeps serving whatever
+    fails downstream: degraded answers are flagged, and NOT_SERVING would give no answers at all.
     """
 
     def __init__(
@@ -36,7 +34,7 @@ class Dependencies:
         wait_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """For `wait_seconds` from the first check on, nothing less than all of them will do."""
+        """Requires all services for `wait_seconds` from the first check on."""
         self._channels = {
             "encoder": encoder,
             **{f"index-{number}": channel for number, channel in enumerate(indexes)},
@@ -48,7 +46,7 @@ class Dependencies:
         self._first_time: float | None = None
 
     async def check(self) -> None:
-        """Returns where they are enough by now; raises ServiceUnavailable, naming one, else."""
+        """Raises ServiceUnavailable, naming a service, unless enough of them are serving."""
         now = self._clock()
         if self._first_time is None:
             self._first_time = now

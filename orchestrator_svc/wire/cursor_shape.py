@@ -1,8 +1,8 @@
-"""What a cursor's bytes are checked for before they are parsed: counts and lengths, by field.
+"""Checks counts and lengths of a cursor's fields before it is parsed.
 
-Two bytes make protobuf an empty message of some fifty, so what a caller made up would take up to
-thirty times its size, and all of it is parsed at once. This walks over the outermost fields and
-stops at the first that no answer writes.
+Two bytes on the wire make protobuf allocate an empty message of some fifty, so a forged cursor
+could take thirty times its size in memory. This walks over the outermost fields and stops at the
+first that no answer writes.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ _MAX_BYTES: Mapping[int, int] = {
     for name, byte_count in {
         "index_id": 63,
         "model_fingerprint": 4 * 128,
-        # 1,000 shards that are missing.
+        # 1,000 missing shards.
         "coverage": 8 * 2**10,
         "rerank": 64,
         "degradations": 64,
         "item_ids": 256,
-        # Three summands and four places are under 256 bytes.
+        # Three terms and four ranks take under 256 bytes.
         "explanations": 2**9,
         "similarities": 4 * MAX_ITEM_COUNT,
         "match_logits": 4 * MAX_ITEM_COUNT,
@@ -38,17 +38,17 @@ _MAX_BYTES: Mapping[int, int] = {
         "modalities": _MAX_VARINT_BYTES * MAX_ITEM_COUNT,
     }.items()
 }
-"""By number, of one occurrence of each field that has a length."""
+"""By field number, for one occurrence of a length-delimited field."""
 _EXPLANATIONS = _NUMBERS["explanations"]
-# Three summands of a score and four stages, of this version.
+# This version writes three score terms and four stages.
 _MAX_EXPLANATION_PARTS = 16
 _NUMERIC = {_NUMBERS[name] for name in ("return_n", "given_count", "model_version")}
 _BY_ITEM = {_NUMBERS[name] for name in ("item_ids", "explanations")}
-"""The fields that occur once an item; all others once."""
+"""Fields that occur once an item; all others occur once."""
 
 
 def check_cursor_shape(held: bytes) -> None:
-    """Raises CursorInvalid for fields that no cursor has, or more or longer ones."""
+    """Raises CursorInvalid for unknown, too many or too long fields."""
     counts: dict[int, int] = {}
     place = 0
     while place < len(held):
@@ -56,21 +56,21 @@ def check_cursor_shape(held: bytes) -> None:
         number, kind = tag >> 3, tag & 7
         counts[number] = counts.get(number, 0) + 1
         if counts[number] > (MAX_ITEM_COUNT if number in _BY_ITEM else 1):
-            raise CursorInvalid(why="it holds more than an answer leaves")
+            raise CursorInvalid(why="it has more items than an answer leaves")
         value, place = _varint(held, place)
         if kind == _VARINT and number in _NUMERIC:
             continue
         if kind != _LENGTH_DELIMITED or value > _MAX_BYTES.get(number, -1):
-            raise CursorInvalid(why="it holds what no answer leaves")
+            raise CursorInvalid(why="it has a field that no answer writes")
         if number == _EXPLANATIONS:
             _check_explanation(held, place, min(place + value, len(held)))
         place += value
     if place != len(held):
-        raise CursorInvalid(why="what it holds is cut short")
+        raise CursorInvalid(why="its payload is cut short")
 
 
 def _check_explanation(held: bytes, place: int, end: int) -> None:
-    """Raises CursorInvalid where it has more parts than there are summands and stages."""
+    """Raises CursorInvalid if it has more parts than there are terms and stages."""
     for _ in range(_MAX_EXPLANATION_PARTS):
         if place >= end:
             return
@@ -78,14 +78,14 @@ def _check_explanation(held: bytes, place: int, end: int) -> None:
         length, place = _varint(held, place)
         place += length
     if place < end:
-        raise CursorInvalid(why="it explains more than an answer does")
+        raise CursorInvalid(why="an explanation has more parts than an answer writes")
 
 
 def _varint(held: bytes, place: int) -> tuple[int, int]:
-    """Returns the number that starts there, and the place after it."""
+    """Returns the varint at `place`, and the place after it."""
     value = 0
     for count, byte in enumerate(held[place : place + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value, place + count + 1
-    raise CursorInvalid(why="what it holds cannot be read")
+    raise CursorInvalid(why="its payload cannot be read")

@@ -1,4 +1,4 @@
-"""The rest of an answer, as a cursor, and the pages that are taken from it."""
+"""Converts the remaining items of an answer into a cursor, and a cursor into pages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tandem.errors import CursorInvalid, InternalFault, KOutOfRange, TandemError
 from tandem.v1 import search_cursor_pb2, search_service_pb2
 from tandem.wire import modality_from_proto, modality_to_proto
 
-# What a request may have beside a cursor.
+# The fields that a request with a cursor may set.
 _PAGE_FIELDS = ("cursor", "index_id", "return_n", "content_included")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """A page of an answer that was given before: taken from the cursor alone."""
+    """Holds a page of an earlier answer, all of it from the cursor."""
 
     ranked: Sequence[RankedHit]
     content_included: bool
     held: search_cursor_pb2.SearchCursor
-    """What holds for the whole answer; its columns are those of the pages after."""
+    """What applies to the whole answer; its columns are those of later pages."""
     next_cursor: bytes
 
     @property
@@ -47,7 +47,7 @@ def make_cursor(
     index_id: str,
     return_n: int,
 ) -> bytes:
-    """Returns the cursor for the items that come after those of the answer; empty for none."""
+    """Returns the cursor for the remaining items of the answer; empty if there are none."""
     if not remaining:
         return b""
     explanations = [entry.explanation for entry in remaining if entry.explanation is not None]
@@ -75,20 +75,20 @@ def make_cursor(
 
 
 def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
-    """Returns the page asked for; raises CursorInvalid, KOutOfRange, IndexIdInvalid."""
+    """Returns the requested page; raises CursorInvalid, KOutOfRange or IndexIdInvalid."""
     index_id = check_index_id(request.index_id)
-    beside = [field.name for field, _ in request.ListFields() if field.name not in _PAGE_FIELDS]
-    if beside:
-        raise CursorInvalid(why=f"{beside[0]} cannot be set beside it")
+    unexpected = [field.name for field, _ in request.ListFields() if field.name not in _PAGE_FIELDS]
+    if unexpected:
+        raise CursorInvalid(why=f"{unexpected[0]} cannot be set with a cursor")
     held = _opened(request.cursor)
     if held.index_id != index_id:
-        raise CursorInvalid(why="it is of a search of another index")
+        raise CursorInvalid(why="it belongs to a search of another index")
     return_n = request.return_n if request.HasField("return_n") else held.return_n
     if not 1 <= return_n <= MAX_RETRIEVE_K:
         raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
     ranked = _ranked(held, return_n)
     for column in _COLUMNS:
-        # What comes after the page is looked at when it is asked for.
+        # Items after the page are checked when they are requested.
         del getattr(held, column)[:return_n]
     held.given_count += len(ranked)
     next_cursor = _sealed(held) if held.item_ids else b""
@@ -96,7 +96,7 @@ def page_from_proto(request: search_service_pb2.SearchItemsRequest) -> Page:
 
 
 def explanation_to_proto(explanation: RankExplanation) -> search_service_pb2.Explanation:
-    """Returns the message that tells how an item came to its place."""
+    """Returns the message of an explanation."""
     return search_service_pb2.Explanation(
         terms=[
             search_service_pb2.ScoreTerm(name=term.name, value=term.value, weight=term.weight)
@@ -129,14 +129,14 @@ def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
 
 
 def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
-    """Returns what the cursor holds; its columns are of one length, and in their ranges."""
+    """Opens the cursor, and checks the lengths and ranges of its columns."""
     held_bytes = unseal_cursor(cursor)
     check_cursor_shape(held_bytes)
     held = search_cursor_pb2.SearchCursor()
     try:
         held.ParseFromString(held_bytes)
     except DecodeError:
-        raise CursorInvalid(why="what it holds cannot be read") from None
+        raise CursorInvalid(why="its payload cannot be read") from None
     count = len(held.item_ids)
     lengths = {len(getattr(held, column)) for column in _COLUMNS if column != "explanations"}
     if (
@@ -147,16 +147,16 @@ def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
         or lengths != {count}
         or len(held.explanations) not in (0, count)
         or not 1 <= min(held.retrieve_ranks) <= max(held.retrieve_ranks) <= MAX_ITEM_COUNT
-        # Or a few bytes would ask for one large item over and over. As a text and as a picture an
-        # item may be there twice, if it was replaced while it was searched for.
+        # Otherwise a few bytes could request one large item many times. An id may appear as a text
+        # and as an image, if it was replaced during the search.
         or len(set(zip(held.item_ids, held.modalities, strict=True))) != count
     ):
-        raise CursorInvalid(why="no answer leaves such a rest")
+        raise CursorInvalid(why="its contents are inconsistent")
     return held
 
 
 def _ranked(held: search_cursor_pb2.SearchCursor, count: int) -> list[RankedHit]:
-    """Returns the first items; raises CursorInvalid where one cannot be ours."""
+    """Returns the first items; raises CursorInvalid if one is malformed."""
     try:
         return [_ranked_hit(held, place) for place in range(min(count, len(held.item_ids)))]
     except ValueError as error:
@@ -168,7 +168,7 @@ def _ranked(held: search_cursor_pb2.SearchCursor, count: int) -> list[RankedHit]
 def _ranked_hit(held: search_cursor_pb2.SearchCursor, place: int) -> RankedHit:
     modality = modality_from_proto(held.modalities[place])
     if modality is None:
-        raise ValueError("a modality is not known")
+        raise ValueError("a modality is unknown")
     logit = held.match_logits[place]
     match = None
     if not math.isnan(logit):

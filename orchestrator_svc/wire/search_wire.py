@@ -1,4 +1,4 @@
-"""A search between its messages and our own types."""
+"""Converts queries, answers and pages from and to messages."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ _FUSION_METHODS: Mapping[int, FusionMethod] = {
 
 
 def query_from_proto(request: search_service_pb2.SearchItemsRequest) -> SearchQuery:
-    """Returns the query; raises what is wrong with it as far as the message alone shows."""
+    """Returns the query; raises what is wrong with it, as far as the message alone shows."""
     parts = _parts(request)
     return SearchQuery(
         parts=parts,
@@ -87,7 +87,7 @@ def _filter(request: search_service_pb2.SearchItemsRequest) -> CheckedFilter | N
 
 
 def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsResponse:
-    """Returns the message that tells the answer."""
+    """Returns the answer's message, with a cursor for its remaining items."""
     seconds = answer.stage_seconds
     response = search_service_pb2.SearchItemsResponse(
         items=[
@@ -131,7 +131,7 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
 def page_to_proto(
     page: Page, contents: Mapping[str, FetchedItem], stage_seconds: Mapping[str, float]
 ) -> search_service_pb2.SearchItemsResponse:
-    """Returns the message that tells a page of an answer that was given before."""
+    """Returns the message of a page of an earlier answer."""
     return search_service_pb2.SearchItemsResponse(
         items=[_ranked_item(entry, contents.get(entry.hit.item_id)) for entry in page.ranked],
         model_fingerprint=page.held.model_fingerprint,
@@ -155,7 +155,7 @@ def _parts(request: search_service_pb2.SearchItemsRequest) -> Sequence[WeightedP
         return (WeightedPart(content_from_proto(request.query)),)
     if not request.query_parts:
         raise QueryInvalid(why="neither query nor query_parts nor cursor is set; set one of them")
-    # Before they are looked at: each may be a picture, and there may be very many.
+    # Before they are converted: there may be very many, and each may be an image.
     check_part_count(len(request.query_parts))
     return tuple(map(_part, request.query_parts))
 
@@ -177,18 +177,18 @@ def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
     tokens = tokens_from_proto(message.tokens) if message.HasField("tokens") else None
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
-        raise QueryInvalid(why="a given encoding does not say its modality")
+        raise QueryInvalid(why="a given encoding needs a modality")
     if tokens is not None and tokens.modality is not modality:
         raise TokensInvalid(why=f"they are of {tokens.modality.value}, not of {modality.value}")
     if not message.model_fingerprint:
-        raise QueryInvalid(why="a given encoding does not say its model_fingerprint")
+        raise QueryInvalid(why="a given encoding needs a model_fingerprint")
     return EncodingSource(
         embedding_from_proto(message.embedding), modality, tokens, message.model_fingerprint
     )
 
 
 def _usual_target(parts: Sequence[WeightedPart]) -> Modality:
-    """Returns what a query of these finds where it does not say: the other modality."""
+    """Returns the default target: the modality that the parts do not have."""
     modalities = {
         part.source.modality
         for part in parts
@@ -204,9 +204,11 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
     fusion, diversity = request.fusion, request.diversity
     method = _FUSION_METHODS.get(fusion.method)
     if method is None:
-        raise RankingInvalid(why=f"fusion method {fusion.method} is not known here")
+        raise RankingInvalid(why=f"fusion method {fusion.method} is unknown")
     if fusion.HasField("cross_encoder_weight") and method is FusionMethod.CROSS_ENCODER:
-        raise RankingInvalid(why="cross_encoder_weight is for the two sums alone")
+        raise RankingInvalid(
+            why="cross_encoder_weight applies only to the fusion methods ADD and NORMALISED_ADD"
+        )
     if request.rerank_disabled:
         for name, is_set in {
             "fusion": method is not FusionMethod.CROSS_ENCODER,
@@ -214,7 +216,7 @@ def _ranking(request: search_service_pb2.SearchItemsRequest) -> RankingRule:
             "rerank_required": request.rerank_required,
         }.items():
             if is_set:
-                raise RankingInvalid(why=f"{name} needs the rerank that rerank_disabled leaves out")
+                raise RankingInvalid(why=f"{name} needs a rerank; drop it, or drop rerank_disabled")
     rule = RankingRule(
         fusion=method,
         min_probability=request.min_probability if request.HasField("min_probability") else None,

@@ -1,4 +1,4 @@
-"""What a write gives its caller, so that a later search sees it: how far the shards it touched are.
+"""Consistency tokens: a write returns one, and a search that gets it sees the write.
 
 A token is opaque to callers: base64url without padding of, big-endian, the format's version (1
 byte), the shard map's version (8) and shard count (2), for each shard its number (2) and sequence
@@ -23,10 +23,10 @@ _CHECKSUM = struct.Struct("!I")
 
 
 def make_token(sequences: Mapping[int, int], shard_map: ShardMap) -> str:
-    """Returns the token of sequences by shard number; of none, one that asks for nothing."""
+    """Returns the token of sequences by shard number; without any, it requires nothing."""
     entries = (_ENTRY.pack(*entry) for entry in sorted(sequences.items()))
-    told = _HEAD.pack(_FORMAT, shard_map.version, shard_map.shard_count) + b"".join(entries)
-    sealed = told + _CHECKSUM.pack(zlib.crc32(told))
+    payload = _HEAD.pack(_FORMAT, shard_map.version, shard_map.shard_count) + b"".join(entries)
+    sealed = payload + _CHECKSUM.pack(zlib.crc32(payload))
     return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
 
@@ -49,13 +49,13 @@ def read_tokens(tokens: Iterable[str], shard_map: ShardMap) -> dict[int, int]:
 
 def _read(token: str, shard_map: ShardMap) -> list[tuple[int, int]]:
     sealed = _decoded(token)
-    told, checksum = sealed[: -_CHECKSUM.size], sealed[-_CHECKSUM.size :]
-    if len(told) < _HEAD.size or checksum != _CHECKSUM.pack(zlib.crc32(told)):
-        raise ConsistencyTokenInvalid(why="it is damaged or was never one")
-    version, map_version, shard_count = _HEAD.unpack_from(told)
-    entry_bytes = told[_HEAD.size :]
+    payload, checksum = sealed[: -_CHECKSUM.size], sealed[-_CHECKSUM.size :]
+    if len(payload) < _HEAD.size or checksum != _CHECKSUM.pack(zlib.crc32(payload)):
+        raise ConsistencyTokenInvalid(why="it is damaged or is not a consistency token")
+    version, map_version, shard_count = _HEAD.unpack_from(payload)
+    entry_bytes = payload[_HEAD.size :]
     if version != _FORMAT or len(entry_bytes) % _ENTRY.size:
-        raise ConsistencyTokenInvalid(why=f"its format {version} is not known here")
+        raise ConsistencyTokenInvalid(why=f"its format {version} is unknown")
     if (map_version, shard_count) != (shard_map.version, shard_map.shard_count):
         raise ConsistencyTokenInvalid(
             why=f"it is of shard map {map_version} with {shard_count} shards, this is "
@@ -63,7 +63,7 @@ def _read(token: str, shard_map: ShardMap) -> list[tuple[int, int]]:
         )
     entries: list[tuple[int, int]] = list(_ENTRY.iter_unpack(entry_bytes))
     if any(shard >= shard_count or sequence < 0 for shard, sequence in entries):
-        raise ConsistencyTokenInvalid(why="it names a shard or sequence that cannot be")
+        raise ConsistencyTokenInvalid(why="it names an impossible shard or sequence")
     return entries
 
 
@@ -72,4 +72,4 @@ def _decoded(token: str) -> bytes:
         padded = token.encode("ascii") + b"=" * (-len(token) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):
-        raise ConsistencyTokenInvalid(why="it is damaged or was never one") from None
+        raise ConsistencyTokenInvalid(why="it is damaged or is not a consistency token") from None

@@ -1,4 +1,4 @@
-"""Items out: each id deleted on the shard that owns it, or an error that says what is unknown."""
+"""Removes items, each on the shard that owns it, or an index on all shards."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,37 +19,37 @@ from tandem.errors import (
     error_from_reason,
 )
 
-# After these a shard may have deleted all the same: the answer was lost, not the call.
+# After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
 _SHOWN_ID_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalOutcome:
-    """How many of the ids were there, and how far the shards' change logs are, by number."""
+    """Counts the items that existed, with the change logs' sequences by shard number."""
 
     removed_count: int
     sequences: Mapping[int, int]
     is_complete: bool = True
-    """Of an index: whether nothing is left of it."""
+    """For an index: whether none of it is left."""
 
 
 class Remover:
     """Removes items from all shards."""
 
     def __init__(self, shards: Sequence[ShardClient], shard_map: ShardMap) -> None:
-        """`shards` by number, as many as the map has."""
+        """Takes `shards` by number, as many as the map has."""
         self._shards = shards
         self._shard_map = shard_map
 
     async def remove(
         self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
     ) -> RemovalOutcome:
-        """Returns when every shard that owns one of the ids has deleted it, durably.
+        """Deletes the ids durably on every shard that owns one.
 
-        Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before any
-        shard is asked; otherwise the error of the first shard that failed, once all have ended,
-        with what became of the ids. Never answers for some of the shards only.
+        Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before it
+        calls any shard; and, once all shards have ended, the error of the first that failed, with
+        the outcome of the ids. Never answers for some of the shards only.
         """
         check_index_id(index_id)
         check_request_id(request_id)
@@ -58,7 +58,7 @@ class Remover:
                 name="item_ids", got=len(item_ids), low=1, high=MAX_ITEM_ID_COUNT
             )
         owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
-        # Not a fan_out: it would cancel the others' deletes, and nobody knew what became of them.
+        # Not a fan_out, which would cancel the other deletes and leave their outcome unknown.
         outcomes = await asyncio.gather(
             *(
                 self._delete_on(number, index_id, ids, request_id, deadline)
@@ -79,10 +79,10 @@ class Remover:
         )
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> RemovalOutcome:
-        """Removes an index from all shards, of a large one a part: call again until complete.
+        """Removes an index, or a part of a large one, from all shards; repeat until complete.
 
-        Raises IndexIdInvalid, IndexNotFound where no shard has it, and otherwise the error of the
-        first shard that failed, once all have ended, saying how much is removed.
+        Raises IndexIdInvalid, IndexNotFound if no shard has it, and, once all shards have ended,
+        the error of the first that failed, with the number of items removed.
         """
         check_index_id(index_id)
         outcomes = await asyncio.gather(
@@ -96,7 +96,7 @@ class Remover:
             raise error_from_reason(
                 first.reason,
                 f"{removed_count:,} items are removed, {len(failures)} of {len(outcomes)} shards "
-                f"failed; repeat the call, which does no harm: {first.message}",
+                f"failed; repeat the call, which is safe: {first.message}",
                 first.metadata,
             )
         if not done:
@@ -110,7 +110,7 @@ class Remover:
     async def _delete_index_on(
         self, shard: ShardClient, index_id: str, deadline: Deadline
     ) -> Deleted | TandemError | None:
-        """Returns None where the shard has no such index."""
+        """Returns None if the shard has no such index."""
         try:
             return await shard.delete_index(index_id, deadline)
         except IndexNotFound:
@@ -126,7 +126,7 @@ class Remover:
         request_id: str,
         deadline: Deadline,
     ) -> Deleted | TandemError | None:
-        """Returns None where none of the index's items ever came to the shard."""
+        """Returns None if the shard never had an item of the index."""
         try:
             return await self._shards[number].delete(
                 index_id,
@@ -143,7 +143,7 @@ class Remover:
 def _failure(
     failures: Mapping[int, TandemError], owned: Mapping[int, Sequence[str]], removed_count: int
 ) -> TandemError:
-    """Returns the first shard's error, telling of all ids what became of them."""
+    """Returns the first shard's error, with the outcome of all ids."""
     unknown = [
         item_id
         for number, error in failures.items()
@@ -151,16 +151,16 @@ def _failure(
         for item_id in owned[number]
     ]
     kept_count = sum(len(owned[number]) for number in failures) - len(unknown)
-    told = [f"{removed_count:,} items are removed"]
+    outcomes = [f"{removed_count:,} items are removed"]
     if kept_count:
-        told.append(f"{kept_count:,} ids were refused and are as they were")
+        outcomes.append(f"{kept_count:,} ids were refused and are unchanged")
     if unknown:
-        told.append(f"of {len(unknown):,} ids nobody can tell ({_shown(unknown)})")
+        outcomes.append(f"the outcome of {len(unknown):,} ids is unknown ({_shown(unknown)})")
     error = failures[min(failures)]
     return error_from_reason(
         error.reason,
-        # The ids first: the message is cut at 512 characters, and gRPC's own words may be long.
-        f"{', '.join(told)}; repeat the call, which does no harm: {error.message}",
+        # The ids first: the message is cut at 512 characters, and gRPC's own text may be long.
+        f"{', '.join(outcomes)}; repeat the call, which is safe: {error.message}",
         error.metadata
         | {
             "removed_count": str(removed_count),
@@ -172,6 +172,6 @@ def _failure(
 
 def _shown(item_ids: Iterable[str]) -> str:
     ids = sorted(item_ids)
-    # Of an id of 256 bytes, a part tells which it is.
+    # The beginning identifies an id of 256 bytes.
     names = ", ".join(ascii(item_id)[:40] for item_id in ids[:_SHOWN_ID_COUNT])
     return f"{names} …" if len(ids) > _SHOWN_ID_COUNT else names

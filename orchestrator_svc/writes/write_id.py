@@ -1,4 +1,4 @@
-"""The request id of one shard's part of a write, made of the caller's own."""
+"""Derives the request id of one shard's part of a write from the caller's."""
 
 from hashlib import blake2b
 
@@ -6,11 +6,11 @@ from orchestrator_svc.shard_map import ShardMap
 
 
 def shard_request_id(request_id: str, shard: int, shard_map: ShardMap) -> str:
-    """Returns the id under which a shard keeps its part; empty for an empty one.
+    """Returns the id under which a shard remembers its part; empty for an empty one.
 
-    The same in every attempt, so each shard knows its part again. By another shard map the parts
-    are other writes, so they get other ids. Neither index nor items are part of it: a shard shall
-    see that an id was used for two different writes.
+    It is the same in every attempt, so each shard recognises its part. Another shard map gives
+    other parts, so it gives other ids. Index and items are not part of the id, so that a shard can
+    detect an id that is used for two different writes.
     """
     if not request_id:
         return ""

@@ -225,7 +225,7 @@ def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
     sealed = b"\x01" + zlib.crc32(bomb).to_bytes(4, "big") + bomb
     assert len(sealed) < 100_000
 
-    with pytest.raises(errors.CursorInvalid, match="too much"):
+    with pytest.raises(errors.CursorInvalid, match="too large"):
         page_from_proto(request(sealed))
     with pytest.raises(errors.CursorInvalid, match="bytes"):
         page_from_proto(request(bytes(MAX_CURSOR_BYTES + 1)))
