@@ -77,7 +77,7 @@ async def refusal(call: grpc.aio.UnaryUnaryCall) -> errors.TandemError:
 async def test_contents_that_fit_come_however_many_calls_they_take(
     behind: Stack, stub: SearchServiceStub
 ) -> None:
-    """Each item once, in its place, with its own content."""
+    """Each item appears once, in its place, with its own content."""
     answer = await stub.SearchItems(asked(7), timeout=TIMEOUT_SECONDS)
 
     assert len({item.item_id for item in answer.items}) == 7
@@ -95,7 +95,7 @@ async def test_contents_that_fit_come_however_many_calls_they_take(
 async def test_contents_that_do_not_fit_are_refused_with_how_to_go_on(
     stub: SearchServiceStub,
 ) -> None:
-    """By a single search, by a page, by a stream; and each way that the refusal names works."""
+    """For a single search, a page and a stream; and each remedy that the error names works."""
     error = await refusal(stub.SearchItems(asked(8), timeout=TIMEOUT_SECONDS))
     assert type(error) is errors.AnswerTooLarge
     assert error.metadata == {"limit": str(LIMIT_BYTES)}
@@ -121,7 +121,7 @@ async def test_contents_that_do_not_fit_are_refused_with_how_to_go_on(
 
 
 async def test_both_answers_of_a_stream_have_room_of_their_own(stub: SearchServiceStub) -> None:
-    """They are two messages; what the first had is not read again for the second."""
+    """They are two messages; contents of the first are not read again for the second."""
     answers = [
         response.answer
         async for response in stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=asked(6)))
@@ -190,7 +190,7 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> ContentBudget:
 async def test_contents_are_held_until_their_answer_is_sent(
     behind: Stack, budget: ContentBudget
 ) -> None:
-    """And then no more, whichever way it ends; what was reserved and not read goes at once."""
+    """They are released however the call ends; an unused reservation is released at once."""
     async with door(behind) as stub:
         answer = await stub.SearchItems(asked(3), timeout=TIMEOUT_SECONDS)
         assert len(answer.items) == 3
@@ -218,7 +218,7 @@ async def test_contents_are_held_until_their_answer_is_sent(
 async def test_answers_that_are_not_sent_yet_leave_others_less_room(
     behind: Stack, budget: ContentBudget
 ) -> None:
-    """What there is no room for is refused as more work than is admitted, to be tried again."""
+    """An answer without room is refused as overload, which may be retried."""
     other = ContentHold(budget)
     await other.take(95_000)
     async with door(behind) as stub:
@@ -253,7 +253,7 @@ def test_an_answer_has_room_for_its_contents_and_its_cursor() -> None:
 
 
 def test_what_a_failed_answer_took_is_given_back() -> None:
-    """Or one search of a batch would take the room of all others."""
+    """Otherwise one search of a batch could take the room of all others."""
     room = ContentRoom(10)
 
     def take(*byte_counts: int) -> None:

@@ -1,4 +1,4 @@
-"""SearchCoverage by hand: what share was seen, and when that is enough."""
+"""Coverage, worked by hand: the share that was seen, and when it is enough."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def missing(*shards: int) -> dict[int, TandemError]:
 def test_the_share_is_of_items_where_they_were_counted(
     coverage: SearchCoverage, share: float
 ) -> None:
-    """Else of shards: where one never answered, and where there is nothing to count."""
+    """Else of shards: if one never answered, and if there are no items."""
     assert coverage.share == pytest.approx(share)
 
 
@@ -52,14 +52,14 @@ def test_the_share_is_of_items_where_they_were_counted(
 def test_a_demand_is_met_or_not(
     minimum: float, required: list[int], shards: list[int], is_met: bool
 ) -> None:
-    """Four shards of ten items each; an answer that no shard gave is never enough."""
+    """Four shards of ten items each; an answer without any shard is never enough."""
     coverage = SearchCoverage(4, 10 * (4 - len(shards)), 40, missing(*shards))
 
     assert CoverageDemand(minimum, required).is_met_by(coverage) is is_met
 
 
 def test_a_missing_shard_counts_as_it_last_did() -> None:
-    """By index and modality; a later count takes the place of an earlier one."""
+    """By index and modality; a later count replaces an earlier one."""
     counts = LastItemCounts()
     counts.note("scenes", Modality.TEXT, {0: 10, 1: 20})
     counts.note("scenes", Modality.TEXT, {0: 11})
@@ -72,7 +72,6 @@ def test_a_missing_shard_counts_as_it_last_did() -> None:
 
 
 def test_a_shard_that_never_answered_leaves_the_total_unknown() -> None:
-    """Rather than too small."""
     counts = LastItemCounts()
     counts.note("scenes", Modality.TEXT, {0: 10})
 

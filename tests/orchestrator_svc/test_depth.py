@@ -47,7 +47,7 @@ def test_what_is_left_out_fits_what_is_not(asked: Three, given_: tuple[int, int,
     ],
 )
 def test_what_is_out_of_range_is_refused_by_field(asked: Three, name: str, high: int) -> None:
-    """With the range that the field has beside the others."""
+    """The error names the range that the other fields leave."""
     with pytest.raises(KOutOfRange) as caught:
         Depth.of(*asked)
 
@@ -62,7 +62,7 @@ numbers = st.none() | st.integers(1, 1000)
 def test_a_depth_that_is_given_is_one_that_can_be_searched(
     retrieve_k: int | None, rerank_k: int | None, return_n: int | None
 ) -> None:
-    """Never reranks or returns more than it retrieves, and keeps what was asked for."""
+    """It never reranks or returns more than it retrieves, and keeps the given numbers."""
     try:
         depth = Depth.of(retrieve_k, rerank_k, return_n)
     except KOutOfRange:

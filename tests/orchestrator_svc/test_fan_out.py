@@ -8,7 +8,6 @@ from orchestrator_svc.fan_out import fan_out
 
 
 async def test_results_stand_in_the_calls_order() -> None:
-    """However late the first of them is."""
 
     async def answer(number: int) -> int:
         await asyncio.sleep(0.01 * (3 - number))
@@ -18,7 +17,6 @@ async def test_results_stand_in_the_calls_order() -> None:
 
 
 async def test_no_calls_have_no_results() -> None:
-    """A search that found nothing asks no shard."""
     assert await fan_out() == []
 
 
@@ -31,7 +29,7 @@ async def test_calls_run_side_by_side() -> None:
 
 
 async def test_the_first_failure_is_raised_as_it_is() -> None:
-    """Not in a group, and not the one that comes of cancelling the others."""
+    """Not in a group, and not the error that cancelling the others causes."""
 
     async def fail(seconds: float, error: Exception) -> None:
         try:
@@ -48,7 +46,7 @@ async def test_the_first_failure_is_raised_as_it_is() -> None:
 
 
 async def test_a_failure_cancels_the_others() -> None:
-    """No shard goes on working for an answer that nobody will get."""
+    """No shard works for an answer that is not wanted any more."""
     ended = []
 
     async def wait(name: str) -> None:
@@ -68,7 +66,7 @@ async def test_a_failure_cancels_the_others() -> None:
 
 
 async def test_being_cancelled_cancels_all() -> None:
-    """The caller's cancellation is passed on and comes back as itself."""
+    """The caller's cancellation is passed on and raised as itself."""
     ended = []
 
     async def wait() -> None:

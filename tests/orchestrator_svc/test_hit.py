@@ -27,7 +27,7 @@ def retrieved(draw: st.DrawFn) -> list[Hit]:
 def test_merging_shards_is_sorting_all_of_them(
     hits: list[Hit], shard_count: int, count: int, random: Random
 ) -> None:
-    """However the items are spread, the answer is that of one shard that has them all."""
+    """However the items are spread, the answer is that of one shard with all of them."""
     shards: list[list[Hit]] = [[] for _ in range(shard_count)]
     for hit in hits:
         random.choice(shards).append(hit)
@@ -55,6 +55,5 @@ def test_ties_between_shards_go_to_the_smaller_id() -> None:
 
 
 def test_no_hits_merge_to_none() -> None:
-    """Neither no shards nor empty ones are an error."""
     assert merge_hits([], 5) == []
     assert merge_hits([[], []], 5) == []

@@ -1,4 +1,4 @@
-"""Requests of very many values leave the event loop to others: no part of one holds it for long."""
+"""Requests of very many values never block the event loop for long."""
 
 from __future__ import annotations
 

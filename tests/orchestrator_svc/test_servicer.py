@@ -35,7 +35,7 @@ from tests.support.orchestrator_svc.downstream import door, stack
 
 
 async def test_what_was_ingested_is_found() -> None:
-    """Through one door: ids, ranks, similarities, and contents where asked for."""
+    """Through one server: ids, ranks, similarities, and contents if requested."""
     async with stack() as behind, door(behind) as stub:
         call = stub.IngestItems(iter([batch({"a": "0", "b": "30", "c": "60"})]))
         [response] = [each async for each in call]
@@ -54,7 +54,7 @@ async def test_what_was_ingested_is_found() -> None:
 
 
 async def test_scores_are_told_with_the_items() -> None:
-    """A text finds images unless it says otherwise; a scored item has logit and probability."""
+    """A text finds images by default; a scored item has logit and probability."""
     async with stack() as behind, door(behind) as stub:
         picture = index_pb.Item(item_id="p", content=content_pb2.Content(image=b"3"))
         request = pb.IngestItemsRequest(index_id="scenes", items=[picture])
@@ -87,13 +87,12 @@ async def test_scores_are_told_with_the_items() -> None:
 async def test_a_search_is_refused_by_name(
     request_: pb.SearchItemsRequest, error: type[errors.TandemError]
 ) -> None:
-    """Each before or after the stage that can know it."""
     async with stack() as behind, door(behind) as stub:
         assert isinstance(await refused(stub.SearchItems(request_, timeout=5)), error)
 
 
 async def test_the_callers_deadline_is_the_searchs() -> None:
-    """And where the caller sets none, the setting's."""
+    """The setting's applies if the caller sets none."""
 
     async def stall(request: object) -> None:
         await asyncio.sleep(30)
@@ -110,7 +109,7 @@ async def test_the_callers_deadline_is_the_searchs() -> None:
 
 
 async def test_removed_items_are_gone_and_counted_once() -> None:
-    """From whichever shard has them; an id given twice or never stored counts not."""
+    """From whichever shard has them; a repeated or unknown id does not count."""
     async with stack() as behind, door(behind) as stub:
         items = {f"item-{n}": str(n) for n in range(10)}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -128,7 +127,7 @@ async def test_removed_items_are_gone_and_counted_once() -> None:
 
 
 async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothing() -> None:
-    """None of the index's items ever came to it: that is no error."""
+    """It never had an item of the index, which is no error."""
     async with stack() as behind, door(behind) as stub:
         here, there = behind.id_on(0), behind.id_on(1)
         assert [each async for each in stub.IngestItems(iter([batch({here: "0"})]))]
@@ -141,7 +140,7 @@ async def test_removing_from_a_shard_that_does_not_know_the_index_removes_nothin
 
 
 async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
-    """Until nothing is left; then it is not there. A shard that never had it is no error."""
+    """Until nothing is left; then it is not found. A shard that never had it is no error."""
     async with stack() as behind, door(behind) as stub:
         items = {f"item-{n}": str(n) for n in range(10)}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -164,7 +163,7 @@ async def test_an_index_is_removed_from_all_shards_call_by_call() -> None:
 
 
 async def test_a_removal_of_an_index_says_what_a_shard_that_failed_left() -> None:
-    """By the shard's error; the others' items are gone, and the same call goes on."""
+    """With the shard's error; the others' items are removed, and the same call continues."""
     async with stack() as behind, door(behind) as stub:
         items = {behind.id_on(0): "0", behind.id_on(1): "1"}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -188,7 +187,6 @@ async def test_a_removal_of_an_index_says_what_a_shard_that_failed_left() -> Non
 async def test_a_removal_is_refused_by_name(
     index_id: str, item_ids: Sequence[str], error: type[errors.TandemError]
 ) -> None:
-    """Before any shard is asked."""
     async with stack() as behind, door(behind) as stub:
         request = pb.RemoveItemsRequest(index_id=index_id, item_ids=item_ids)
 
@@ -206,7 +204,7 @@ def attributed(items: dict[str, Attributes]) -> pb.IngestItemsRequest:
 
 
 async def test_a_search_finds_what_its_filter_holds_for_on_every_shard() -> None:
-    """And the attributes come back with the contents, as they were sent."""
+    """The attributes are returned with the contents, as they were sent."""
     async with stack() as behind:
         styles = {f"item-{n}": "noto" if n % 2 else "blob" for n in range(20)}
         kept: dict[str, Attributes] = {
@@ -260,7 +258,7 @@ async def test_searches_of_a_batch_are_told_apart_by_the_types_of_their_filters(
 
 
 async def test_an_answer_says_how_each_shard_found_its_items() -> None:
-    """The planner's choice and why it was another way than the index is set to, by modality."""
+    """By modality: the planner's choice, and why it is not the index's own."""
     path = index_pb.SearchPath(
         strategy="SEARCH_STRATEGY_PRE_FILTER",
         index_type="IVF64,SQ8",
@@ -295,7 +293,7 @@ async def test_an_answer_says_how_each_shard_found_its_items() -> None:
 
 
 async def test_an_item_with_a_bad_attribute_fails_alone() -> None:
-    """By its name, and those beside it are stored."""
+    """The items next to it are stored."""
     async with stack() as behind:
         request = attributed({"a": {"n": 1}, "b": {"a b": 1}, "c": {}, "d": {"n": float("nan")}})
         request.items[2].attributes["unset"].SetInParent()

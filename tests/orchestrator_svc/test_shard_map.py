@@ -29,7 +29,7 @@ def test_owners_are_what_they_always_were(index_id: str, item_id: str, owners: l
 
 @given(shard_counts, names, names)
 def test_every_item_has_one_owner(shard_count: int, index_id: str, item_id: str) -> None:
-    """One of the shards there are, the same at each asking and for each map of the count."""
+    """It is one of the shards, the same in every call and every map of the count."""
     owner = ShardMap(shard_count).owner(index_id, item_id)
 
     assert 0 <= owner < shard_count
@@ -82,7 +82,6 @@ def test_an_id_cannot_run_into_the_index_before_it() -> None:
 
 @given(shard_counts, st.lists(names, max_size=30, unique=True))
 def test_groups_are_by_owner_in_the_order_given(shard_count: int, item_ids: list[str]) -> None:
-    """Every id once, under its owner, and no empty groups."""
     shard_map = ShardMap(shard_count)
 
     groups = shard_map.group("scenes", iter(item_ids))
@@ -95,13 +94,12 @@ def test_groups_are_by_owner_in_the_order_given(shard_count: int, item_ids: list
 
 @pytest.mark.parametrize("shard_count", [0, -1])
 def test_no_shards_are_refused(shard_count: int) -> None:
-    """There would be nowhere to put anything."""
     with pytest.raises(ValueError, match="at least one"):
         ShardMap(shard_count)
 
 
 def test_versions_count_from_one() -> None:
-    """A shard does not check 0, so a map of version 0 would be checked by nobody."""
+    """A shard does not check 0, so a map of version 0 would not be checked at all."""
     assert ShardMap(2).version == 1
     with pytest.raises(ValueError, match="version is 0"):
         ShardMap(2, version=0)

@@ -99,8 +99,8 @@ def ids(answer: SearchAnswer) -> list[str]:
 
 
 async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
-    """Four, three, two, one, none of four: what is left is told to the item, until it is too little
-    and then nothing; and a paused shard is back as soon as it goes on.
+    """Four, three, two, one, none of four: the coverage is exact to the item, until it is too low;
+    and a paused shard is back as soon as it resumes.
     """
     # By threes to one angle: ties within and between shards, in the order of ids.
     items = {f"item-{n:02}": str(n // 3) for n in range(ITEM_COUNT)}
@@ -148,8 +148,8 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
 async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
     tmp_path: Path,
 ) -> None:
-    """Its connection is given up after unanswered pings, long before the searches' own patience;
-    and taken up again once it goes on.
+    """Its connection is dropped after unanswered pings, long before the searches' deadlines, and
+    opened again once it resumes.
     """
     async with shards(tmp_path) as running:
         await running.ingest({f"item-{n}": "0" for n in range(20)})
@@ -199,7 +199,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
 
 
 async def test_an_index_is_removed_from_every_shard_and_can_be_made_again(tmp_path: Path) -> None:
-    """Through real stores; a second removal finds none, and a killed shard is told."""
+    """Through real stores; a second removal finds none, and a killed shard is reported."""
     items = {f"item-{n:02}": "0" for n in range(ITEM_COUNT)}
     async with shards(tmp_path) as running:
         await running.ingest(items)

@@ -46,7 +46,6 @@ GOOD = {
     ],
 )
 def test_settings_that_cannot_work_stop_the_start(changes: dict[str, str], told: str) -> None:
-    """Before anything is bound or called."""
     ended = subprocess.run(
         [sys.executable, "-m", "orchestrator_svc"],
         env=os.environ | GOOD | changes,

@@ -1,4 +1,4 @@
-"""Variety: the greedy rules, held to the plainest way of writing them."""
+"""Diversity: the greedy rules, compared with the plainest implementation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ counts, seeds = st.integers(1, 12), st.integers(0, 10_000)
 
 @given(counts, seeds, st.floats(-1, 1))
 def test_of_the_alike_the_first_stays(count: int, seed: int, similarity: float) -> None:
-    """What goes is near one that stays and stood before; what stays is near none of those."""
+    """A dropped candidate is near one that stays and precedes it; kept ones are near none."""
     points = embeddings(count, seed)
 
     kept = distinct_places(similarities(points), similarity)
@@ -39,7 +39,6 @@ def test_of_the_alike_the_first_stays(count: int, seed: int, similarity: float) 
 
 
 def test_a_double_is_left_out() -> None:
-    """Whatever stands between the two."""
     points = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
 
     assert distinct_places(similarities(points), 0.99) == [0, 1]
@@ -78,7 +77,6 @@ def test_the_order_is_that_of_maximal_marginal_relevance(
 
 @given(counts, seeds)
 def test_relevance_alone_is_the_order_of_relevance(count: int, seed: int) -> None:
-    """With all the weight; of equals, the first stays first."""
     relevances = [round(each, 1) for each in np.random.default_rng(seed).uniform(-1, 1, count)]
 
     near = similarities(embeddings(count, seed))

@@ -1,4 +1,4 @@
-"""One score of two: the same as the evaluation's, and the sum of its terms."""
+"""Fused scores: equal to the evaluation's, and the sum of their terms."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def test_scores_are_those_that_evaluations_give(
 def test_a_score_is_the_sum_of_its_terms(
     pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod, weight: float
 ) -> None:
-    """So is the relevance, which lies on the scale of similarities."""
     hits, matches = pool
     fusion = Fusion(RankingRule(fusion=method, cross_encoder_weight=weight), hits, matches)
 
@@ -81,7 +80,7 @@ def test_a_score_is_the_sum_of_its_terms(
 def test_what_was_not_scored_has_its_similarity(
     pool: tuple[list[Hit], dict[str, Match]], method: FusionMethod
 ) -> None:
-    """It is no part of the pool that is spread."""
+    """It is not part of the pool."""
     hits, matches = pool
     fusion = Fusion(RankingRule(fusion=method), hits, matches)
 
@@ -92,7 +91,6 @@ def test_what_was_not_scored_has_its_similarity(
 
 
 def test_a_pool_of_equals_gets_the_middle() -> None:
-    """As in the evaluation: there is nothing to spread."""
     hits = [Hit("a", 0.3), Hit("b", 0.3)]
     matches = {"a": Match(0.0, 0.5), "b": Match(2.0, 0.9)}
     rule = RankingRule(fusion=FusionMethod.NORMALISED_ADD, cross_encoder_weight=0.25)
@@ -103,7 +101,6 @@ def test_a_pool_of_equals_gets_the_middle() -> None:
 
 
 def test_the_cross_encoder_alone_scores_by_its_logit() -> None:
-    """But is weighed against similarities by its probability."""
     fusion = Fusion(RankingRule(), [Hit("a", 0.3)], {"a": Match(2.0, 0.88)})
 
     assert fusion.score(Hit("a", 0.3)) == 2.0

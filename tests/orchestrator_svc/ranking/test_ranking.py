@@ -1,4 +1,4 @@
-"""The final order: the cross-encoder's stands first, and what else a search may ask of it."""
+"""The final order: reranked hits first, and the options that change it."""
 
 import math
 from dataclasses import replace
@@ -68,7 +68,6 @@ def test_ranking_is_a_permutation(case: tuple[list[Hit], dict[str, Match]]) -> N
 
 @given(scored())
 def test_scored_hits_stand_first_by_logit(case: tuple[list[Hit], dict[str, Match]]) -> None:
-    """Then the others; ties, and the others, as they were retrieved."""
     ranked = rank_hits(*case)
 
     are_scored = [entry.match is not None for entry in ranked]
@@ -82,7 +81,6 @@ def test_scored_hits_stand_first_by_logit(case: tuple[list[Hit], dict[str, Match
 
 @given(retrieved())
 def test_without_scores_the_order_is_that_of_retrieval(hits: list[Hit]) -> None:
-    """A search with reranking disabled, or of two of a kind."""
     assert [entry.hit for entry in rank_hits(hits, {})] == hits
 
 
@@ -157,7 +155,7 @@ def answers(draw: st.DrawFn) -> tuple[SearchQuery, list[Hit], dict[str, Match]]:
 def test_an_explanation_adds_up(
     answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
-    """Terms to the score, whatever was asked for; the last rank is the place in the answer."""
+    """Terms add up to the score in every form; the last rank is the final one."""
     query, hits, matches = answer
 
     ranked = rank_answer(query, hits, matches)
@@ -180,7 +178,7 @@ def test_an_explanation_adds_up(
 def test_each_kind_keeps_its_own_order(
     answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
-    """Two kinds together are each as alone; they take turns, the target first."""
+    """Two modalities together are each ordered as alone; they alternate, the target first."""
     query, hits, matches = answer
     ranked = rank_answer(query, hits, matches)
 
@@ -204,7 +202,7 @@ def test_each_kind_keeps_its_own_order(
 def test_scored_items_stand_before_the_others_by_score(
     answer: tuple[SearchQuery, list[Hit], dict[str, Match]],
 ) -> None:
-    """Of each kind; and what is left out is improbable, unscored or a double."""
+    """Within each modality; and dropped items are improbable, unscored or duplicates."""
     query, hits, matches = answer
     rule = query.ranking
     ranked = rank_answer(query, hits, matches)
@@ -236,7 +234,6 @@ def test_fusion_brings_back_what_the_bi_encoder_holds_high() -> None:
 
 
 def test_the_improbable_and_the_unscored_are_left_out() -> None:
-    """Of four, b is improbable and d was not scored."""
     hits = [Hit(each, 0.5) for each in "abcd"]
     matches = {"a": Match(1.0, 0.7), "b": Match(-1.0, 0.3), "c": Match(0.0, 0.5)}
     query = replace(QUERY, ranking=RankingRule(min_probability=0.5))
@@ -254,7 +251,6 @@ def test_doubles_fall_together_to_the_best() -> None:
 
 
 def test_variety_comes_between_the_alike() -> None:
-    """a and b are nearly one picture; c, less near, is another."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 1), pointed("c", 0.6, 90)]
     query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5))
 
@@ -262,7 +258,7 @@ def test_variety_comes_between_the_alike() -> None:
 
 
 async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score() -> None:
-    """What is known at once is the bi-encoder's order, with its variety."""
+    """The bi-encoder's order, with its diversity, is known at once."""
     hits = [pointed("a", 0.9, 0), pointed("b", 0.89, 0), pointed("c", 0.6, 90)]
     query = replace(QUERY, ranking=RankingRule(min_probability=0.9, duplicate_similarity=0.99))
 
@@ -280,7 +276,6 @@ async def test_the_order_before_scoring_leaves_nothing_out_for_want_of_a_score()
     ],
 )
 def test_a_number_out_of_range_is_refused(field: str, low: float) -> None:
-    """By its name; the ends are taken."""
     for value in (low, 1.0):
         assert getattr(RankingRule(**{field: value}), field) == value  # type: ignore[arg-type]
     for value in (low - 0.01, 1.01, math.nan, math.inf):

@@ -1,4 +1,4 @@
-"""A token's pairs: no more are read than it allows, whoever asks how often at once."""
+"""A token's quota of pairs: concurrent searches cannot exceed it."""
 
 import asyncio
 from hashlib import sha256
@@ -42,7 +42,7 @@ def fail_after(count: int) -> None:
 
 
 async def test_searches_at_once_read_no_more_than_the_quota(caller: Caller) -> None:
-    """Ten of 20 pairs fit; the eleventh is told when to come again."""
+    """Ten of 20 pairs fit; the eleventh is refused with the time to retry."""
     bind_caller(caller)
     done = await asyncio.gather(*(rerank(20, 20) for _ in range(15)), return_exceptions=True)
     assert sum(each for each in done if isinstance(each, int)) == 200
@@ -52,7 +52,7 @@ async def test_searches_at_once_read_no_more_than_the_quota(caller: Caller) -> N
 
 
 async def test_what_is_not_read_is_given_back(caller: Caller) -> None:
-    """Kept scores, a rerank that ended early, one that failed."""
+    """Cached scores, a rerank that ended early, one that failed."""
     bind_caller(caller)
     for _ in range(50):
         assert await rerank(100, 2) == 2
@@ -64,5 +64,4 @@ async def test_what_is_not_read_is_given_back(caller: Caller) -> None:
 
 
 async def test_without_tokens_there_is_no_quota() -> None:
-    """On a machine of one's own."""
     assert await rerank(10_000, 10_000) == 10_000

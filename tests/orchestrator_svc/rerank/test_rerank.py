@@ -1,6 +1,6 @@
-"""A rerank goes from the first candidate on, as far as it gets, and what it got to is what counts.
+"""A rerank starts at the first candidate, and counts as deep as it gets.
 
-Forty items, a degree apart, on two shards; the cross-encoder likes them the other way round.
+Forty items, a degree apart, on two shards; the cross-encoder prefers the reverse order.
 """
 
 import asyncio
@@ -152,7 +152,6 @@ async def test_a_deep_rerank_goes_chunk_by_chunk(filled: Stack) -> None:
 async def test_what_time_does_not_suffice_for_keeps_its_place(
     filled: Stack, seconds: float
 ) -> None:
-    """In time, flagged, and as deep as it got."""
     for shard in filled.shards:
         shard.pair_seconds = 0.06
     start_time = time.monotonic()
@@ -198,7 +197,6 @@ async def test_more_time_reaches_deeper(filled: Stack) -> None:
 async def test_without_a_cross_encoder_the_order_stays(
     filled: Stack, error: errors.TandemError, stop: str
 ) -> None:
-    """And the answer says so, and why."""
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = raising(error)
 
@@ -216,7 +214,7 @@ async def test_without_a_cross_encoder_the_order_stays(
 async def test_what_the_caller_has_to_mend_is_raised(
     filled: Stack, error: errors.TandemError
 ) -> None:
-    """Not hidden behind an order that nobody asked for."""
+    """It is not hidden by an order that the caller did not request."""
     filled.shards[0].before["ScoreCandidates"] = raising(error)
 
     with pytest.raises(type(error)):
@@ -226,7 +224,7 @@ async def test_what_the_caller_has_to_mend_is_raised(
 async def test_of_one_shards_failure_what_stands_before_its_first_candidate_counts(
     filled: Stack,
 ) -> None:
-    """Or its items would stand behind the others' for no reason of their own."""
+    """Otherwise its items would rank below the others' for no reason of their own."""
     filled.shards[1].before["ScoreCandidates"] = raising(
         errors.ServiceUnavailable(service="rerank-1", why="gone")
     )
@@ -239,7 +237,6 @@ async def test_of_one_shards_failure_what_stands_before_its_first_candidate_coun
 
 
 async def test_a_chunk_that_fails_leaves_those_before_it(filled: Stack) -> None:
-    """The first two chunks are scored, the third meets a dead service."""
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = _after(
             lambda: len(asked(filled)) > 20,
@@ -255,7 +252,7 @@ async def test_a_chunk_that_fails_leaves_those_before_it(filled: Stack) -> None:
 
 
 async def test_candidates_that_are_gone_are_counted(filled: Stack) -> None:
-    """They stand behind the scored ones, and the answer is flagged."""
+    """They rank below the scored ones, and the answer is flagged."""
     for shard in filled.shards:
         shard.logits.pop("image-03")
 
@@ -268,7 +265,7 @@ async def test_candidates_that_are_gone_are_counted(filled: Stack) -> None:
 
 
 async def test_a_rerank_that_is_required_is_refused_by_its_cause(filled: Stack) -> None:
-    """For want of time as a deadline, else as unavailable; complete it is answered."""
+    """Lack of time is a deadline error, anything else unavailable; a full rerank is answered."""
     assert (await search(filled, rerank_required=True)).rerank.reranked_depth == ITEM_COUNT
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = raising(errors.Overloaded(what="full"))
@@ -287,7 +284,7 @@ async def test_a_rerank_that_is_required_is_refused_by_its_cause(filled: Stack) 
 async def test_adaptive_depth_stops_by_the_models_rule(
     filled: Stack, best: float, depth: int
 ) -> None:
-    """Where the best so far is sure enough, at the first look; else never."""
+    """It stops at the first look if the best so far is sure enough, else never."""
     describe(filled, RULE)
     for shard in filled.shards:
         shard.logits["image-01"] = best
@@ -302,7 +299,7 @@ async def test_adaptive_depth_stops_by_the_models_rule(
 
 
 async def test_adaptive_depth_looks_again_after_each_further_count(filled: Stack) -> None:
-    """The sure one is the sixth: found out at the second look."""
+    """The sure candidate is the sixth, which the second look finds."""
     describe(filled, RULE)
     for shard in filled.shards:
         shard.logits["image-05"] = 9.0
@@ -314,7 +311,7 @@ async def test_adaptive_depth_looks_again_after_each_further_count(filled: Stack
 
 
 async def test_the_rule_is_asked_for_once(filled: Stack) -> None:
-    """Of one rerank_svc, and kept."""
+    """One rerank_svc answers, and the rule is cached."""
     describe(filled, RULE)
 
     for _ in range(3):
@@ -327,7 +324,7 @@ async def test_the_rule_is_asked_for_once(filled: Stack) -> None:
 async def test_without_a_rule_a_search_is_reranked_in_full(
     filled: Stack, fingerprint: str | None
 ) -> None:
-    """Nobody tells of one, or it is another model's."""
+    """No rerank_svc describes a rule, or it is another model's."""
     if fingerprint:
         describe(filled, RULE, fingerprint)
     for shard in filled.shards:
@@ -340,7 +337,9 @@ async def test_without_a_rule_a_search_is_reranked_in_full(
 
 
 async def test_candidates_are_scored_by_the_version_that_encoded_the_query(filled: Stack) -> None:
-    """Every chunk on every shard, though the shards serve others by now; and the answer says so."""
+    """Every chunk on every shard is, though the shards serve other versions by now; the answer says
+    so.
+    """
     filled.encoder.model_version = 7
     for number, shard in enumerate(filled.shards):
         shard.model_version = 8 + number
@@ -354,7 +353,7 @@ async def test_candidates_are_scored_by_the_version_that_encoded_the_query(fille
 
 
 async def test_where_nobody_chose_the_first_answer_does(filled: Stack) -> None:
-    """The encoder names no version, and both shards are at one: later chunks ask for that."""
+    """The encoder names no version and both shards serve one: later chunks request that."""
     for shard in filled.shards:
         shard.model_version = 3
 
@@ -367,7 +366,7 @@ async def test_where_nobody_chose_the_first_answer_does(filled: Stack) -> None:
 
 
 async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
-    """Shards that are at different ones, and nobody chose: one's scores count, and it is said."""
+    """The shards serve different versions and the encoder names none: one shard's scores count."""
     for number, shard in enumerate(filled.shards):
         shard.model_version = 3 + number
 
@@ -385,7 +384,7 @@ async def test_scores_of_two_versions_make_no_order(filled: Stack) -> None:
 
 @pytest.mark.parametrize(("version", "depth"), [(2, ITEM_COUNT), (1, 6)])
 async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int) -> None:
-    """That which the rerank_svc tells of is not asked for searches by another."""
+    """The rule that the rerank_svc describes is not applied to searches by another version."""
     describe(filled, RULE)  # of version 1
     filled.encoder.model_version = version
     for shard in filled.shards:
@@ -397,7 +396,6 @@ async def test_a_rule_is_of_one_version(filled: Stack, version: int, depth: int)
 
 
 async def test_a_cancelled_search_asks_for_no_further_chunk(filled: Stack) -> None:
-    """The chunk in flight is cancelled too."""
     for shard in filled.shards:
         shard.pair_seconds = 1.0
     searching = asyncio.create_task(search(filled))

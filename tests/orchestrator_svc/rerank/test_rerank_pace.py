@@ -1,4 +1,4 @@
-"""Sizes of chunks: all at once where time is plenty, what fits where it is short."""
+"""Chunk sizes: all at once if time is plenty, what fits if it is short."""
 
 import pytest
 
@@ -14,13 +14,13 @@ def paced(pair_seconds: float) -> RerankPace:
 
 
 def test_an_ordinary_search_with_time_is_one_chunk() -> None:
-    """However slow the model: no round trip is added where nothing is gained by it."""
+    """However slow the model is, another round trip would gain nothing."""
     assert paced(0.002).chunk_size(20, 9.0) == 20
     assert paced(0.025).chunk_size(20, 9.0) == 20
 
 
 def test_what_takes_long_is_cut_to_fifty_milliseconds_where_time_is_short() -> None:
-    """At 10 ms a pair five; at 100 ms a pair one, for less than one there is not."""
+    """At 10 ms a pair it is five; at 100 ms a pair it is one, the minimum."""
     assert paced(0.010).chunk_size(20, 0.3) == 5
     assert paced(0.100).chunk_size(20, 1.0) == 1
 
@@ -31,12 +31,11 @@ def test_a_chunk_is_no_larger_than_what_likely_fits() -> None:
 
 
 def test_a_deep_rerank_is_cut_by_count() -> None:
-    """So that what is in memory and what is lost by a failure are bounded."""
+    """This bounds memory, and what a failure loses."""
     assert paced(0.0001).chunk_size(200, 60.0) == 64
 
 
 def test_a_spread_makes_it_careful() -> None:
-    """Of the same mean, the one that varies starts less."""
     steady, varying = paced(0.010), paced(0.010)
     for _ in range(20):
         varying.note(10, 0.06)
@@ -55,7 +54,7 @@ def test_before_anything_is_known_a_few_are_tried() -> None:
 
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
 def test_what_is_too_slow_is_not_started_but_for_a_try_a_second(seconds: float) -> None:
-    """Or the first bad minute would be believed for ever."""
+    """Otherwise the first bad minute would decide for ever."""
     clock = [0.0]
     pace = RerankPace(ChunkRule(trial_seconds=1.0), clock=lambda: clock[0])
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Storms of searches in a hurry: nothing is late, nothing is done for nobody.
+"""Storms of searches with short deadlines: none is late, and none works past its deadline.
 
 In short with every change, in full with TANDEM_DEADLINE_RUNS=full (2,000 and 1,000 searches).
 """
@@ -168,7 +168,7 @@ class Troubled:
 
 
 async def test_whatever_becomes_of_the_cross_encoder_searches_are_answered_in_time() -> None:
-    """At a 500 ms deadline at least 99 % are OK, flagged where they are less, none is late."""
+    """At a deadline of 500 ms at least 99 % are OK, degraded ones are flagged, none is late."""
     count, at_once = (2_000, 8) if IS_FULL else (250, 8)
     trouble = Troubled(SEED)
     storm = Storm()
@@ -242,8 +242,8 @@ class Work:
 
 @pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings", "ScoreCandidates"])
 async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> None:
-    """Deadlines of 50 to 300 ms against two seconds of work in one of the stages: no call behind
-    starts after its search's deadline, and soon after the last nothing is under way.
+    """Deadlines of 50 to 300 ms against two seconds of work in one of the stages: no downstream
+    call starts after its search's deadline, and soon after the last nothing is running.
     """
     count = 1_000 if IS_FULL else 150
     deadlines = random.Random(SEED)
@@ -283,7 +283,7 @@ async def test_nothing_is_begun_for_a_search_that_has_expired(method: str) -> No
 
 
 async def test_the_work_would_show_if_it_went_on() -> None:
-    """The positive control: work that is not cancelled is still under way."""
+    """The positive control: work that is not cancelled is still running."""
     work = Work()
     async with serving() as (behind, stub):
 

@@ -1,4 +1,4 @@
-"""In what an answer is less than was asked for, as its caller reads it; and what is still an error.
+"""Degraded answers as their caller reads them, and what is still an error.
 
 docs/degradation.md says the same in a table.
 """
@@ -74,7 +74,6 @@ async def refusal(call: grpc.aio.Call) -> errors.TandemError:
 
 
 async def test_a_whole_answer_says_nothing(filled: Stack) -> None:
-    """The positive control of all the others."""
     async with door(filled) as stub:
         found = await answer(stub)
 
@@ -114,7 +113,9 @@ async def test_nonsense_of_the_cross_encoder_is_not_ranked_by(
 
 
 async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled: Stack) -> None:
-    """Then each search is as fast as one without; the first that finds it well is whole again."""
+    """Then each search is as fast as one without a rerank; the first after its recovery is
+    complete.
+    """
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = raising(errors.InternalFault(why="a bug"))
     async with door(filled) as stub:
@@ -134,7 +135,7 @@ async def test_a_dead_cross_encoder_is_no_more_asked_after_a_few_searches(filled
 
 
 async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> None:
-    """And its rerank_svc, which is asked nothing, is not."""
+    """Its rerank_svc, which is not called, is not flagged."""
     await filled.stop_shard(1)
     async with door(filled) as stub:
         found = await answer(stub)
@@ -144,7 +145,7 @@ async def test_a_missing_shard_is_flagged_beside_the_coverage(filled: Stack) -> 
 
 
 async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack) -> None:
-    """It hangs; the first searches wait their share for it, the later ones do not ask it."""
+    """It hangs: the first searches wait their share for it, later ones do not call it."""
 
     async def hang(request: object) -> None:
         await asyncio.sleep(30)
@@ -165,7 +166,7 @@ async def test_a_dead_shard_is_not_waited_for_after_a_few_searches(filled: Stack
 
 
 async def test_without_its_model_the_encoder_may_still_know_the_query(filled: Stack) -> None:
-    """Then the answer is whole but for the word that it was kept."""
+    """The answer is complete, and flagged as cached."""
     filled.encoder.is_model_unavailable = True
     async with door(filled) as stub:
         found = await answer(stub)
@@ -175,7 +176,7 @@ async def test_without_its_model_the_encoder_may_still_know_the_query(filled: St
 
 
 async def test_an_encoder_without_its_model_is_asked_all_the_same(filled: Stack) -> None:
-    """However often it had to refuse: the next query may be one that it knows."""
+    """However often it had to refuse, the next query may be in its cache."""
     filled.encoder.before["EncodeContents"] = raising(GONE)
     async with door(filled) as stub:
         for _ in range(8):
@@ -187,7 +188,6 @@ async def test_an_encoder_without_its_model_is_asked_all_the_same(filled: Stack)
 
 
 async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
-    """Nor does one by a given encoding."""
     filled.encoder.before["EncodeContents"] = raising(GONE)
     item = filled.shards[filled.shard_map.owner("scenes", NAMES[0])].items["scenes"][NAMES[0]]
     given = pb.GivenEncoding(
@@ -207,7 +207,7 @@ async def test_a_search_by_stored_item_needs_no_encoder(filled: Stack) -> None:
 
 
 async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> None:
-    """A scan that is the index's own way is no loss, nor is one that an operator asked for."""
+    """A scan by the index's own plan is not degraded, nor is one that an operator chose."""
     building = index_pb.SEARCH_FALLBACK_BEING_BUILT
     for strategy, fallback, degradations in (
         ("EXACT_SCAN", index_pb.SEARCH_FALLBACK_UNSPECIFIED, []),
@@ -226,7 +226,7 @@ async def test_a_shard_that_does_without_its_index_is_flagged(filled: Stack) -> 
 
 
 async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
-    """By its name, with what was reached; one that cannot be is a mistake in the request."""
+    """The error names the depth reached; a rerank that is impossible is the caller's mistake."""
     for shard in filled.shards:
         shard.before["ScoreCandidates"] = raising(GONE)
     async with door(filled) as stub:
@@ -239,7 +239,7 @@ async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
 
 
 async def test_the_stages_make_the_whole(filled: Stack) -> None:
-    """Within 2 ms: encode, retrieve, rerank, rank and fetch, beside the total."""
+    """Encode, retrieve, rerank, rank and fetch add up to the total within 2 ms."""
     between_ns = []
     async with door(filled) as stub:
         for _ in range(9):
@@ -300,7 +300,7 @@ def described(fingerprint: str = FINGERPRINT, **rules: object) -> ModelDescripti
 async def test_the_model_is_described_as_the_services_behind_do(
     filled: Stack, of_cross_encoder: ModelDescription | None, expected: ModelDescription
 ) -> None:
-    """By the encoder, and by the cross-encoder where that is there and of the same model."""
+    """By the encoder, and by the cross-encoder if it is available and of the same model."""
     filled.encoder.description = described()
     for shard in filled.shards:
         shard.description = of_cross_encoder
@@ -311,7 +311,6 @@ async def test_the_model_is_described_as_the_services_behind_do(
 
 
 async def test_a_model_that_nobody_serves_is_not_described(filled: Stack) -> None:
-    """The encoder's own error."""
     async with door(filled) as stub:
         call = stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=5)  # type: ignore[attr-defined]
         assert isinstance(await refusal(call), errors.ModelUnavailable)

@@ -1,4 +1,4 @@
-"""Queries of every form: what retrieval looks near, and what the cross-encoder reads."""
+"""Queries of every form: their embeddings for retrieval, and their tokens for the rerank."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_contents_are_encoded_in_one_call_as_a_query(behind: Stack) -> Non
 
 
 async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
-    """Neither a stored item nor a given encoding: such a search goes on without the encoder."""
+    """Searches by a stored item or a given encoding work without the encoder."""
     behind.encoder.before["EncodeContents"] = raising(
         errors.ModelUnavailable(model="joint", why="gone")
     )
@@ -150,7 +150,7 @@ async def test_what_brings_its_encoding_asks_no_encoder(behind: Stack) -> None:
 
 
 async def test_weights_pull(behind: Stack) -> None:
-    """Equal ones to the middle, a negative one away; a lone part stays to the last bit."""
+    """Equal weights give the middle, a negative one turns away; a lone part stays bit for bit."""
     both = await encode(
         behind, WeightedPart(TextContent("0"), 1.0), WeightedPart(TextContent("90"), math.tan(0.2))
     )
@@ -167,7 +167,7 @@ async def test_weights_pull(behind: Stack) -> None:
 
 
 async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) -> None:
-    """For images the heaviest text, for texts the heaviest image; what is turned from is not."""
+    """For images the heaviest text, for texts the heaviest image; never one of negative weight."""
     own = TextTokens(np.array([2, 9, 9, 3], dtype=np.int32))
     encoded = await encode(
         behind,
@@ -203,13 +203,12 @@ async def test_the_heaviest_part_of_the_other_modality_is_read(behind: Stack) ->
 async def test_parts_that_make_no_point_are_refused(
     behind: Stack, parts: tuple[WeightedPart, ...]
 ) -> None:
-    """None, too many, cancelling each other, or weighed by what is no number."""
+    """No parts, too many, parts that cancel each other out, or a weight that is not a number."""
     with pytest.raises(errors.QueryInvalid):
         await encode(behind, *parts)
 
 
 async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
-    """Their embeddings have nothing in common, whichever comes first."""
     foreign = WeightedPart(given(10, fingerprint="model-b"))
     for own in (WeightedPart(TextContent("1")), WeightedPart(StoredItemSource("text-10"))):
         with pytest.raises(errors.ModelMismatch):
@@ -219,7 +218,6 @@ async def test_parts_of_two_models_are_refused(behind: Stack) -> None:
 
 
 async def test_parts_of_two_dimensions_are_refused(behind: Stack) -> None:
-    """They cannot be added."""
     three = EncodingSource(np.array([1, 0, 0], dtype=np.float32), Modality.TEXT, None, FINGERPRINT)
 
     with pytest.raises(errors.EmbeddingInvalid):
@@ -228,7 +226,6 @@ async def test_parts_of_two_dimensions_are_refused(behind: Stack) -> None:
 
 @pytest.mark.parametrize("item_id", ["nobody", "image-11"])
 async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -> None:
-    """Beside one that is."""
     with pytest.raises(errors.ItemNotFound, match=item_id):
         await encode(
             behind,
@@ -238,7 +235,7 @@ async def test_an_item_that_is_not_there_is_named(behind: Stack, item_id: str) -
 
 
 async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
-    """Its owner does not know the index: nothing of it ever came there."""
+    """Its owner does not know the index, since it never had an item of it."""
     async with stack() as behind:
         here, there = behind.id_on(0), behind.id_on(1)
         await ingest(behind.ingester, [IncomingItem(here, TextContent("0"))])
@@ -248,7 +245,6 @@ async def test_an_item_on_a_shard_without_the_index_is_not_there() -> None:
 
 
 async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> None:
-    """In its own name."""
     behind.encoder.refused["9"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
 
     with pytest.raises(errors.TextTooLong):
@@ -256,7 +252,7 @@ async def test_a_content_that_is_refused_is_the_querys_error(behind: Stack) -> N
 
 
 async def test_windows_are_for_a_lone_text(behind: Stack) -> None:
-    """Several parts make one point; items and pictures have no windows and do not mind."""
+    """Several parts make one embedding; items and images have no windows and ignore the policy."""
     lone = await encode(
         behind, WeightedPart(TextContent("0|90")), policy=TruncationPolicy.BEST_WINDOW
     )
@@ -290,7 +286,7 @@ async def test_more_windows_than_a_shard_takes_are_refused(behind: Stack) -> Non
 
 
 async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> None:
-    """The cross-encoder says nothing of them; with the other kind included, it does of that."""
+    """The cross-encoder cannot score them; with the other modality included, it scores that."""
     ranking = RankingRule(min_probability=0.5)
     part = WeightedPart(TextContent("1"))
 
@@ -301,7 +297,7 @@ async def test_probabilities_cannot_be_asked_of_two_of_a_kind(behind: Stack) -> 
 
 
 async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind: Stack) -> None:
-    """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is the one read."""
+    """A text at 12 and 71 degrees: image-70 is nearest of all, so its window is scored."""
     asked = query([WeightedPart(TextContent("12|71"))], policy=TruncationPolicy.BEST_WINDOW)
 
     answer = await behind.searcher.search(asked, Deadline.after(10))
@@ -326,7 +322,7 @@ async def test_an_item_is_found_by_its_nearest_window_and_read_beside_it(behind:
 
 
 async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> None:
-    """A text and an image together: images are scored beside the text, texts beside the image."""
+    """A text and an image together: images are scored against the text, texts against the image."""
     for shard in behind.shards:
         shard.logits = {f"{kind}-{n}": -float(n) for kind in ("image", "text") for n in range(90)}
     asked = query([WeightedPart(TextContent("19")), WeightedPart(ImageContent(b"23"))], is_all=True)
@@ -348,7 +344,7 @@ async def test_both_kinds_are_found_each_read_by_what_it_can(behind: Stack) -> N
 
 
 async def test_a_shard_of_an_earlier_version_is_told(behind: Stack) -> None:
-    """It ignores what it does not know: without a word, nothing would be diverse or there."""
+    """It ignores fields that it does not know, so the error asks for its update."""
 
     async def as_before(request: object) -> None:
         request.embeddings_included = False  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Searches over four shards of which some are down, late, or behind: never silently less."""
+"""Searches over four shards of which some are down, late, or stale: never silently degraded."""
 
 import asyncio
 import time
@@ -98,7 +98,6 @@ def partial_count(outcome: str, reason: str) -> float:
 
 
 async def test_all_shards_are_all_of_the_index(filled: Stack) -> None:
-    """The control of everything below."""
     answer = await search(filled)
 
     assert ids(answer) == nearest_without(filled)
@@ -109,7 +108,7 @@ async def test_all_shards_are_all_of_the_index(filled: Stack) -> None:
 
 @pytest.mark.parametrize("number", range(4))
 async def test_one_shard_down_leaves_three_and_says_so(filled: Stack, number: int) -> None:
-    """Whichever it is: the others' items, how many these are, and how many there would be."""
+    """Whichever it is, the answer has the others' items, their number and the total."""
     await search(filled)
     await filled.stop_shard(number)
     before = partial_count("answered", "SERVICE_UNAVAILABLE")
@@ -128,7 +127,7 @@ async def test_one_shard_down_leaves_three_and_says_so(filled: Stack, number: in
 
 
 async def test_a_shard_that_never_answered_leaves_the_total_open(filled: Stack) -> None:
-    """Down since before the first search: nobody knows what is on it."""
+    """It is down since before the first search, so its item count is unknown."""
     await filled.stop_shard(2)
 
     coverage = (await search(filled)).coverage
@@ -138,7 +137,7 @@ async def test_a_shard_that_never_answered_leaves_the_total_open(filled: Stack) 
 
 
 async def test_full_coverage_refuses_where_a_shard_is_down(filled: Stack) -> None:
-    """By name, with what was there; with all of them it answers."""
+    """The error names what was available; with all shards it answers."""
     assert ids(await search(filled, is_full=True)) == nearest_without(filled)
     await filled.stop_shard(1)
     before = partial_count("refused", "SERVICE_UNAVAILABLE")
@@ -156,7 +155,7 @@ async def test_full_coverage_refuses_where_a_shard_is_down(filled: Stack) -> Non
 
 @pytest.mark.parametrize("minimum_coverage", [0.1, 0.9])
 async def test_less_than_the_minimum_is_refused(minimum_coverage: float) -> None:
-    """Two of four shards have about half of the items: over one setting, under the other."""
+    """Two of four shards have about half of the items: above one setting, below the other."""
     async with stack(shard_count=4, minimum_coverage=minimum_coverage) as behind:
         await fill(behind)
         await search(behind)
@@ -171,7 +170,7 @@ async def test_less_than_the_minimum_is_refused(minimum_coverage: float) -> None
 
 
 async def test_the_minimum_is_of_items_not_of_shards() -> None:
-    """All items on shard 0 of two: without 0 nothing is left, without 1 nothing is lost."""
+    """All items are on shard 0 of two: without 0 nothing is left, without 1 nothing is lost."""
     for down, is_answered in ((0, False), (1, True)):
         async with stack(shard_count=2, minimum_coverage=0.6) as behind:
             item = IncomingItem(behind.id_on(0), ImageContent(b"0"))
@@ -190,7 +189,6 @@ async def test_the_minimum_is_of_items_not_of_shards() -> None:
 
 
 async def test_all_shards_down_is_unavailable_at_once(filled: Stack) -> None:
-    """Not at the deadline."""
     for number in range(4):
         await filled.stop_shard(number)
     start_time = time.monotonic()
@@ -213,7 +211,7 @@ async def test_all_shards_down_is_refused_though_nothing_is_demanded() -> None:
 
 
 async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: Stack) -> None:
-    """It gets its half of the time; the other half is enough for everything else."""
+    """It gets half of the time; the other half is enough for everything else."""
     filled.shards[3].before["SearchEmbeddings"] = stalling()
     start_time = time.monotonic()
 
@@ -227,7 +225,6 @@ async def test_a_late_shard_is_not_waited_for_and_the_rest_is_reranked(filled: S
 
 
 async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> None:
-    """The control: slow is not late."""
     filled.shards[3].before["SearchEmbeddings"] = stalling(0.3)
 
     answer = await search(filled, seconds=5.0)
@@ -237,7 +234,7 @@ async def test_a_slow_shard_within_its_time_is_not_missing(filled: Stack) -> Non
 
 
 async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) -> None:
-    """Past its share: an answer that takes long is better than a refusal that takes as long."""
+    """Even past its share: a late answer is better than a refusal that takes as long."""
     filled.shards[3].before["SearchEmbeddings"] = stalling(1.7)
 
     answer = await search(filled, seconds=3.0, is_full=True, rerank_disabled=True)
@@ -246,7 +243,7 @@ async def test_a_late_shard_is_waited_for_where_all_are_demanded(filled: Stack) 
 
 
 async def test_a_refusal_is_not_put_off_by_a_late_shard(filled: Stack) -> None:
-    """Full coverage is lost with the first shard that fails; the other gets its share, no more."""
+    """The first failing shard rules out full coverage; the late one gets its share, no more."""
     filled.shards[0].before["SearchEmbeddings"] = raising(
         errors.ItemCorrupt(item_id="image-0", why="its checksum is wrong")
     )
@@ -262,7 +259,6 @@ async def test_a_refusal_is_not_put_off_by_a_late_shard(filled: Stack) -> None:
 
 
 async def test_all_shards_late_is_a_deadline_exceeded(filled: Stack) -> None:
-    """Time was the cause, and more of it may help."""
     for shard in filled.shards:
         shard.before["SearchEmbeddings"] = stalling()
 
@@ -281,7 +277,6 @@ async def test_all_shards_late_is_a_deadline_exceeded(filled: Stack) -> None:
 async def test_a_shard_that_cannot_is_missing_by_its_reason(
     filled: Stack, error: errors.TandemError, reason: str
 ) -> None:
-    """And the rest is answered."""
     filled.shards[1].before["SearchEmbeddings"] = raising(error)
 
     answer = await search(filled)
@@ -305,7 +300,7 @@ async def test_a_shard_that_cannot_is_missing_by_its_reason(
 async def test_any_other_refusal_of_one_shard_is_the_searchs(
     filled: Stack, error: errors.TandemError
 ) -> None:
-    """The caller's fault is not hidden behind the other shards' items, nor is a fault of ours."""
+    """Neither the caller's fault nor a bug of ours is hidden by the other shards' items."""
     filled.shards[1].before["SearchEmbeddings"] = raising(error)
 
     with pytest.raises(type(error)) as caught:
@@ -317,7 +312,7 @@ async def test_any_other_refusal_of_one_shard_is_the_searchs(
 async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unknown(
     filled: Stack,
 ) -> None:
-    """The shards that answered never heard of it; nobody can say that there is none."""
+    """The shards that answered do not know it; whether the missing one does is unknown."""
     await filled.stop_shard(0)
 
     with pytest.raises(errors.ShardsMissing):
@@ -325,7 +320,7 @@ async def test_an_index_that_only_the_missing_shard_may_know_is_not_called_unkno
 
 
 async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
-    """The others have answered, but that they know nothing is no answer to give."""
+    """That the others do not know the index is no answer."""
     async with stack(shard_count=2, minimum_coverage=0.0) as behind:
         item = IncomingItem(behind.id_on(1), ImageContent(b"0"))
         await ingest(behind.ingester, [item])
@@ -337,8 +332,8 @@ async def test_a_late_shard_that_alone_knows_the_index_is_waited_for() -> None:
 
 
 async def test_contents_are_whole_or_an_error(filled: Stack) -> None:
-    """A shard that found items but cannot read them fails the search by name: a hit without
-    content means that the item was deleted, and nothing else.
+    """A shard that found items but cannot read them fails the search: a hit without content means
+    only that the item was deleted.
     """
     filled.shards[filled.shard_map.owner("scenes", "image-0")].before["GetItems"] = raising(
         errors.ServiceUnavailable(service="the shard", why="it just died")
@@ -349,7 +344,7 @@ async def test_contents_are_whole_or_an_error(filled: Stack) -> None:
 
 
 async def test_a_token_is_sent_to_the_shards_that_it_names(filled: Stack) -> None:
-    """As their minimum sequence; the others are asked for nothing."""
+    """It is their minimum sequence; the other shards get none."""
     filled.shards[0].sequence, filled.shards[2].sequence = 9, 4
     tokens = [
         make_token({0: 7}, filled.shard_map),
@@ -368,7 +363,7 @@ async def test_a_token_is_sent_to_the_shards_that_it_names(filled: Stack) -> Non
 
 
 async def test_a_shard_that_is_behind_fails_the_search_by_name(filled: Stack) -> None:
-    """Never a stale answer: not even one that says what is missing."""
+    """A stale answer is never returned, not even a flagged one."""
     token = make_token({1: filled.shards[1].sequence + 1}, filled.shard_map)
 
     with pytest.raises(errors.SequenceNotReached):
@@ -376,7 +371,7 @@ async def test_a_shard_that_is_behind_fails_the_search_by_name(filled: Stack) ->
 
 
 async def test_a_shard_that_knows_no_sequences_fails_a_search_with_a_token() -> None:
-    """An older one would answer as if nothing had been asked of it."""
+    """A shard of an earlier version would ignore the token."""
     async with stack(shard_count=1) as behind:
         await fill(behind)
 
@@ -392,7 +387,7 @@ async def test_a_shard_that_knows_no_sequences_fails_a_search_with_a_token() -> 
 
 
 async def test_a_shard_that_a_token_names_may_not_be_missing(filled: Stack) -> None:
-    """The rest would not have what was written; another shard's absence is no matter."""
+    """The others do not have what was written; the absence of any other shard does not matter."""
     token = make_token({1: filled.shards[1].sequence}, filled.shard_map)
     await filled.stop_shard(0)
 
@@ -403,7 +398,6 @@ async def test_a_shard_that_a_token_names_may_not_be_missing(filled: Stack) -> N
 
 
 async def test_a_bad_token_is_refused_before_anything_is_asked(filled: Stack) -> None:
-    """By name."""
     encoded = len(filled.encoder.calls)
 
     with pytest.raises(errors.ConsistencyTokenInvalid):
@@ -413,7 +407,6 @@ async def test_a_bad_token_is_refused_before_anything_is_asked(filled: Stack) ->
 
 
 async def test_every_shard_is_told_the_shard_maps_version() -> None:
-    """With searches and with writes."""
     async with stack(shard_count=2, shard_map_version=7) as behind:
         await fill(behind)
         await search(behind)

@@ -1,4 +1,4 @@
-"""Searches over two shards: merged, reranked beside each shard, and failing by name."""
+"""Searches over two shards: merged, reranked by shard, and failing with named errors."""
 
 import asyncio
 import time
@@ -98,7 +98,7 @@ async def test_candidates_are_scored_by_the_shard_that_has_them(filled: Stack) -
 
 
 async def test_an_item_gone_before_its_scoring_keeps_its_place_behind(filled: Stack) -> None:
-    """It was retrieved, so it is answered, without a score."""
+    """It was retrieved, so it is returned, without a score."""
     know(filled, {"image-0": 1.0, "image-10": 3.0, "image-15": 2.0})
 
     answer = await search(filled)
@@ -123,7 +123,6 @@ async def test_two_of_a_kind_are_not_reranked(
 
 
 async def test_an_image_finds_texts(filled: Stack) -> None:
-    """The other direction, reranked alike."""
     know(filled, {"text-0": 1.0, "text-5": 2.0})
 
     answer = await search(filled, ImageContent(b"1"), target=Modality.TEXT, depth=(2, 2, 2))
@@ -136,7 +135,7 @@ async def test_an_image_finds_texts(filled: Stack) -> None:
 async def test_shards_are_told_what_the_query_was_made_of(
     filled: Stack, content: Content, target: Modality
 ) -> None:
-    """They measure recall by direction, and cannot see it in the embedding."""
+    """They measure recall by direction, which the embedding does not show."""
     await search(filled, content, target=target)
 
     for shard in filled.shards:
@@ -146,7 +145,7 @@ async def test_shards_are_told_what_the_query_was_made_of(
 
 
 async def test_contents_come_where_asked_for(filled: Stack) -> None:
-    """Those of the items returned and of no others, as they were ingested."""
+    """Of the returned items only, as they were ingested."""
     answer = await search(filled, rerank_disabled=True, content_included=True, depth=(6, 1, 3))
 
     assert answer.contents == {
@@ -175,7 +174,6 @@ async def test_more_contents_than_a_shard_gives_at_once_are_asked_for_in_parts()
 
 
 async def test_stages_are_timed(filled: Stack) -> None:
-    """Each that ran, and the whole, which is no shorter than they are."""
     answer = await search(filled, content_included=True)
 
     seconds = dict(answer.stage_seconds)
@@ -186,7 +184,6 @@ async def test_stages_are_timed(filled: Stack) -> None:
 
 
 async def test_an_index_that_no_shard_knows_is_not_found(filled: Stack) -> None:
-    """By name, after all of them were asked."""
     with pytest.raises(errors.IndexNotFound, match="nowhere"):
         await search(filled, index_id="nowhere")
 
@@ -194,7 +191,7 @@ async def test_an_index_that_no_shard_knows_is_not_found(filled: Stack) -> None:
 
 
 async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
-    """No item of it came to live there yet: the other shard's answer is the whole one."""
+    """It never had an item of the index, so the other shard's answer is complete."""
     async with stack() as behind:
         item_id = behind.id_on(1)
         await ingest(behind.ingester, [IncomingItem(item_id, ImageContent(b"3"))])
@@ -208,7 +205,7 @@ async def test_an_index_that_one_shard_does_not_know_is_empty_there() -> None:
 
 
 async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
-    """It is known, so that is no error, and nobody is asked to score nothing."""
+    """It is known, so that is no error, and no scoring is requested."""
     for shard in filled.shards:
         shard.items["scenes"].clear()
 
@@ -229,7 +226,7 @@ async def test_an_index_emptied_again_finds_nothing(filled: Stack) -> None:
 async def test_what_one_shard_says_is_what_the_search_says(
     filled: Stack, method: str, error: errors.TandemError
 ) -> None:
-    """In its own name and words: half an answer would look like a whole one."""
+    """The shard's own error is raised: a partial answer would look complete."""
     know(filled, {f"image-{angle}": 0.0 for angle in ANGLES})
     filled.shards[1].before[method] = raising(error)
 
@@ -240,7 +237,7 @@ async def test_what_one_shard_says_is_what_the_search_says(
 
 
 async def test_one_shards_failure_does_not_wait_for_the_other(filled: Stack) -> None:
-    """The other is cancelled; its caller hears at once."""
+    """The other call is cancelled, and the caller gets the error at once."""
 
     async def stall(request: object) -> None:
         await asyncio.sleep(30)
@@ -254,7 +251,6 @@ async def test_one_shards_failure_does_not_wait_for_the_other(filled: Stack) -> 
 
 
 async def test_a_content_that_cannot_be_encoded_is_refused_by_its_own_error(filled: Stack) -> None:
-    """And no shard is asked."""
     filled.encoder.refused["1"] = errors.TextTooLong(got=9000, limit=8192, unit="bytes")
 
     with pytest.raises(errors.TextTooLong):
@@ -264,7 +260,6 @@ async def test_a_content_that_cannot_be_encoded_is_refused_by_its_own_error(fill
 
 
 async def test_a_bad_index_id_is_refused_before_anything_is_encoded(filled: Stack) -> None:
-    """It cannot be anybody's."""
     encoded = len(filled.encoder.calls)
 
     with pytest.raises(errors.IndexIdInvalid):
@@ -275,7 +270,7 @@ async def test_a_bad_index_id_is_refused_before_anything_is_encoded(filled: Stac
 
 @pytest.mark.parametrize("method", ["EncodeContents", "SearchEmbeddings"])
 async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) -> None:
-    """Whichever stalls, the search ends by the caller's deadline and says so."""
+    """Whichever stage stalls, the search ends by the caller's deadline with its error."""
 
     async def stall(request: object) -> None:
         await asyncio.sleep(30)
@@ -292,7 +287,6 @@ async def test_no_stage_gets_more_than_what_is_left(filled: Stack, method: str) 
 
 
 async def test_a_deadline_that_passed_starts_nothing(filled: Stack) -> None:
-    """No work for nobody."""
     encoded = len(filled.encoder.calls)
 
     with pytest.raises(errors.DeadlineExceeded):

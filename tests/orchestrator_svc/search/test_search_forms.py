@@ -1,4 +1,4 @@
-"""All that SearchItems takes and tells, through the door: forms, rankings, explanations, pages."""
+"""SearchItems end to end: query forms, rankings, explanations, pages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def embedding(degrees: float) -> dict[str, bytes]:
 
 
 async def test_a_stored_item_is_a_query(stub: SearchServiceStub) -> None:
-    """Of its own kind, where it stands first itself, or of the other, reranked."""
+    """Of its own modality, where it ranks first itself, or of the other, reranked."""
     alike = await answered(
         stub,
         query_parts=[{"item_id": "image-7"}],
@@ -127,7 +127,6 @@ async def test_a_given_encoding_is_a_query(stub: SearchServiceStub, behind: Stac
 
 
 async def test_text_and_image_compose(stub: SearchServiceStub, behind: Stack) -> None:
-    """By weight; the text is read beside images."""
     behind.encoder.text_uses["0"] = TextUse(3, 3)
 
     response = await answered(
@@ -202,7 +201,6 @@ GIVEN = {"embedding": embedding(1), "model_fingerprint": FINGERPRINT, "modality"
 async def test_a_search_is_refused_by_name(
     stub: SearchServiceStub, fields: dict[str, object], error: type[errors.TandemError]
 ) -> None:
-    """By whatever is wrong with its form or its ranking."""
     assert await answered(stub)
 
     assert type(await refused(stub, asked(**fields))) is error
@@ -211,7 +209,6 @@ async def test_a_search_is_refused_by_name(
 async def test_a_stored_query_of_another_model_is_a_mismatch(
     stub: SearchServiceStub, behind: Stack
 ) -> None:
-    """The shard says whose its encodings are."""
     parts = [
         {"item_id": "text-1"},
         {"encoding": GIVEN | {"model_fingerprint": "model-b"}},
@@ -236,7 +233,7 @@ async def test_fusion_weighs_both(stub: SearchServiceStub) -> None:
 
 
 async def test_variety_compares_embeddings(stub: SearchServiceStub) -> None:
-    """Items within 3.9 degrees of a better one fall together; the shards send the embeddings."""
+    """Items within 3.9 degrees of a better one are dropped; the shards send the embeddings."""
     response = await answered(
         stub,
         diversity={"duplicate_similarity": math.cos(math.radians(3.9))},
@@ -249,7 +246,7 @@ async def test_variety_compares_embeddings(stub: SearchServiceStub) -> None:
 
 
 async def test_explanations_add_up_on_the_wire(stub: SearchServiceStub) -> None:
-    """Terms to the score within 1e-6, with everything asked for at once."""
+    """Terms add up to the score within 1e-6, with all options set at once."""
     response = await answered(
         stub,
         fusion={"method": "FUSION_METHOD_ADD", "cross_encoder_weight": 0.3},
@@ -275,7 +272,7 @@ async def test_explanations_add_up_on_the_wire(stub: SearchServiceStub) -> None:
 async def test_pages_of_one_search_neither_overlap_nor_leave_gaps(
     stub: SearchServiceStub, behind: Stack
 ) -> None:
-    """Though items are deleted and stored between them, and each is asked of another orchestrator.
+    """Though items are deleted and stored between them, and pages come from several orchestrators.
 
     No page after the first encodes, searches or scores anything.
     """
@@ -312,7 +309,7 @@ async def test_pages_of_one_search_neither_overlap_nor_leave_gaps(
 async def test_a_page_has_contents_where_asked_and_deleted_items_none(
     stub: SearchServiceStub, behind: Stack
 ) -> None:
-    """They keep their place: whoever counts on the page's size is not surprised."""
+    """They keep their place, so pages have the requested size."""
     first = await answered(
         stub, query={"text": "0"}, rerank_disabled=True, retrieve_k=6, return_n=3
     )
@@ -363,7 +360,6 @@ FORMS: list[dict[str, object]] = [
 
 
 async def test_a_batch_answers_each_form_as_a_search_does(stub: SearchServiceStub) -> None:
-    """Whatever their calls have in common."""
     alone = [await answered(stub, **form) for form in FORMS]
 
     batch = await stub.BatchSearchItems(
@@ -381,7 +377,6 @@ async def test_a_batch_answers_each_form_as_a_search_does(stub: SearchServiceStu
 async def test_a_stream_ends_as_a_search_does(
     stub: SearchServiceStub, form: dict[str, object]
 ) -> None:
-    """After the order of retrieval, in which nothing is scored."""
     single = await answered(stub, **form)
 
     call = stub.StreamSearchItems(
@@ -396,7 +391,7 @@ async def test_a_stream_ends_as_a_search_does(
 
 
 def test_parts_are_counted_before_any_is_looked_at() -> None:
-    """Each of these has a fault of its own, which would be told if it had been looked at."""
+    """Each part has a fault of its own, which would be reported if it were converted first."""
     request = pb.SearchItemsRequest(query_parts=[pb.QueryPart()] * 17)
     with pytest.raises(errors.QueryInvalid, match="it has 17 parts, not 1 to 16"):
         query_from_proto(request)

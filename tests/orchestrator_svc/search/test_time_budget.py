@@ -13,7 +13,7 @@ from tandem.chassis.deadline import Deadline
     [(10.0, 7.0, 9.0), (0.5, 0.35, 0.45), (0.1, 0.07, 0.08), (0.04, 0.028, 0.03)],
 )
 def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -> None:
-    """A tenth is kept back, of a short time 20 ms, of a very short one a quarter."""
+    """The reserve is a tenth, of a short time 20 ms, of a very short one a quarter."""
     now = time.monotonic()
 
     budget = TimeBudget.until(Deadline(now + whole), TimeShares())
@@ -26,7 +26,6 @@ def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -
 
 
 def test_of_a_time_that_is_over_nothing_is_left() -> None:
-    """Every stage is over too."""
     budget = TimeBudget.until(Deadline.after(-1.0), TimeShares())
 
     assert budget.encode_end.passed

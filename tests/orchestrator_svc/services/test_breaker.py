@@ -26,7 +26,7 @@ def opened(clock: Clock) -> Breaker:
 
 
 def test_five_failures_in_a_row_open_it() -> None:
-    """And four do not, however often they come, where the rest is under a half."""
+    """Four never do, while the share of failures stays under a half."""
     breaker = Breaker()
     for _ in range(4):
         for _ in range(4):
@@ -44,7 +44,7 @@ def test_five_failures_in_a_row_open_it() -> None:
 
 @pytest.mark.parametrize(("failures", "state"), [(9, "CLOSED"), (10, "OPEN")])
 def test_half_of_the_last_twenty_open_it(failures: int, state: str) -> None:
-    """Spread, so that they are never five in a row; the twentieth call decides."""
+    """Spread, so that five are never consecutive; the twentieth call decides."""
     breaker = Breaker()
     for number in range(20):
         assert breaker.state is BreakerState.CLOSED
@@ -57,7 +57,7 @@ def test_half_of_the_last_twenty_open_it(failures: int, state: str) -> None:
 
 
 def test_open_it_lets_one_probe_through_each_second() -> None:
-    """The others are refused meanwhile, whether or not the probe has ended."""
+    """Other calls are refused meanwhile, whether or not the probe has ended."""
     clock = Clock()
     breaker = opened(clock)
 
@@ -71,7 +71,7 @@ def test_open_it_lets_one_probe_through_each_second() -> None:
 
 
 def test_a_probe_that_succeeds_closes_it() -> None:
-    """What failed before is forgotten with it: the next failure alone does not open it again."""
+    """It also forgets earlier failures: the next one alone does not open it again."""
     clock = Clock()
     breaker = opened(clock)
     clock.seconds += 1.0
@@ -86,7 +86,6 @@ def test_a_probe_that_succeeds_closes_it() -> None:
 
 
 def test_a_probe_that_fails_leaves_it_open_for_another_second() -> None:
-    """Not a moment less."""
     clock = Clock()
     breaker = opened(clock)
     clock.seconds += 1.0
@@ -104,7 +103,7 @@ def test_a_probe_that_fails_leaves_it_open_for_another_second() -> None:
 
 
 def test_to_ask_whether_it_refuses_takes_no_probe() -> None:
-    """So that who only wants to know leaves it to who really calls."""
+    """The probe is left to an actual call."""
     clock = Clock()
     breaker = opened(clock)
     clock.seconds += 1.0
@@ -114,7 +113,6 @@ def test_to_ask_whether_it_refuses_takes_no_probe() -> None:
 
 
 def test_each_change_is_told() -> None:
-    """From the start, for the metric."""
     clock = Clock()
     told: list[BreakerState] = []
     breaker = Breaker(BreakerRule(consecutive_count=2), clock=clock, on_change=told.append)

@@ -1,4 +1,4 @@
-"""Calls to a service behind: how long they may take, when they are made again, when not at all."""
+"""Calls to a downstream service: their time, their retries, and the circuit breaker."""
 
 import asyncio
 import random
@@ -79,7 +79,6 @@ def retries(outcome: str) -> float:
 
 
 async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
-    """So that there is time to say so."""
     scripted = Scripted(30.0)
     async with served(scripted) as method:
         start_time = time.monotonic()
@@ -93,7 +92,6 @@ async def test_a_call_ends_a_little_before_its_callers_deadline() -> None:
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.004])
 async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
-    """Of a question, nor of a write."""
     scripted = Scripted()
     async with served(scripted) as method:
         for send in (dependency().ask, dependency().tell):
@@ -105,7 +103,6 @@ async def test_without_time_left_nothing_is_asked(seconds: float) -> None:
 
 @pytest.mark.parametrize("error", [gone(), errors.ModelUnavailable(model="it", why="gone")])
 async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> None:
-    """After a pause, and once."""
     before = retries("answered")
     scripted = Scripted(error)
     async with served(scripted) as method:
@@ -133,7 +130,6 @@ async def test_nobody_there_is_asked_once_more(error: errors.TandemError) -> Non
     ],
 )
 async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
-    """It would fail again, or make matters worse."""
     scripted = Scripted(error)
     async with served(scripted) as method:
         with pytest.raises(type(error)):
@@ -143,7 +139,7 @@ async def test_nothing_else_is_asked_again(error: errors.TandemError) -> None:
 
 
 async def test_writes_are_told_once() -> None:
-    """Only their caller knows whether to repeat them; and no breaker keeps one back."""
+    """Only the caller knows whether a retry is safe; and no circuit breaker holds a write back."""
     scripted = Scripted(*(gone() for _ in range(8)))
     async with served(scripted) as method:
         asked = dependency()
@@ -156,7 +152,7 @@ async def test_writes_are_told_once() -> None:
 
 
 async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
-    """Of the whole process: two services share a budget, and it runs out."""
+    """Two services share the retry budget of the process, and it runs out."""
     budget = RetryBudget(saved_count=3.0)
     scripted = Scripted(*(gone() for _ in range(200)))
     over = retries("over_budget")
@@ -179,7 +175,7 @@ async def test_an_outage_is_not_answered_by_twice_the_calls() -> None:
     ],
 )
 async def test_a_service_that_keeps_failing_is_spared(failure: errors.TandemError | float) -> None:
-    """From the fifth failure in a row on, refused at once and not asked."""
+    """From the fifth consecutive failure on, calls are refused at once and not sent."""
     scripted = Scripted(*[failure] * 20)
     async with served(scripted) as method:
         asked = dependency(retry_budget=RetryBudget(0.0))
@@ -211,7 +207,7 @@ async def test_a_service_that_keeps_failing_is_spared(failure: errors.TandemErro
 async def test_other_errors_do_not_spare_it(
     failure: errors.TandemError | float, seconds: float
 ) -> None:
-    """A service that answers, even to refuse, is there."""
+    """A service that answers, even with an error, is available."""
     scripted = Scripted(*[failure] * 20)
     async with served(scripted) as method:
         asked = dependency()
@@ -223,7 +219,7 @@ async def test_other_errors_do_not_spare_it(
 
 
 async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
-    """Five of them, and it is spared like one that is not there."""
+    """Five of them open the circuit breaker as five missing answers do."""
     scripted = Scripted()
 
     def check(response: pb.DescribeModelResponse) -> None:
@@ -239,7 +235,7 @@ async def test_an_answer_that_cannot_be_used_is_a_failure() -> None:
 
 
 async def test_it_is_asked_again_when_it_is_well() -> None:
-    """One try each so often; the first that succeeds ends it."""
+    """One probe at a time; the first that succeeds closes the circuit breaker."""
     clock = [0.0]
     scripted = Scripted(*(errors.InternalFault(why="a bug") for _ in range(6)))
     async with served(scripted) as method:
@@ -260,7 +256,7 @@ async def test_it_is_asked_again_when_it_is_well() -> None:
 
 
 async def test_each_question_is_timed_whatever_came_of_it() -> None:
-    """Answered, refused and late ones; by the name of who was asked."""
+    """Answered, refused and late calls, by the service's name."""
     scripted = Scripted(errors.IndexNotFound(index_id="x"), 30.0)
     before = timed_count()
     async with served(scripted) as method:

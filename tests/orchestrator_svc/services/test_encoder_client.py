@@ -1,4 +1,4 @@
-"""Calls to the services behind: their answers in our types, checked for what must not be."""
+"""Calls to encoder_svc: its answers in our types, checked for faults."""
 
 import grpc
 import pytest
@@ -24,7 +24,7 @@ def soon() -> Deadline:
 
 
 async def test_contents_are_encoded_in_their_order() -> None:
-    """Mixed as they may be; one that is refused stands in its place."""
+    """Texts and images mixed; a refused one has its error in its place."""
     async with stack(shard_count=1) as behind:
         behind.encoder.refused["0 bad"] = TextEmpty()
         contents = [TextContent("90"), TextContent("0 bad"), ImageContent(b"0")]
@@ -68,14 +68,13 @@ async def encode_with(response: pb.EncodeContentsResponse) -> object:
 
 
 async def test_an_answer_of_another_length_is_a_fault() -> None:
-    """Or one item would be stored under another's embedding."""
+    """Otherwise an item could be stored under another's embedding."""
     with pytest.raises(InternalFault, match="0 of 1"):
         await encode_with(pb.EncodeContentsResponse())
 
 
 @pytest.mark.parametrize("reason", [0, 9999])
 async def test_a_reason_of_a_newer_encoder_is_still_an_error(reason: int) -> None:
-    """An item that was refused is never taken for encoded."""
     error = error_reason_pb2.ItemError(reason=reason, message="too purple")  # type: ignore[arg-type]
 
     result = await encode_with(pb.EncodeContentsResponse(results=[pb.EncodeResult(error=error)]))
@@ -85,7 +84,7 @@ async def test_a_reason_of_a_newer_encoder_is_still_an_error(reason: int) -> Non
 
 
 async def test_a_service_that_is_not_there_is_named() -> None:
-    """So that whoever reads the error knows which one to look at."""
+    """So the reader of the error knows which service to look at."""
     async with open_channel("127.0.0.1:1") as channel:
         with pytest.raises(errors.ServiceUnavailable, match="encoder"):
             await EncoderClient(channel).encode([TextContent("0")], soon())

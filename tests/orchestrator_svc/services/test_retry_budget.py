@@ -1,10 +1,9 @@
-"""A tenth of the calls may be made twice, and a few more after a quiet time."""
+"""A tenth of the calls may be retried, and a few more after a quiet time."""
 
 from orchestrator_svc.services.retry_budget import RetryBudget
 
 
 def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:
-    """Ten saved up, then one for each ten calls."""
     budget = RetryBudget()
     retries = 0
     for _ in range(2_000):
@@ -15,7 +14,7 @@ def test_an_outage_costs_a_tenth_more_calls_and_no_more() -> None:
 
 
 def test_what_is_saved_is_bounded() -> None:
-    """Or a quiet night would pay for a storm in the morning."""
+    """Otherwise a quiet night would pay for a storm in the morning."""
     budget = RetryBudget()
     for _ in range(10_000):
         budget.earn()
@@ -24,7 +23,6 @@ def test_what_is_saved_is_bounded() -> None:
 
 
 def test_without_a_share_nothing_is_retried() -> None:
-    """An operator's switch."""
     budget = RetryBudget(share=0.0)
     budget.earn()
 

@@ -70,7 +70,7 @@ async def answers(
 async def test_a_stream_ends_with_what_a_search_answers(
     filled: Stack, fields: dict[str, Any]
 ) -> None:
-    """Before that it gives the bi-encoder's order, with its contents where they are asked for."""
+    """Before that it gives the retrieval order, with contents if requested."""
     async with door(filled) as stub:
         single = await stub.SearchItems(search(**fields), timeout=TIMEOUT_SECONDS)
         first, second = await answers(stub, search(**fields))
@@ -87,7 +87,7 @@ async def test_a_stream_ends_with_what_a_search_answers(
 
 
 async def test_the_first_answer_does_not_wait_for_the_cross_encoder(filled: Stack) -> None:
-    """It is read while the rerank stalls; the second follows once that goes on."""
+    """It is read while the rerank stalls; the second follows after that."""
     may_score = asyncio.Event()
 
     async def wait(request: object) -> None:
@@ -109,7 +109,6 @@ async def test_the_first_answer_does_not_wait_for_the_cross_encoder(filled: Stac
 
 
 async def test_a_stream_that_nobody_reads_on_scores_no_further(filled: Stack) -> None:
-    """The rerank ends with the call."""
     ended = asyncio.Event()
 
     async def stall(request: object) -> None:
@@ -135,7 +134,6 @@ async def test_a_stream_that_nobody_reads_on_scores_no_further(filled: Stack) ->
 
 
 async def test_a_stream_of_a_cursor_is_its_page(filled: Stack) -> None:
-    """There is nothing to be said twice."""
     async with door(filled) as stub:
         single = await stub.SearchItems(search(return_n=5), timeout=TIMEOUT_SECONDS)
         request = pb.SearchItemsRequest(index_id="scenes", cursor=single.next_cursor)
@@ -155,7 +153,7 @@ async def batch(
 
 
 async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
-    """By one encoding, and one search and one scoring a shard."""
+    """With one encoding, and one search and one scoring a shard."""
     searches = [search(str(angle), return_n=4) for angle in (0, 3, 8, 20)]
     async with door(filled) as stub:
         singles = [await stub.SearchItems(each, timeout=TIMEOUT_SECONDS) for each in searches]
@@ -174,7 +172,7 @@ async def test_a_batch_answers_as_its_searches_would(filled: Stack) -> None:
 
 
 async def test_searches_that_ask_for_other_things_are_retrieved_apart(filled: Stack) -> None:
-    """Another depth, another target. They are scored together if they come to it together."""
+    """Another depth, another target. They are scored together if they get there together."""
     async with door(filled) as stub:
         await batch(stub, search(), search("9"))
         for shard in filled.shards:
@@ -194,7 +192,7 @@ async def test_searches_that_ask_for_other_things_are_retrieved_apart(filled: St
 
 
 async def test_a_search_of_a_batch_fails_alone(filled: Stack) -> None:
-    """Whatever is wrong with it, and wherever that is found."""
+    """Whatever is wrong with it, and wherever that is detected."""
     filled.encoder.refused["7"] = errors.TextTooLong(got=99, limit=64, unit="tokens")
     async with door(filled) as stub:
         results = await batch(
@@ -227,7 +225,7 @@ async def test_a_search_of_a_batch_fails_alone(filled: Stack) -> None:
 async def test_a_query_that_cannot_be_scored_does_not_cost_the_others_theirs(
     filled: Stack,
 ) -> None:
-    """The rerank_svc says so of one of them."""
+    """The rerank_svc reports an error for one of them."""
     error = error_reason_pb2.ItemError(
         reason=error_reason_pb2.ERROR_REASON_TOKENS_INVALID, message="too long"
     )
@@ -241,7 +239,7 @@ async def test_a_query_that_cannot_be_scored_does_not_cost_the_others_theirs(
 
 
 async def test_a_batch_without_a_cross_encoder_is_flagged_search_by_search(filled: Stack) -> None:
-    """And one without an encoder fails search by search."""
+    """A batch without an encoder fails search by search."""
     for shard in filled.shards:
         shard.before["ScoreBatch"] = raising(errors.ModelUnavailable(model="it", why="gone"))
     async with door(filled) as stub:
@@ -256,7 +254,6 @@ async def test_a_batch_without_a_cross_encoder_is_flagged_search_by_search(fille
 
 
 async def test_a_batch_ends_by_its_deadline(filled: Stack) -> None:
-    """With what it has."""
     async with door(filled) as stub:
         await batch(stub, *[search(str(angle)) for angle in range(8)])
         for shard in filled.shards:
@@ -295,7 +292,7 @@ async def test_the_largest_batch_is_scored_in_calls_that_are_taken(filled: Stack
 async def test_hits_with_their_embeddings_are_asked_for_as_far_as_a_message_goes(
     filled: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """64 searches of 1,000 hits with 384 values each would be answered with 118 MB."""
+    """64 searches of 1,000 hits with 384 values each would need an answer of 118 MB."""
     assert answer_share(384, 20) == 1
     for dimension, retrieve_k in ((384, 1000), (1024, 1000), (384, 500)):
         count = MAX_EMBEDDING_COUNT // answer_share(dimension, retrieve_k)

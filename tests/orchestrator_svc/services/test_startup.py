@@ -1,4 +1,4 @@
-"""Readiness: all services behind are waited for a while, then those that searches need."""
+"""Readiness: all downstream services at first, then those that searches need."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -80,13 +80,12 @@ async def behind(
 
 
 async def test_all_serving_is_ready() -> None:
-    """At once."""
     async with behind() as (dependencies, _):
         await dependencies.check()
 
 
 async def test_one_that_is_not_serving_yet_is_named() -> None:
-    """So the log of a start that takes long says what it waits for."""
+    """So the log of a slow start says what it waits for."""
     async with service(SERVING) as serving, service(NOT_SERVING) as starting:
         dependencies = Dependencies(serving, [starting], [serving], wait_seconds=10.0)
 
@@ -95,7 +94,7 @@ async def test_one_that_is_not_serving_yet_is_named() -> None:
 
 
 async def test_at_first_all_of_them_are_waited_for() -> None:
-    """Or the first searches after a fresh start would be partial for nothing."""
+    """Otherwise the first searches after a fresh start would be partial for no reason."""
     async with behind(rerankers=(True, False)) as (dependencies, clock):
         for _ in range(2):
             with pytest.raises(ServiceUnavailable, match="rerank-1"):
@@ -116,10 +115,10 @@ async def test_at_first_all_of_them_are_waited_for() -> None:
 async def test_after_the_wait_what_searches_need_is_enough(
     serving: dict[str, Any], named: str | None
 ) -> None:
-    """The encoder and one shard, and the log names what is missing; no cross-encoder.
+    """The encoder and one shard, without a cross-encoder; the log names what is missing.
 
-    How many of the items the others have nobody knows, so no share of them is asked for: with a
-    minimum coverage over a half, one of two shards kept a restarted orchestrator out for good.
+    No share of the items is required, since a missing shard's count is unknown: with a minimum
+    coverage over a half, one of two shards kept a restarted orchestrator out for good.
     """
     async with behind(**serving) as (dependencies, clock):
         with pytest.raises(ServiceUnavailable):

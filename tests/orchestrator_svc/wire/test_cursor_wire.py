@@ -1,4 +1,4 @@
-"""Cursors: the rest of an answer through bytes and back, and nothing else through."""
+"""Cursors: the remaining items of an answer as bytes and back, and nothing else."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cursor_of(rest: list[RankedHit], return_n: int = 3) -> bytes:
 
 @given(rests(), st.integers(1, 4))
 def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) -> None:
-    """All of it, once, and to the last bit; with what held for the whole answer."""
+    """All of it, once, bit for bit, with what applies to the whole answer."""
     cursor = cursor_of(rest, return_n)
     given_: list[RankedHit] = []
     while cursor:
@@ -104,12 +104,11 @@ def test_pages_give_the_rest_in_its_order(rest: list[RankedHit], return_n: int) 
 
 
 def test_no_rest_is_no_cursor() -> None:
-    """So that an empty cursor is the end."""
     assert cursor_of([]) == b""
 
 
 def test_a_page_may_have_another_size() -> None:
-    """The next one goes on after it, with the first one's size again."""
+    """The next one continues after it, with the first one's size again."""
     page = page_from_proto(request(cursor_of(some(20)), return_n=7))
     following = page_from_proto(request(page.next_cursor))
 
@@ -121,7 +120,7 @@ def test_a_page_may_have_another_size() -> None:
 @example(b"")
 @example(b"\x01")
 def test_bytes_that_are_no_cursor_are_refused(junk: bytes) -> None:
-    """By name, whatever they are: bare, sealed, or in the place of what is compressed."""
+    """Whatever they are: bare, sealed, or in place of the compressed payload."""
     sealed = seal_cursor(junk)
     checksum = zlib.crc32(junk).to_bytes(4, "big")
     for cursor in (junk or b"\0", sealed, b"\x01" + checksum + junk):
@@ -132,7 +131,6 @@ def test_bytes_that_are_no_cursor_are_refused(junk: bytes) -> None:
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False))
 def test_a_damaged_cursor_is_refused(random: Random) -> None:
-    """One byte changed, some lost, some added."""
     cursor = cursor_of(some(5))
     place = random.randrange(len(cursor))
     changed = bytearray(cursor)
@@ -146,7 +144,7 @@ def test_a_damaged_cursor_is_refused(random: Random) -> None:
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False))
 def test_a_forged_cursor_is_taken_whole_or_refused(random: Random) -> None:
-    """Its checksum is right, what it holds is not: never another error."""
+    """Its checksum is right and its payload is not: there is never another error."""
     held = bytearray(unseal_cursor(cursor_of(some(4))))
     for _ in range(random.randrange(1, 6)):
         held[random.randrange(len(held))] = random.randrange(256)
@@ -220,7 +218,6 @@ def test_what_no_answer_leaves_is_refused(fields: dict[str, object]) -> None:
 
 
 def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
-    """As is one that is too large itself."""
     bomb = zlib.compress(bytes(64 * 2**20), 9)
     sealed = b"\x01" + zlib.crc32(bomb).to_bytes(4, "big") + bomb
     assert len(sealed) < 100_000
@@ -232,7 +229,7 @@ def test_a_cursor_that_holds_gigabytes_is_refused_unopened() -> None:
 
 
 def test_an_item_may_be_there_in_both_modalities() -> None:
-    """Where it was replaced by the other while both were searched."""
+    """If it was replaced by the other while both were searched."""
     twice: dict[str, object] = {name: value * 2 for name, value in columns.items()}
 
     page = page_from_proto(
@@ -261,7 +258,7 @@ def test_an_item_may_be_there_in_both_modalities() -> None:
     ids=lambda added: added[:4].hex(),
 )
 def test_what_is_more_than_an_answer_leaves_is_refused_before_it_is_parsed(added: bytes) -> None:
-    """A few kilobytes that would be made a hundred megabytes of messages."""
+    """A few kilobytes that would become a hundred megabytes of messages."""
     check_cursor_shape(held_by())
 
     with pytest.raises(errors.CursorInvalid):
@@ -271,7 +268,6 @@ def test_what_is_more_than_an_answer_leaves_is_refused_before_it_is_parsed(added
 
 
 def test_a_cursor_of_a_later_format_is_refused_by_it() -> None:
-    """During an upgrade, say."""
     cursor = b"\x02" + cursor_of(some(3))[1:]
 
     with pytest.raises(errors.CursorInvalid, match="format 2"):
@@ -293,7 +289,7 @@ def test_a_cursor_of_a_later_format_is_refused_by_it() -> None:
     ],
 )
 def test_nothing_else_is_asked_beside_a_cursor(name: str, value: object) -> None:
-    """It could not be heeded; the field is named."""
+    """It could not be respected; the error names the field."""
     asked = request(cursor_of(some(3)), **{name: value})
 
     with pytest.raises(errors.CursorInvalid, match=name):
@@ -310,7 +306,6 @@ def test_nothing_else_is_asked_beside_a_cursor(name: str, value: object) -> None
     ],
 )
 def test_a_page_is_refused_by_name(fields: dict[str, object], error: type[Exception]) -> None:
-    """Of another index, or of no size."""
     with pytest.raises(error):
         page_from_proto(request(cursor_of(some(3)), **fields))
 

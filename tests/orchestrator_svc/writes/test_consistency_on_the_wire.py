@@ -16,7 +16,7 @@ from tests.support.orchestrator_svc.downstream import door, stack
 
 
 async def test_coverage_is_on_the_wire() -> None:
-    """Whole, and without a shard; demanding all of it is refused by name."""
+    """With all shards, and without one; full coverage is then refused."""
     async with stack() as behind, door(behind) as stub:
         items = {behind.id_on(0): "0", behind.id_on(1): "1"}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -47,7 +47,6 @@ async def test_coverage_is_on_the_wire() -> None:
 
 
 async def test_a_total_that_nobody_knows_is_unset() -> None:
-    """Not zero."""
     async with stack() as behind, door(behind) as stub:
         items = {behind.id_on(0): "0"}
         assert [each async for each in stub.IngestItems(iter([batch(items)]))]
@@ -79,7 +78,7 @@ async def test_a_streams_last_token_covers_its_batches() -> None:
 
 
 async def test_a_search_by_token_never_answers_from_before_the_write() -> None:
-    """A shard that was put back behind it: named, not answered without the item."""
+    """A shard that was reset behind it is an error, not an answer without the item."""
     async with stack(shard_count=1) as behind, door(behind) as stub:
         [response] = [each async for each in stub.IngestItems(iter([batch({"a": "0"})]))]
         del behind.shards[0].items["scenes"]["a"]
@@ -93,7 +92,7 @@ async def test_a_search_by_token_never_answers_from_before_the_write() -> None:
 
 
 async def test_a_removals_token_names_what_it_touched() -> None:
-    """And one that touched nothing is a token all the same."""
+    """A removal that touched nothing returns a token too."""
     async with stack() as behind, door(behind) as stub:
         item_id = behind.id_on(1)
         assert [each async for each in stub.IngestItems(iter([batch({item_id: "0"})]))]
@@ -112,7 +111,6 @@ async def test_a_removals_token_names_what_it_touched() -> None:
 
 
 async def test_a_bad_token_is_refused_by_name_on_the_wire() -> None:
-    """As a caller sees it."""
     async with stack(shard_count=1) as behind, door(behind) as stub:
         call = stub.SearchItems(query(consistency_tokens=["made up"]), timeout=5)
 

@@ -1,4 +1,4 @@
-"""Consistency tokens: what was put in comes out, and nothing else is taken for one."""
+"""Consistency tokens: they round-trip, and nothing else is accepted as one."""
 
 import base64
 import zlib
@@ -17,7 +17,7 @@ sequences = st.dictionaries(st.integers(0, 3), st.integers(0, 2**63 - 1))
 
 @given(sequences)
 def test_a_token_names_the_sequences_it_was_made_of(told: dict[int, int]) -> None:
-    """Of no shard, of some, of all, up to the largest sequence there can be."""
+    """Of no shard, of some, of all, up to the largest sequence."""
     assert read_tokens([make_token(told, MAP)], MAP) == told
 
 
@@ -25,7 +25,7 @@ def test_a_token_names_the_sequences_it_was_made_of(told: dict[int, int]) -> Non
 def test_of_several_tokens_the_highest_sequence_of_each_shard_counts(
     several: list[dict[int, int]],
 ) -> None:
-    """So a caller sends what it has, in any order, without knowing what is in it."""
+    """So a caller sends the tokens it has, in any order, without reading them."""
     read = read_tokens([make_token(told, MAP) for told in several], MAP)
 
     shards = {shard for told in several for shard in told}
@@ -42,7 +42,6 @@ def test_a_token_is_small_and_plain() -> None:
 
 @given(st.integers(0, 73), st.integers(1, 63))
 def test_a_changed_character_is_found(place: int, step: int) -> None:
-    """A sequence read wrong would be a stale answer that looks fresh."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     token = make_token(dict.fromkeys(range(4), 10**9), MAP)
     other = alphabet[(alphabet.index(token[place]) + step) % 64]
@@ -62,14 +61,12 @@ def test_a_changed_character_is_found(place: int, step: int) -> None:
     ["", "A", "AAAA", "not a token", "ä", "\udc80", "=" * 8, "A" * 10_000],
 )
 def test_what_never_was_a_token_is_refused(token: str) -> None:
-    """By name, whatever it is."""
     with pytest.raises(ConsistencyTokenInvalid):
         read_tokens([token], MAP)
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_refused_by_name(token: str) -> None:
-    """Never by a fault of ours."""
     with pytest.raises(ConsistencyTokenInvalid):
         read_tokens([token], MAP)
 
@@ -92,7 +89,7 @@ def test_a_token_of_another_shard_map_is_refused(other: ShardMap) -> None:
     ids=["newer format", "half an entry", "shard 4 of 4", "negative sequence"],
 )
 def test_a_sealed_token_that_makes_no_sense_is_refused(told: bytes) -> None:
-    """Its checksum is right; what it says is not."""
+    """Its checksum is right; its payload is not."""
     sealed = told + zlib.crc32(told).to_bytes(4)
 
     with pytest.raises(ConsistencyTokenInvalid):
@@ -100,7 +97,7 @@ def test_a_sealed_token_that_makes_no_sense_is_refused(told: bytes) -> None:
 
 
 def test_a_token_sealed_by_hand_is_taken() -> None:
-    """The control of the one above, and the format as it is written down."""
+    """The control of the test above, and of the documented format."""
     told = b"\x01" + (1).to_bytes(8) + (4).to_bytes(2) + (3).to_bytes(2) + (7).to_bytes(8)
     sealed = told + zlib.crc32(told).to_bytes(4)
     token = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
@@ -110,7 +107,7 @@ def test_a_token_sealed_by_hand_is_taken() -> None:
 
 
 def test_more_tokens_than_are_taken_are_refused() -> None:
-    """256 are read; a stream's last token covers its others, so nobody needs as many."""
+    """256 are accepted; a stream's last token covers its others, so more are not needed."""
     token = make_token({0: 1}, MAP)
 
     assert read_tokens([token] * 256, MAP) == {0: 1}

@@ -33,7 +33,6 @@ def stored(behind: Stack) -> set[str]:
 
 
 async def test_items_are_stored_whole_on_the_shard_that_owns_them() -> None:
-    """Content, embedding and tokens, under the encoder's fingerprint."""
     async with stack() as behind:
         items = [text(f"item-{n}", n) for n in range(20)]
         items.append(IncomingItem("picture", ImageContent(b"7")))
@@ -52,7 +51,6 @@ async def test_items_are_stored_whole_on_the_shard_that_owns_them() -> None:
 
 
 async def test_what_cannot_be_taken_is_refused_item_by_item() -> None:
-    """The others are stored; the encoder sees only what may be."""
     async with stack() as behind:
         behind.encoder.refused["13 unlucky"] = errors.TextTooLong(
             got=9000, limit=8192, unit="bytes"
@@ -79,7 +77,7 @@ async def test_what_cannot_be_taken_is_refused_item_by_item() -> None:
 
 
 async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
-    """Which of the two was meant is not ours to choose; the others are stored."""
+    """Which of the two was meant is unknown; the others are stored."""
     async with stack() as behind:
         outcomes = await ingest(behind, [text("twice", 1), text("once"), text("twice", 2)])
 
@@ -88,7 +86,6 @@ async def test_an_id_that_stands_twice_is_stored_not_once() -> None:
 
 
 async def test_a_batch_with_nothing_good_asks_nobody() -> None:
-    """Neither the encoder nor a shard."""
     async with stack() as behind:
         outcomes = await ingest(behind, [text(""), IncomingItem("a", errors.ContentMissing())])
 
@@ -99,7 +96,6 @@ async def test_a_batch_with_nothing_good_asks_nobody() -> None:
 
 @pytest.mark.parametrize("shard_count", [2, 3])
 async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> None:
-    """Its items carry its error; the other shards' items are stored."""
     async with stack(shard_count) as behind:
         behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
         items = [text(f"item-{n}") for n in range(30)]
@@ -113,7 +109,7 @@ async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> 
 
 
 async def test_an_encoder_that_fails_fails_the_batch_item_by_item() -> None:
-    """The stream goes on; what was refused for itself keeps its own reason."""
+    """The stream continues; an item that was refused for itself keeps its own reason."""
     async with stack() as behind:
         behind.encoder.before["EncodeContents"] = raising(
             errors.ModelUnavailable(model="joint_encoder", why="gone")
@@ -142,7 +138,7 @@ async def test_a_batch_does_not_wait_for_ever(service: str) -> None:
 
 
 async def test_an_encoded_batch_is_stored_only_when_it_is_told_to() -> None:
-    """So batches of one stream are encoded side by side and take effect in their order."""
+    """So batches of one stream are encoded concurrently and take effect in their order."""
     async with stack() as behind:
         encoded = await behind.ingester.encode(IngestBatch("scenes", [text("a")]))
 
@@ -155,14 +151,12 @@ async def test_an_encoded_batch_is_stored_only_when_it_is_told_to() -> None:
 
 @pytest.mark.parametrize("count", [0, 65])
 async def test_a_batch_of_a_size_that_is_not_taken_is_refused_whole(count: int) -> None:
-    """It says nothing about any item."""
     async with stack() as behind:
         with pytest.raises(errors.BatchSizeOutOfRange):
             await ingest(behind, [text(f"item-{n}") for n in range(count)])
 
 
 async def test_a_bad_index_id_refuses_the_batch_whole() -> None:
-    """None of its items could go anywhere."""
     async with stack() as behind:
         with pytest.raises(errors.IndexIdInvalid):
             await ingest(behind, [text("a")], index_id="Scenes")
@@ -176,7 +170,7 @@ async def attempt(behind: Stack, items: list[IncomingItem], request_id: str) -> 
 
 
 async def test_a_repeated_batch_is_the_same_writes_and_stored_once() -> None:
-    """Over two shards two writes, each known again by its own id; sequences as the first time."""
+    """Two writes over two shards, each recognised by its own id; sequences as the first time."""
     async with stack() as behind:
         items = [text(f"item-{n}", n) for n in range(20)]
 
@@ -196,7 +190,7 @@ async def test_a_repeated_batch_is_the_same_writes_and_stored_once() -> None:
 
 
 async def test_a_batch_half_stored_is_finished_by_its_repetition() -> None:
-    """The shard that stored its part does not again; the one that was full does now."""
+    """The shard that stored its part does not store it again; the one that was full does now."""
     async with stack() as behind:
         items = [text(behind.id_on(0)), text(behind.id_on(1))]
         behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
@@ -212,7 +206,7 @@ async def test_a_batch_half_stored_is_finished_by_its_repetition() -> None:
 
 
 async def test_another_model_answer_is_still_the_same_write() -> None:
-    """Two encodings of one picture may differ in their last bits, so the write is known by what the
+    """Two encodings of one image may differ in their last bits, so a write is known by what the
     caller sent: the contract that index_svc is held to.
     """
     async with stack(shard_count=1) as behind:
@@ -233,7 +227,7 @@ async def test_another_model_answer_is_still_the_same_write() -> None:
 
 
 async def test_an_id_used_for_another_batch_is_told_item_by_item() -> None:
-    """Nothing of the second is stored where the first was."""
+    """A shard that stored the first stores nothing of the second."""
     async with stack(shard_count=1) as behind:
         await attempt(behind, [text("a", 1)], "same")
 
@@ -245,7 +239,6 @@ async def test_an_id_used_for_another_batch_is_told_item_by_item() -> None:
 
 
 async def test_a_batch_without_an_id_is_stored_each_time() -> None:
-    """The control of those above."""
     async with stack(shard_count=1) as behind:
         for _ in range(2):
             await attempt(behind, [text("a", 1)], "")
@@ -254,7 +247,6 @@ async def test_a_batch_without_an_id_is_stored_each_time() -> None:
 
 
 async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
-    """Before anything is encoded."""
     async with stack(shard_count=1) as behind:
         with pytest.raises(errors.RequestIdInvalid):
             await attempt(behind, [text("a")], "x" * 65)
@@ -263,7 +255,7 @@ async def test_a_request_id_that_is_too_long_refuses_the_batch() -> None:
 
 
 async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back() -> None:
-    """How much was read is told of each text that was encoded, stored or not."""
+    """Each encoded text reports how much was read, stored or not."""
     async with stack() as behind:
         use = TextUse(100, 64)
         behind.encoder.text_uses["1 long"] = use
@@ -285,7 +277,6 @@ async def test_the_truncation_policy_goes_to_the_encoder_and_its_word_comes_back
 
 
 async def test_an_item_has_no_windows() -> None:
-    """Before anything is encoded; the message says what to do."""
     async with stack() as behind:
         with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
             await downstream.ingest(

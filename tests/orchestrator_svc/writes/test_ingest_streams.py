@@ -1,4 +1,4 @@
-"""Ingest streams keep order and pace, and end by name or leave nothing running."""
+"""Ingest streams keep order and pace, and leave nothing running when they end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_batches_are_answered_in_order() -> None:
-    """Though the first takes longest to encode."""
 
     async def first_is_slow(request: object) -> None:
         if request.contents[0].text == "0":  # type: ignore[attr-defined]
@@ -52,7 +51,7 @@ async def test_batches_are_answered_in_order() -> None:
 
 
 async def test_a_later_batch_never_overtakes_an_earlier_one() -> None:
-    """One id in every batch, the first of them slowest: the last one's text is what stays."""
+    """One id in every batch, the first of them slowest: the last one's text stays."""
 
     async def earlier_is_slower(request: object) -> None:
         await asyncio.sleep(0.3 - 0.1 * float(request.contents[0].text))  # type: ignore[attr-defined]
@@ -74,7 +73,6 @@ async def test_a_later_batch_never_overtakes_an_earlier_one() -> None:
 
 
 async def test_a_batch_that_stored_nothing_lets_none_overtake_the_one_before() -> None:
-    """Slow, failed, fast: the fast one still waits for the slow one."""
 
     async def slow_failed_fast(request: object) -> None:
         text = request.contents[0].text  # type: ignore[attr-defined]
@@ -115,7 +113,7 @@ async def test_batches_are_encoded_side_by_side() -> None:
 
 
 async def test_streams_share_the_encoders_turns() -> None:
-    """So many batches at once of all streams; a batch's time begins with its turn."""
+    """The limit applies to all streams; a batch's time starts with its turn."""
     together = most = 0
 
     async def count(request: object) -> None:
@@ -142,7 +140,7 @@ async def test_streams_share_the_encoders_turns() -> None:
 
 
 async def test_a_fast_sender_is_held_back() -> None:
-    """While nothing can be stored, only a bounded part of an endless stream is taken."""
+    """While nothing can be stored, only a bounded part of an endless stream is read."""
     gate = asyncio.Event()
     sent = 0
 
@@ -173,7 +171,6 @@ async def test_a_fast_sender_is_held_back() -> None:
 
 
 async def test_a_sender_may_wait_for_each_answer_before_the_next_batch() -> None:
-    """The stream is answered batch by batch, not at its end."""
     async with stack() as behind, door(behind, pending_batch_count=1) as stub:
         call = stub.IngestItems(timeout=TIMEOUT_SECONDS)
         for n in range(5):
@@ -187,7 +184,7 @@ async def test_a_sender_may_wait_for_each_answer_before_the_next_batch() -> None
 
 
 async def test_a_sender_may_read_nothing_until_it_has_sent_everything() -> None:
-    """More batches than may be under way, all written before the first answer is read."""
+    """More batches than may be in flight, all written before the first answer is read."""
     async with stack() as behind, door(behind, pending_batch_count=2) as stub:
         call = stub.IngestItems(timeout=TIMEOUT_SECONDS)
         for n in range(12):
@@ -200,13 +197,12 @@ async def test_a_sender_may_read_nothing_until_it_has_sent_everything() -> None:
 
 
 async def test_an_empty_stream_has_no_answers() -> None:
-    """And ends well."""
     async with stack() as behind, door(behind) as stub:
         assert [each async for each in stub.IngestItems(iter([]))] == []
 
 
 async def test_items_that_fail_do_not_end_the_stream() -> None:
-    """A shard without room, an item without content, an id twice: each told, the rest stored."""
+    """A full shard, an item without content, a duplicate id: each is reported, the rest stored."""
     async with stack() as behind, door(behind) as stub:
         behind.shards[1].before["UpsertItems"] = raising(errors.StoreFull(why="disk full"))
         here, there = behind.id_on(0), behind.id_on(1)
@@ -228,7 +224,7 @@ async def test_items_that_fail_do_not_end_the_stream() -> None:
 
 
 async def test_a_batch_refused_whole_ends_the_stream_after_those_before_it() -> None:
-    """The first is answered and stored; of the third nothing is, in whatever order they ended."""
+    """The first is answered and stored; nothing of the third is, in whatever order they ended."""
 
     async def slow(request: object) -> None:
         await asyncio.sleep(0.3 if request.contents[0].text == "1" else 0.0)  # type: ignore[attr-defined]
@@ -250,7 +246,6 @@ async def test_a_batch_refused_whole_ends_the_stream_after_those_before_it() -> 
 
 @pytest.mark.parametrize("count", [0, 65])
 async def test_a_batch_of_a_size_that_is_not_taken_ends_the_stream_by_name(count: int) -> None:
-    """Nothing can be said of its items."""
     async with stack() as behind, door(behind) as stub:
         call = stub.IngestItems(iter([batch({f"item-{n}": "0" for n in range(count)})]))
 
@@ -258,7 +253,7 @@ async def test_a_batch_of_a_size_that_is_not_taken_ends_the_stream_by_name(count
 
 
 async def test_a_sender_that_goes_away_leaves_nothing_running() -> None:
-    """Batches not yet stored are dropped, and the service serves on."""
+    """Batches not yet stored are dropped, and the service keeps serving."""
 
     async def stall(request: object) -> None:
         await asyncio.sleep(30)
@@ -283,7 +278,7 @@ async def test_a_sender_that_goes_away_leaves_nothing_running() -> None:
 
 
 async def test_a_sender_that_goes_away_while_answers_wait_does_no_harm() -> None:
-    """Answers that nobody reads any more: the stream is closed and the next caller is served."""
+    """Answers are left unread: the stream is closed and the next caller is served."""
     async with stack() as behind, door(behind) as stub:
         for _ in range(10):
             call = stub.IngestItems()
@@ -297,7 +292,7 @@ async def test_a_sender_that_goes_away_while_answers_wait_does_no_harm() -> None
 
 
 async def test_request_ids_reach_the_shards() -> None:
-    """Of batches and of removals; one that is too long ends the stream by name."""
+    """Of batches and of removals; one that is too long ends the stream."""
     async with stack(shard_count=1) as behind, door(behind) as stub:
         for _ in range(2):
             request = batch({"a": "0"})

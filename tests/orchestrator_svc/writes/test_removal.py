@@ -26,7 +26,7 @@ async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> Re
 
 
 async def test_a_removal_tells_how_many_and_how_far() -> None:
-    """Over two shards, of which each has made two writes then."""
+    """Over two shards, each of which has made two writes by then."""
     async with stack() as behind:
         owned = await fill(behind)
 
@@ -52,7 +52,7 @@ async def test_a_shard_that_is_down_fails_the_removal_and_leaves_nothing_unsaid(
 
 
 async def test_a_shard_that_refuses_is_told_apart_from_one_that_is_silent() -> None:
-    """What it refused is as it was: that much is known."""
+    """Items on the shard that refused are unchanged: that much is known."""
     async with stack() as behind:
         owned = await fill(behind)
         behind.shards[0].before["DeleteItems"] = raising(errors.Overloaded(what="writes"))
@@ -65,7 +65,7 @@ async def test_a_shard_that_refuses_is_told_apart_from_one_that_is_silent() -> N
 
 
 async def test_one_shards_failure_does_not_cancel_the_others_deletes() -> None:
-    """Or nobody would know what became of them."""
+    """Otherwise their outcome would be unknown."""
     async with stack() as behind:
         owned = await fill(behind)
 
@@ -82,7 +82,7 @@ async def test_one_shards_failure_does_not_cancel_the_others_deletes() -> None:
 
 
 async def test_what_became_of_the_ids_is_within_what_reaches_the_caller() -> None:
-    """512 characters do, whatever the ids are and however much the shard has to say."""
+    """512 characters do, whatever the ids are and however long the shard's message is."""
     async with stack(shard_count=1) as behind:
         await fill(behind)
         behind.shards[0].before["DeleteItems"] = raising(
@@ -97,7 +97,7 @@ async def test_what_became_of_the_ids_is_within_what_reaches_the_caller() -> Non
 
 
 async def test_a_repeated_removal_is_answered_as_the_first_time() -> None:
-    """The items came back in between and stay; another id removes them."""
+    """The items were stored again in between and stay; another id removes them."""
     async with stack() as behind:
         owned = await fill(behind)
         first = await remove(behind, list(owned.values()), "same")
@@ -111,7 +111,6 @@ async def test_a_repeated_removal_is_answered_as_the_first_time() -> None:
 
 
 async def test_an_id_used_for_another_removal_is_refused_by_name() -> None:
-    """The shard sees that the items are others."""
     async with stack(shard_count=1) as behind:
         await fill(behind)
         await remove(behind, ["a"], "same")
@@ -121,7 +120,6 @@ async def test_an_id_used_for_another_removal_is_refused_by_name() -> None:
 
 
 async def test_a_request_id_that_is_too_long_is_refused_before_any_shard_is_asked() -> None:
-    """By name."""
     async with stack() as behind:
         with pytest.raises(errors.RequestIdInvalid):
             await remove(behind, ["a"], "x" * 65)

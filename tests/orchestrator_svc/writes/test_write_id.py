@@ -11,7 +11,7 @@ MAPS = [ShardMap(2), ShardMap(3), ShardMap(2, version=2)]
 
 @given(st.text(min_size=1, max_size=16))
 def test_a_shards_id_is_the_same_in_each_attempt_and_fits(request_id: str) -> None:
-    """Whatever the caller made up; shards take 64 bytes."""
+    """Whatever the caller chose; shards accept 64 bytes."""
     made = shard_request_id(request_id, 1, ShardMap(2))
 
     assert made == shard_request_id(request_id, 1, ShardMap(2))
@@ -19,7 +19,6 @@ def test_a_shards_id_is_the_same_in_each_attempt_and_fits(request_id: str) -> No
 
 
 def test_parts_of_one_write_have_different_ids() -> None:
-    """By shard, by shard map, and by the caller's id."""
     ids = {
         shard_request_id(request_id, shard, shard_map)
         for request_id in ("a", "b", "0/a")
@@ -31,5 +30,5 @@ def test_parts_of_one_write_have_different_ids() -> None:
 
 
 def test_no_id_stays_none() -> None:
-    """An empty id is not kept, so it must not become one."""
+    """An empty id is not remembered, so it must not become one."""
     assert shard_request_id("", 0, ShardMap(1)) == ""

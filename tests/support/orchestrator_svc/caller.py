@@ -1,4 +1,4 @@
-"""A caller of SearchService: what it sends, and what it reads of the answers."""
+"""Requests to SearchService, and readers of its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services behind the orchestrator, small and in memory, on real sockets: to make them fail.
+"""Fakes of the downstream services, in memory and on real sockets, that tests can make fail.
 
 Texts embed as the angle that their first number names, in degrees; pictures likewise, as bytes. So
 a test reads off which item is nearest: "10" is nearer to "12" than to "40".
@@ -75,7 +75,7 @@ WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.
 
 
 class FakeEncoder(Describing, EncoderServiceServicer):
-    """Encodes; refuses the contents that it was told to."""
+    """Encodes contents, and refuses those in `refused`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -387,7 +387,7 @@ async def door(
 
 
 async def _warm() -> None:
-    """It was never cold."""
+    """Returns at once: a fake has nothing to warm up."""
 
 
 @asynccontextmanager

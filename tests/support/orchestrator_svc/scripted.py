@@ -1,6 +1,4 @@
-"""Services that do as a test tells them: what they were asked, and what happens before they answer;
-and the reranker of a fake shard.
-"""
+"""Fake services that record their requests and do what a test scripts before they answer."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tandem.v1.error_reason_pb2 import ItemError
 from tandem.v1.model_service_pb2_grpc import ModelServiceServicer
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
 
-# What a test has happen before a method answers: it may wait, and it may raise.
+# What a test runs before a method answers: it may wait, and it may raise.
 Before = Callable[[object], Awaitable[None]]
 
 ScoreAnswer = Callable[
@@ -31,7 +29,7 @@ ScoreAnswer = Callable[
 
 @dataclass
 class Scripted:
-    """What a service was asked, and what happens before it answers."""
+    """Records a service's requests, and runs a test's script before it answers."""
 
     calls: list[tuple[str, object]] = field(default_factory=list)
     before: dict[str, Before] = field(default_factory=dict)
@@ -48,7 +46,7 @@ class Scripted:
 
 
 class Describing(Scripted, ModelServiceServicer):
-    """Says what it serves, or that its model is not there."""
+    """Describes its model, or reports that it has none."""
 
     description: ModelDescription | None = None
 
@@ -63,7 +61,7 @@ class Describing(Scripted, ModelServiceServicer):
 
 
 class FakeReranker(Describing, RerankServiceServicer):
-    """Scores by `logits`, at the pace it is told."""
+    """Scores by `logits`, at a pace of `pair_seconds`."""
 
     def __init__(self) -> None:
         super().__init__()
