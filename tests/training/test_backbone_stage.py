@@ -72,6 +72,7 @@ def test_the_backbone_learns_and_then_stays(tmp_path: Path, init: Path) -> None:
     assert moved(short.joint_encoder, long.joint_encoder) > 0.9
 
 
+@pytest.mark.slow
 def test_what_a_frozen_backbone_cannot_tell_apart_a_learned_one_can(
     tmp_path: Path, init: Path
 ) -> None:
