@@ -4,6 +4,7 @@ Shapes: n rows of a call, H W pixels, T text tokens, R image tokens, D token wid
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from tandem.model_io.buckets import Chunk, chunks_by_length, pad_texts, pair_chu
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, image_batch_size, pair_batch_size
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import FIRST_VERSION
+from tandem.model_io.pair_window import PairWindow
 from tandem.model_io.precision import Precision
 from tandem.model_io.priority import Priority
 from tandem.model_io.triton_client import OutputSpec, TritonClient
@@ -27,6 +29,8 @@ ImageTokenArray = NDArray[np.float16]
 # Triton makes one batch of requests that come at the same moment, and one instance would compute
 # both halves of a search's pairs while the other has nothing to do.
 _APART_SECONDS = 0.001
+# Pairs that Triton has at a time: a batch that an instance computes, and the next.
+_BATCHES_PER_INSTANCE = 2
 Values = TypeVar("Values", bound=NDArray[Any])
 
 
@@ -43,14 +47,24 @@ class ServedJointModel:
     """Calls the model's two parts; splits what is over a batch, keeps the order of what it gets."""
 
     def __init__(
-        self, triton: TritonClient, manifest: Manifest, version: int = FIRST_VERSION
+        self,
+        triton: TritonClient,
+        manifest: Manifest,
+        version: int = FIRST_VERSION,
+        window: PairWindow | None = None,
     ) -> None:
-        """Every inference is of that version of the joint encoder, or fails."""
+        """Every inference is of that version of the joint encoder, or fails.
+
+        `window` is that of another version of the same model; without it, there is a new one.
+        """
         self.manifest = manifest
         self.version = version
         self._triton = triton
         self._image_batch_size = image_batch_size(manifest)
         self._batch_size = pair_batch_size(manifest)
+        self._window = window or PairWindow(
+            _BATCHES_PER_INSTANCE * INSTANCE_COUNT * self._batch_size
+        )
         self._embedding = OutputSpec("OUTPUT__0", np.float32, (manifest.embedding_dim,))
         self._match_logit = OutputSpec("OUTPUT__1", np.float32, (1,))
         self._image_tokens = OutputSpec(
@@ -63,7 +77,7 @@ class ServedJointModel:
             raise ModelUnavailable(model=JOINT_ENCODER, why=f"there is no version {version}")
         if version == self.version:
             return self
-        return ServedJointModel(self._triton, self.manifest, version)
+        return ServedJointModel(self._triton, self.manifest, version, self._window)
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable where an instance was found dead a short while ago."""
@@ -152,13 +166,25 @@ class ServedJointModel:
         """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
 
         async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
+            if priority is Priority.CANARY:
+                return await send(chunk, timeout_seconds)
+            # As in Triton's own queue, no longer than half of the time.
+            return await self._window.run(
+                len(chunk.rows),
+                timeout_seconds / 2,
+                lambda: send(chunk, deadline_time - time.monotonic()),
+            )
+
+        async def send(chunk: Chunk, left_seconds: float) -> Inferred[NDArray[Any]]:
             ids, mask = self._padded(texts, chunk)
             tokens = np.stack([images[row] for row in chunk.rows])
             present = np.ones(tokens.shape[:2], dtype=np.int64)
             inferred = await self._encode(
-                (ids, mask, tokens, present), self._match_logit, timeout_seconds, priority
+                (ids, mask, tokens, present), self._match_logit, left_seconds, priority
             )
             return replace(inferred, cost=replace(inferred.cost, pair_count=len(ids)))
+
+        deadline_time = time.monotonic() + timeout_seconds
 
         # A GPU takes them at once; cores share them.
         size = self._batch_size
@@ -223,7 +249,13 @@ async def _in_chunks(
             await asyncio.sleep(wait_seconds)
         return await run(chunk)
 
-    parts = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(chunks)))
+    tasks = [asyncio.ensure_future(run_in_turn(*each)) for each in enumerate(chunks)]
+    try:
+        parts = await asyncio.gather(*tasks)
+    finally:
+        # Where one failed, the others are in vain.
+        for task in tasks:
+            task.cancel()
     row_count = sum(len(chunk.rows) for chunk in chunks)
     values: NDArray[Any] = np.empty((row_count, *output.dims), dtype=output.dtype)
     for chunk, part in zip(chunks, parts, strict=True):
