@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,11 +29,14 @@ SEED = int(os.environ.get("TANDEM_DEADLINE_SEED", "7"))
 COUNT = 2_000 if IS_FULL else 60
 # In short beside other tests, which leave little of the machine.
 DEADLINE_SECONDS = 0.5 if IS_FULL else 2.0
-LATE_SECONDS = 0.05
+# What a caller's own thread may take to be woken.
+LATE_SECONDS = 0.05 if IS_FULL else 0.5
 CALLER_COUNT = 2
 SHARD_COUNT = 2
-# Well over what a turn of a busy machine's scheduler takes.
+# Of a call's time: from so much on it may be why the call was not answered.
 STALL_SECONDS = 0.1
+# Gaps that are noted.
+GAP_SECONDS = 0.02
 
 
 @dataclass
@@ -140,7 +143,7 @@ def stalls_watched() -> Iterator[list[tuple[float, float]]]:
         last_time = time.monotonic()
         while not ended.wait(0.005):
             now = time.monotonic()
-            if now - last_time > STALL_SECONDS:
+            if now - last_time > GAP_SECONDS:
                 stalls.append((last_time, now))
             last_time = now
 
@@ -153,11 +156,21 @@ def stalls_watched() -> Iterator[list[tuple[float, float]]]:
         watching.join()
 
 
+def overlap_seconds(
+    stalls: Sequence[tuple[float, float]], start_time: float, end_time: float
+) -> float:
+    """Returns how much of a call's time lies in stalls."""
+    return sum(max(0.0, min(end, end_time) - max(start, start_time)) for start, end in stalls)
+
+
 @pytest.mark.timeout(1200 if IS_FULL else 300)
 def test_searches_are_answered_in_time_whatever_becomes_of_the_cross_encoder(
     stack: LocalStack, scenes_index: str, records: list[Record], outages: Outages
 ) -> None:
-    """At least 99 % OK within the deadline, and flagged where they are less; none is late."""
+    """At least 99 % OK within the deadline, and flagged where they are less; none is late.
+
+    Every call is judged, by its time less that in which the machine stood still.
+    """
     texts = [caption.text for record in records for caption in record.captions]
     choice = random.Random(SEED)
     with grpc.insecure_channel(stack.address) as channel:
@@ -177,19 +190,21 @@ def test_searches_are_answered_in_time_whatever_becomes_of_the_cross_encoder(
         outages.end()
 
     answers = [answer for answer, *_ in outcomes if not isinstance(answer, str)]
-    # A machine that stands still for part of a search is no fault of the search's.
-    fair = [
-        (answer, late_seconds)
-        for answer, late_seconds, start_time, end_time in outcomes
-        if not any(start < end_time and end > start_time for start, end in stalls)
-    ]
-    errors = Counter(answer for answer, _ in fair if isinstance(answer, str))
     stops = Counter(pb.RerankStop.Name(answer.rerank.stop) for answer in answers)
-    latest_seconds = max(late_seconds for _, late_seconds in fair)
+    errors: Counter[str] = Counter()
+    stalled_count, latest_seconds = 0, -DEADLINE_SECONDS
+    for answer, late_seconds, start_time, end_time in outcomes:
+        # A machine that stands still for part of a search is no fault of the search's.
+        stalled_seconds = overlap_seconds(stalls, start_time, end_time)
+        latest_seconds = max(latest_seconds, late_seconds - stalled_seconds)
+        if isinstance(answer, str):
+            if stalled_seconds >= STALL_SECONDS and answer.startswith("DEADLINE_EXCEEDED"):
+                stalled_count += 1
+            else:
+                errors[answer] += 1
     print(f"{len(answers)} of {COUNT} OK, {dict(stops)}, troubles {dict(outages.kinds)},", end=" ")
-    print(f"of {len(fair)} that met no stall the latest {latest_seconds + DEADLINE_SECONDS:.3f} s")
-    assert len(fair) >= COUNT / 2
-    assert errors.total() <= 0.01 * len(fair), errors
+    print(f"{stalled_count} lost to stalls, the latest {latest_seconds + DEADLINE_SECONDS:.3f} s")
+    assert errors.total() <= 0.01 * COUNT, errors
     assert latest_seconds <= LATE_SECONDS
     for answer in answers:
         is_less = answer.rerank.stop != pb.RERANK_STOP_COMPLETE
