@@ -27,14 +27,15 @@ def core_count() -> int:
 
 def wheel_folder() -> Path:
     """Returns the folder of the server in the wheel; raises TritonUnavailable without one."""
-    folder = _triton_folder() / "pytriton" / "tritonserver"
+    folders = [each / "pytriton" / "tritonserver" for each in _triton_folders()]
+    folder = next(filter(Path.is_dir, folders), folders[0])
     # Environments made before have the wheel among their packages.
     if not folder.is_dir() and (spec := importlib.util.find_spec("pytriton")) and spec.origin:
         return Path(spec.origin).parent / "tritonserver"
     if not folder.is_dir():
         raise TritonUnavailable(
             "no Triton server is installed (Linux x86_64 only); install it: "
-            f"{sys.executable} -m pip install --no-deps --target {_triton_folder()} {WHEEL}"
+            f"{sys.executable} -m pip install --no-deps --target {_triton_folders()[0]} {WHEEL}"
         )
     return folder
 
@@ -90,9 +91,14 @@ def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
     }
 
 
-def _triton_folder() -> Path:
-    """Returns where `make install` unpacks the wheel: within this Python's environment."""
-    return Path(sys.prefix) / "triton"
+def _triton_folders() -> list[Path]:
+    """Returns where the wheel may be unpacked: within this Python's environment, or another's.
+
+    A .pth file can lend this environment the packages of another, and Triton lies beside those.
+    """
+    packages = [Path(entry) for entry in sys.path if entry.endswith("/site-packages")]
+    prefixes = [Path(sys.prefix), *(each.parents[2] for each in packages if len(each.parts) > 4)]
+    return [prefix / "triton" for prefix in dict.fromkeys(prefixes)]
 
 
 def _backend_folder() -> Path:
