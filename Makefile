@@ -137,7 +137,7 @@ lock: ## Resolves pyproject.toml anew and writes requirements/; needs uv on PATH
 	touch $@
 
 .venv/.ok: $(LOCK) $(TRITON_LOCK) pyproject.toml
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install "$(TORCH)" || { \
 		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK), which may be larger"; \
 		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
