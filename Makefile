@@ -101,7 +101,7 @@ docs: .venv/.docs_ok ## Builds the documentation as a site into build/docs/site;
 	$(BIN)/python docs/site/stage_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-protos: .venv/.ok ## Writes the stubs in tandem/v1 again; commit what changes
+protos: .venv/.ok ## Regenerates the stubs in tandem/v1; commit the changes
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=$(STUBS) --pyi_out=$(STUBS) $(PROTOS)
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=$(STUBS) \
 		$(filter %_service.proto,$(PROTOS))
@@ -109,20 +109,20 @@ protos: .venv/.ok ## Writes the stubs in tandem/v1 again; commit what changes
 released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
-metrics-doc: .venv/.ok ## Writes docs/metrics.md anew out of what the services say
+metrics-doc: .venv/.ok ## Regenerates docs/metrics.md from the services
 	@sed '/^## /,$$d' docs/metrics.md > docs/metrics.md.part
 	@for service in orchestrator encoder index rerank; do \
 		printf '## %s_svc\n\n' $$service; $(BIN)/python -m $${service}_svc --metrics; echo; \
 	done >> docs/metrics.md.part
 	@sed -i '$$d' docs/metrics.md.part && mv docs/metrics.md.part docs/metrics.md
 
-settings-doc: .venv/.ok ## Writes docs/settings.md anew out of what the programs declare
+settings-doc: .venv/.ok ## Regenerates docs/settings.md from the declared settings
 	@sed '/^## orchestrator_svc/,$$d' docs/settings.md > docs/settings.md.part
 	@$(BIN)/python -m tandem.cli.settings_page >> docs/settings.md.part
 	@mv docs/settings.md.part docs/settings.md
 
 # torch is left out: which build of it is right depends on the machine, and the hash with it.
-lock: ## Resolves pyproject.toml anew and writes requirements/; needs uv on PATH
+lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PATH
 	uv lock --upgrade
 	uv export --frozen --extra demo --group dev --prune torch --no-emit-project --no-header \
 		--quiet --output-file $(LOCK)
