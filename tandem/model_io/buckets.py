@@ -1,4 +1,4 @@
-"""Padding to a few lengths: Triton batches only requests of equal shape."""
+"""Pads rows to a few lengths, because Triton batches only requests of equal shape."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from tandem.errors import TextTooLong
 
-# Pairs from which on a CPU takes as long for each, however many more there are.
+# From this many pairs, the time per pair on a CPU stays constant.
 _EFFICIENT_PAIR_COUNT = 10
-# What a chunk more costs beside its rows, a call and products of few rows, in tokens of padding.
+# The fixed cost of one more chunk (a call, small matrix products), in tokens of padding.
 _CHUNK_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a call that go to the model together, padded to one length."""
+    """Describes the rows of a call that form one request, padded to one length."""
 
     rows: list[int]
     padded_length: int
@@ -37,11 +37,10 @@ def chunks_by_length(
 ) -> list[Chunk]:
     """Divides the rows of these lengths into chunks of one bucket each, at most `chunk_size` long.
 
-    The longest come first, so that instances that share them end at about the same time. A bucket's
-    chunks are even. Its rows over whole chunks go with the next longer ones where those have room
-    for them and the padding is cheaper than a chunk more. Else no row goes with longer ones,
-    because all of them would be computed at that length: a call of many texts must not become
-    slower by one long one among them.
+    The longest come first, so that the model's instances finish at about the same time. The chunks
+    of a bucket are of even size. Its remaining rows join the next longer bucket if that has room
+    and the padding is cheaper than another chunk. Otherwise no row joins longer ones, because all
+    rows are computed at that length: one long text must not slow down a call of many.
     """
     rows_of: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
@@ -53,7 +52,7 @@ def chunks_by_length(
         over_count = len(rows) % chunk_size
         if longer is not None and over_count:
             over = rows[-over_count:]
-            # Whole, for those that have come up from shorter ones already.
+            # The full padding, also of rows that already moved up from shorter buckets.
             padding = sum(longer - bucket_of(lengths[row], buckets) for row in over)
             room = -len(rows_of[longer]) % chunk_size
             if over_count <= room and padding <= _CHUNK_TOKENS:
@@ -64,7 +63,7 @@ def chunks_by_length(
 
 
 def _even_parts(rows: list[int], most: int) -> Iterator[list[int]]:
-    """Yields the rows in as few parts as there must be, none longer by two than another."""
+    """Yields the rows in the fewest parts, whose sizes differ by at most one."""
     if not rows:
         return
     part_count = math.ceil(len(rows) / most)
@@ -74,10 +73,10 @@ def _even_parts(rows: list[int], most: int) -> Iterator[list[int]]:
 
 
 def pair_chunk_size(pair_count: int, instance_count: int, most: int) -> int:
-    """Returns into chunks of how many pairs a call is divided, at most `most`.
+    """Returns how many pairs each chunk of a call has, at most `most`.
 
-    So that the model's instances share its work, each on cores of its own: as many even chunks for
-    one as for the other, but none that would take longer for a pair than a large one.
+    Even chunks let the model's instances share the work equally, each on its own cores. No chunk is
+    so small that a pair would take longer.
     """
     parts = min((pair_count + _EFFICIENT_PAIR_COUNT // 2) // _EFFICIENT_PAIR_COUNT, instance_count)
     parts = max(parts, math.ceil(pair_count / most), 1)

@@ -1,7 +1,7 @@
-"""What was measured of a model and goes with it: match probabilities, and when a rerank may stop.
+"""Stores what was measured of a model: match probabilities, and when a rerank may stop.
 
-One file, `calibration.json`, beside a checkpoint and beside the manifest of its export. It holds a
-calibration for each fingerprint, since precisions of one checkpoint are different models.
+The file is `calibration.json`, next to a checkpoint and next to the manifest of its export. It has
+a calibration for each fingerprint, because each precision of a checkpoint is a different model.
 """
 
 import json
@@ -24,18 +24,18 @@ _Part = TypeVar("_Part", ProbabilityCalibration, AdaptiveDepthRule)
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of the model with this fingerprint; None is what was not measured."""
+    """Describes the model with this fingerprint; None means not measured."""
 
     fingerprint: str
     probability: ProbabilityCalibration | None
     adaptive_depth: AdaptiveDepthRule | None
 
     def check(self) -> None:
-        """Raises ValueError unless the numbers can be used."""
+        """Raises ValueError unless the numbers are usable."""
         for part in (self.probability, self.adaptive_depth):
             numbers = astuple(part) if part is not None else ()
-            if not all(abs(value) <= sys.float_info.max for value in numbers):  # of NaN neither
-                raise ValueError(f"{part} has what is no finite number")
+            if not all(abs(value) <= sys.float_info.max for value in numbers):  # also false for NaN
+                raise ValueError(f"{part} has a number that is not finite")
         if self.probability is not None and self.probability.scale <= 0:
             raise ValueError(f"scale {self.probability.scale} would turn the order round")
         rule = self.adaptive_depth
@@ -45,16 +45,15 @@ class Calibration:
 
 
 def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
-    """Returns what was measured of the model repository's model; None where nothing was.
+    """Returns the calibration of the model repository's model; None if it was not measured.
 
-    A file of other fingerprints says nothing of this model. Raises ValueError naming a file that is
-    damaged.
+    Calibrations of other fingerprints do not apply. Raises ValueError naming a damaged file.
     """
     return calibration_in(calibration_file(repository), fingerprint)
 
 
 def calibration_file(repository: Path) -> Path:
-    """Returns where a model repository's lies: beside the manifest."""
+    """Returns the path of a model repository's calibration, next to the manifest."""
     return repository / JOINT_ENCODER / CALIBRATION_NAME
 
 
@@ -65,14 +64,14 @@ def calibration_in(path: Path, fingerprint: str) -> Calibration | None:
 
 
 def read_calibrations(path: Path) -> list[Calibration]:
-    """Returns all of a file, none where there is no file; errors as read_calibration."""
+    """Returns all calibrations of a file, none if it is missing; errors as read_calibration."""
     if not path.exists():
         return []
     try:
         content = read_object(path)
-        told = content.get("format_version")
-        if told != _FORMAT_VERSION:
-            raise ValueError(f"format {shown(told)} instead of {_FORMAT_VERSION}")
+        found = content.get("format_version")
+        if found != _FORMAT_VERSION:
+            raise ValueError(f"format {shown(found)} instead of {_FORMAT_VERSION}")
         calibrations = content.get("calibrations")
         if not isinstance(calibrations, list):
             raise ValueError(f"calibrations is {shown(calibrations)}, not a list")
@@ -82,7 +81,7 @@ def read_calibrations(path: Path) -> list[Calibration]:
 
 
 def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
-    """Writes the file whole or not at all; raises ValueError for numbers that cannot be used."""
+    """Writes the file atomically; raises ValueError for unusable numbers."""
     for calibration in calibrations:
         calibration.check()
     content = {
@@ -95,15 +94,15 @@ def write_calibrations(path: Path, calibrations: Sequence[Calibration]) -> None:
 def with_calibration(
     calibrations: Sequence[Calibration], calibration: Calibration
 ) -> list[Calibration]:
-    """Returns them with this one in the place of its fingerprint's."""
+    """Returns the list, in which this calibration replaces that of its fingerprint."""
     others = [each for each in calibrations if each.fingerprint != calibration.fingerprint]
     return [*others, calibration]
 
 
 def carry_calibration(checkpoint_folder: Path, repository: Path, fingerprint: str) -> None:
-    """Makes the repository's file what the checkpoint's says of this fingerprint, or removes it.
+    """Copies the checkpoint's calibration of the fingerprint to the repository, or removes that.
 
-    What is there already is not written again. Errors as read_calibration, for the checkpoint's.
+    An equal file is not rewritten. Errors as read_calibration, for the checkpoint's file.
     """
     path = calibration_file(repository)
     wanted = calibration_in(checkpoint_folder / CALIBRATION_NAME, fingerprint)
@@ -133,7 +132,7 @@ def _calibration(fields: object) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A calibration as its file has it."""
+    """Describes a calibration as stored."""
 
     fingerprint: str
     probability: Mapping[str, Any] | None

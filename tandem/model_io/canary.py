@@ -1,7 +1,7 @@
-"""Made-up inferences, which tell whether what is served is the model that it should be.
+"""Sends synthetic inferences, which show whether the expected model is served and answers.
 
-Triton's own word is not enough: it says ready of a model whose process is dead. What users' own
-calls have just shown of a model is not asked again: canaries are for when nobody else calls.
+Triton's readiness is not enough: it reports a model whose process is dead as ready. If users' calls
+have just shown that a model works, no canary is sent: canaries are for idle times.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ImageTokenArray, ServedJointModel, TokenIds
 
 _CANARY_SECONDS = 2.0
-# An instance can be dead while the other answers. Triton gives them work in turn, others' between.
+# One instance can be dead while the other answers. Triton alternates between them.
 _TRY_COUNT = 3
-# Apart: a call that waits for a dead instance keeps it from all others for a second, and so tries
-# close together can miss it time after time.
+# Spaced out: a call that waits for a dead instance occupies it for a second, so tries in quick
+# succession can miss it repeatedly.
 _TRY_GAP_SECONDS = 0.25
 
 
 async def check_encoding(model: ServedJointModel) -> None:
-    """Encodes a text and a black picture; raises a TandemError where a model cannot.
+    """Encodes a text and a black picture; raises a TandemError if a model fails.
 
-    A model that calls of the last second have proven is spared. Takes half a second at least.
+    Skips a model that calls of the last second have proven. Takes at least half a second.
     """
     size = model.manifest.image_size
     pixels = np.zeros((1, size, size, 3), dtype=np.uint8)
@@ -32,7 +32,7 @@ async def check_encoding(model: ServedJointModel) -> None:
     for turn in range(_TRY_COUNT):
         if turn:
             await asyncio.sleep(_TRY_GAP_SECONDS)
-        # With nobody else's between, one for each instance: it is the dearest of them.
+        # One for each instance, with no other calls in between: it is the most expensive canary.
         if turn < INSTANCE_COUNT and not model.is_proven(IMAGE_BACKBONE):
             await model.image_tokens(pixels, _CANARY_SECONDS, Priority.CANARY)
         if not model.is_proven(JOINT_ENCODER):
@@ -42,9 +42,9 @@ async def check_encoding(model: ServedJointModel) -> None:
 
 
 async def check_matching(model: ServedJointModel) -> None:
-    """Scores a made-up pair; raises a TandemError where the model cannot.
+    """Scores a synthetic pair; raises a TandemError if the model fails.
 
-    A model that calls of the last second have proven is spared. Takes half a second at least.
+    Skips a model that calls of the last second have proven. Takes at least half a second.
     """
     ids, tokens = _made_up(model)
     for turn in range(_TRY_COUNT):

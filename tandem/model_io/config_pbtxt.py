@@ -1,7 +1,7 @@
-"""config.pbtxt, from typed values: what Triton is told of a model.
+"""Writes config.pbtxt, Triton's configuration of a model, from typed values.
 
-Obeys the native libtorch backend's rules, so that a repository runs on it as on the Python one:
-file `1/model.pt`, inputs named as forward's arguments, outputs NAME__i.
+It follows the rules of the native libtorch backend, so that a repository runs on that and on the
+Python backend: file `1/model.pt`, inputs named like forward's arguments, outputs NAME__i.
 """
 
 import re
@@ -13,31 +13,31 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.priority import LEVEL_COUNT
 
 _GPU_IMAGE_BATCH_SIZE, _GPU_PAIR_BATCH_SIZE = 64, 128
-# As many as a core of a CPU computes in about 50 ms (decision 19), the pairs at this width: a
-# query's encoding may have to wait for them.
+# What a CPU core computes in about 50 ms (decision 19), pairs at this width: a query's encoding may
+# have to wait that long.
 _CPU_IMAGE_BATCH_SIZE, _CPU_PAIR_BATCH_SIZE, _CPU_WIDTH = 16, 24, 192
 _MIN_PAIR_BATCH_SIZE = 4
 COMPUTE_SECONDS = "COMPUTE_SECONDS"
-"""The output that says how long the model took over the batch."""
+"""The output with the model's compute time for the batch."""
 
 _BATCHED = re.compile(r"^\s*max_batch_size: [1-9]", re.MULTILINE)
-# With one instance, Triton 2.51 often left what came while it was at work in the queue for half a
-# second after it was free (decision 11).
+# With one instance, Triton 2.51 often left requests in the queue for half a second after the
+# instance was free (decision 11).
 INSTANCE_COUNT = 2
-# A request that finds an instance free is not kept for others to come: those of one search are
-# meant to run side by side. What waits for a busy one goes together anyway (decision 23).
+# A request that finds a free instance does not wait for others: the requests of one search should
+# run in parallel. Requests that wait for a busy instance are batched anyway (decision 23).
 _QUEUE_DELAY_MICROSECONDS = 0
-# Past this many waiting requests a new one is refused at once: 16 searches that rerank on two
-# shards make 32.
+# Over this many waiting requests a new one is rejected: 16 searches that rerank on two shards
+# make 32.
 _QUEUE_SIZE = 256
-# Half of the 60 s that a search or an ingested batch may take at most; requests tell shorter ones,
-# and could not tell longer ones. With 10 s, batches of an ingest failed by a large model on a CPU.
+# Half of the 60 s limit of a search or an ingested batch; a request may shorten it, but not extend
+# it. With 10 s, ingested batches failed with a large model on a CPU.
 _QUEUE_TIMEOUT_MICROSECONDS = 30_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One input or output; -1 is a dimension that differs between requests. No batch dimension."""
+    """Describes one input or output without batch dimension; -1 is a variable dimension."""
 
     name: str
     data_type: str
@@ -46,7 +46,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """One batch that the server runs before it says ready."""
+    """Describes one batch that the server runs before it is ready."""
 
     batch_size: int
     dims: Mapping[str, tuple[int, ...]]
@@ -54,7 +54,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """One model."""
+    """Describes the configuration of one model."""
 
     name: str
     max_batch_size: int
@@ -72,15 +72,15 @@ def joint_model_configs(manifest: Manifest) -> dict[str, str]:
 
 
 def image_batch_size(manifest: Manifest) -> int:
-    """Returns how many pictures the image backbone takes at once."""
+    """Returns the image backbone's maximum batch size."""
     return _GPU_IMAGE_BATCH_SIZE if _is_for_gpu(manifest) else _CPU_IMAGE_BATCH_SIZE
 
 
 def pair_batch_size(manifest: Manifest) -> int:
-    """Returns how many rows the joint encoder takes at once.
+    """Returns the joint encoder's maximum batch size.
 
-    On a CPU fewer the wider the model is, whose time grows by the square of its width. That is its
-    embeddings'; image tokens may have another, such as a patch's bare pixels.
+    On a CPU it is smaller for wider models, because time grows with the square of the width. That
+    is the width of embeddings; image tokens may have another, such as a patch's raw pixels.
     """
     if _is_for_gpu(manifest):
         return _GPU_PAIR_BATCH_SIZE
@@ -89,10 +89,9 @@ def pair_batch_size(manifest: Manifest) -> int:
 
 
 def timed(config_text: str) -> str:
-    """Returns a config.pbtxt with an output more, which our own backend adds to a model's.
+    """Returns a config.pbtxt with the compute-time output, which our backend adds.
 
-    The same text where the model takes no batches. Not for libtorch's backend, which gives what the
-    model gives.
+    Returns the same text if the model takes no batches. The libtorch backend has no such output.
     """
     if 'backend: "pytorch"' not in config_text or not _BATCHED.search(config_text):
         return config_text
@@ -138,7 +137,7 @@ def _joint_encoder(manifest: Manifest) -> ModelConfig:
 
 
 def _warm_sizes(largest: int) -> list[int]:
-    """Returns batch sizes, one to the largest; what lies between is a few ms slower at first."""
+    """Returns the batch sizes to warm up; others are a few ms slower the first time."""
     return sorted({1, max(1, largest // 3), largest})
 
 

@@ -1,4 +1,4 @@
-"""What a service's models did, as Prometheus counters: the sum of what its answers say."""
+"""Counts what a service's models computed: the sum of the costs in its responses."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _TOKENS = Counter(
 )
 _PADDED_TOKENS = Counter(
     "tandem_inference_padded_tokens_total",
-    "Those, and the padding that was computed with them.",
+    "Tokens that models read, and the padding computed with them.",
     ["service"],
     registry=REGISTRY,
 )
 _QUEUE = Counter(
     "tandem_inference_triton_queue_seconds_total",
-    "Waiting in Triton, summed over its requests.",
+    "Time waiting in Triton, summed over its requests.",
     ["service"],
     registry=REGISTRY,
 )
 _COMPUTE = Counter(
     "tandem_inference_triton_compute_seconds_total",
-    "Computing in Triton, summed over its requests.",
+    "Compute time in Triton, summed over its requests.",
     ["service"],
     registry=REGISTRY,
 )
 
 
 def count_inference(service: str, cost: InferenceCost) -> None:
-    """Adds what one call of a model took; hits, misses and pairs are counted elsewhere."""
+    """Adds the cost of one model call; hits, misses and pairs are counted elsewhere."""
     _TOKENS.labels(service).inc(cost.token_count)
     _PADDED_TOKENS.labels(service).inc(cost.padded_token_count)
     _QUEUE.labels(service).inc(cost.triton_queue_seconds or 0.0)

@@ -1,4 +1,4 @@
-"""What a model repository's model is, for those who call it."""
+"""Describes the model of a repository to callers."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tandem.model_io.text import MAX_TEXT_BYTES
 def describe_model(
     repository: Path, manifest: Manifest, version: int = FIRST_VERSION
 ) -> ModelDescription:
-    """Returns the model's name, limits and what was measured of it, at a version.
+    """Returns the name, limits and calibration of a version of the model.
 
     Errors as read_calibration, and as ModelVersion.read.
     """

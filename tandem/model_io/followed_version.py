@@ -1,4 +1,4 @@
-"""Which version of the model a service asks for, followed while it runs."""
+"""Follows which version of the model a service requests, while it runs."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +11,14 @@ from tandem.model_io.model_version import serving
 
 
 class FollowedVersion:
-    """The version that a model repository said was serving when it was last looked at.
+    """Holds the version that served when the model repository was last read.
 
-    Every inference names its version, so one that this service has not come to yet is never asked
-    for, whatever Triton has loaded.
+    Every inference names its version, so a service never uses one that it has not read yet,
+    whatever Triton has loaded.
     """
 
     def __init__(self, repository: Path, manifest: Manifest) -> None:
-        """Looks at once; raises ValueError for files that do not say what serves."""
+        """Reads the serving version; raises ValueError for invalid files."""
         self._repository = repository
         self._manifest = manifest
         self._descriptions: dict[int, ModelDescription] = {}
@@ -26,21 +26,21 @@ class FollowedVersion:
         self.describe(self._number)
 
     def number(self) -> int:
-        """Returns it."""
+        """Returns the serving version's number."""
         return self._number
 
     def look(self) -> None:
-        """Looks again. What cannot be read is not followed: the version before goes on serving.
+        """Reads the serving version again; if that fails, the previous one continues to serve.
 
-        Raises ModelUnavailable where the repository holds another model by now. A Triton that is
-        started again would load that one, and its answers would go out as this one's.
+        Raises ModelUnavailable if the repository now holds another model. A restarted Triton would
+        load that one, and its outputs would be taken for this model's.
         """
         with suppress(OSError, ValueError):
             held = read_manifest(self._repository).fingerprint
             if held != self._manifest.fingerprint:
                 raise ModelUnavailable(
                     model=JOINT_ENCODER,
-                    why=f"{self._repository} holds model {held[:12]} by now, and this service was "
+                    why=f"{self._repository} now holds model {held[:12]}, and this service was "
                     f"started with {self._manifest.fingerprint[:12]}; restart Triton and all "
                     "services",
                 )
@@ -49,9 +49,9 @@ class FollowedVersion:
             self._number = number
 
     def describe(self, number: int | None = None) -> ModelDescription:
-        """Returns what a version is, unless told the serving one; errors as describe_model.
+        """Returns the description of a version, by default the serving one.
 
-        Read once: a version's folder does not change.
+        It is read once, because a version's folder does not change. Errors as describe_model.
         """
         number = self._number if number is None else number
         if number not in self._descriptions:
@@ -59,10 +59,10 @@ class FollowedVersion:
         return self._descriptions[number]
 
     def calibration(self, number: int) -> ProbabilityCalibration | None:
-        """Returns what was measured of a version; raises ModelUnavailable where there is none."""
+        """Returns a version's calibration; raises ModelUnavailable if the version is missing."""
         try:
             return self.describe(number).probability_calibration
         except (OSError, ValueError) as error:
             raise ModelUnavailable(
-                model=JOINT_ENCODER, why=f"version {number} is not to be had here"
+                model=JOINT_ENCODER, why=f"version {number} is not available here"
             ) from error

@@ -1,4 +1,4 @@
-"""Image file → pixels, the same in training, export and serving; wary of what people send."""
+"""Decodes image files to pixels, as in training, and safely for untrusted input."""
 
 import io
 import math
@@ -22,12 +22,12 @@ from tandem.model_io.image_file import ImageFileParts, image_file_parts
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
 MAX_IMAGE_SIDE: Final = 65_535
-"""What a JPEG can have. The filter that scales takes 32 bytes a pixel of the longer side."""
+"""The maximum of JPEG. The scaling filter takes 32 bytes per pixel of the longer side."""
 MAX_DECODE_SECONDS: Final = 5
-"""Of one core's work: no picture within the other limits was seen to take 2."""
+"""CPU time of one core: pictures within the other limits took less than 2 s."""
 
-# A picture at least twice this times too large is first made smaller by whole blocks: by the JPEG
-# decoder, which then does less, or before the filter. docs/inputs.md says what that changes.
+# A picture at least twice this factor too large is first reduced by whole blocks: by the JPEG
+# decoder, which then does less work, or before the filter. docs/inputs.md has the effect.
 _REDUCING_GAP: Final = 2.8
 
 _Box = tuple[float, float, float, float]
@@ -37,7 +37,7 @@ _READERS: Final[Mapping[str, type[ImageFile.ImageFile]]] = {
     "PNG": PngImageFile,
     "WEBP": WebPImageFile,
 }
-# EXIF's orientations but the first, which is upright.
+# EXIF's orientations except the first, which is upright.
 _TURNS: Final[Mapping[int, Image.Transpose]] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -47,8 +47,8 @@ _TURNS: Final[Mapping[int, Image.Transpose]] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# What broken files make Pillow raise: half a million cut and flipped files gave the first three,
-# the others are what its parsers can raise on paper.
+# Pillow's errors for broken files: half a million truncated and corrupted files raised the first
+# three; its parsers' code can raise the others.
 _BROKEN: Final = (
     OSError,
     SyntaxError,
@@ -69,8 +69,8 @@ def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, letterboxed on white.
 
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, MAX_IMAGE_PIXELS or
-    MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of a core while it is decoded.
-    Raises ImageUnreadable for anything that is not a whole JPEG, PNG or WebP file.
+    MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
+    Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
         raise ImageTooLarge(got=len(image_bytes), limit=MAX_IMAGE_BYTES, unit="bytes")
@@ -81,7 +81,7 @@ def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
             target = _scaled_size(image, size)
             box = _drafted(image, target)
             image.load()
-            # Scaled first: turning and blending then cost a thumbnail's time and memory.
+            # Scaled first, so that rotating and blending cost only a thumbnail's time and memory.
             scaled = _scaled(_in_8_bits(image), target, box)
     except _BROKEN as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
@@ -89,11 +89,11 @@ def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
 
 
 class _TimedFile(io.BytesIO):
-    """Refuses to be read once the thread has worked too long: decoders ask for block by block."""
+    """Stops a decoder, which reads block by block, after too much CPU time."""
 
     def __init__(self, file: bytes) -> None:
         super().__init__(file)
-        # The thread's own time, so that a busy machine refuses no picture.
+        # The thread's CPU time, so that no picture fails because the machine is busy.
         self._start_time = time.thread_time()
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -109,7 +109,7 @@ def _open(parts: ImageFileParts) -> ImageFile.ImageFile:
     try:
         return _READERS[parts.format](_TimedFile(parts.decodable_bytes))
     except Image.DecompressionBombError as error:
-        # The WebP reader has a limit of its own, above ours, that it looks at first.
+        # The WebP reader checks its own, higher limit first.
         [pixel_count, *_] = re.findall(r"\d+", str(error))
         raise ImageTooLarge(got=int(pixel_count), limit=MAX_IMAGE_PIXELS, unit="pixels") from error
 
@@ -123,8 +123,8 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _in_8_bits(image: Image.Image) -> Image.Image:
-    """Returns the image as RGB, or RGBA where some of it may be seen through."""
-    if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scale
+    """Returns the image as RGB, or RGBA if parts may be transparent."""
+    if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scaling
         grey = np.asarray(image).clip(0, 65535) // 257
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
     mode = "RGBA" if image.has_transparency_data else "RGB"
@@ -132,16 +132,16 @@ def _in_8_bits(image: Image.Image) -> Image.Image:
 
 
 def _scaled_size(image: Image.Image, size: int) -> tuple[int, int]:
-    """Returns width and height with the longer side `size`, both at least a pixel."""
+    """Returns width and height with the longer side `size`, both at least 1."""
     scale = size / max(image.size)
     width, height = (max(1, round(side * scale)) for side in image.size)
     return width, height
 
 
 def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> _Box:
-    """Has a JPEG decoded at 1/2, 1/4 or 1/8 where that is enough; returns what of it is picture.
+    """Selects decoding a JPEG at 1/2, 1/4 or 1/8 if that is enough; returns the picture's box.
 
-    A side that does not divide by that is rounded up, and the last pixel is not all picture.
+    A side that is not divisible is rounded up, so its last pixel is only partly picture.
     """
     if isinstance(image, JpegImageFile):
         width, height = (math.ceil(side * _REDUCING_GAP) for side in target)
@@ -151,8 +151,8 @@ def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> _Box:
 
 
 def _scaled(image: Image.Image, target: tuple[int, int], box: _Box) -> Image.Image:
-    # Pillow weighs RGBA by its alpha, so colours under transparent pixels do not bleed out.
-    # A picture of the right size already comes back as it is: bicubic at scale 1 copies.
+    # Pillow weights RGBA by alpha, so colours under transparent pixels do not bleed.
+    # A picture of the right size is unchanged: bicubic at scale 1 copies.
     return image.resize(target, Image.Resampling.BICUBIC, box, _REDUCING_GAP)
 
 

@@ -1,8 +1,8 @@
-"""The parts of an image file before anything is decoded: bounded, rid of what no model reads.
+"""Parses an image file before decoding: bounds its parts, and removes what no model reads.
 
-Pillow goes through a file's segments and chunks in Python, and keeps texts, profiles and EXIF: of
-nothing but empty chunks 8 MiB take it 3.5 s and 65 MiB, of filling bytes 7 s, with the interpreter
-held. So the file is walked here first, and Pillow gets it without them.
+Pillow reads segments and chunks in Python, and keeps texts, profiles and EXIF: 8 MiB of empty
+chunks take it 3.5 s and 65 MiB, and 8 MiB of fill bytes 7 s, while it holds the GIL. So the file is
+parsed here first, and Pillow gets it without those parts.
 """
 
 import re
@@ -14,49 +14,49 @@ from typing import Final
 from tandem.errors import ImageTooLarge, ImageUnreadable
 
 MAX_PART_COUNT: Final = 16_384
-"""PNG chunks, JPEG segments, WebP chunks. A PNG of 8 MiB in chunks of 8 KiB has 1,000."""
+"""Limits PNG and WebP chunks and JPEG segments. 8 MiB of PNG in 8 KiB chunks has 1,000."""
 MAX_FRAME_COUNT: Final = 1_000
-"""Of an animation, though only the first is shown."""
+"""Limits the frames of an animation, of which only the first is used."""
 MAX_SCAN_COUNT: Final = 64
-"""Passes of a progressive JPEG, each of which goes over the whole picture. Most have 10."""
+"""Limits the scans of a progressive JPEG, each over the whole picture. Most have 10."""
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x112
 _EXIF_START = b"Exif\0\0"
-# A first directory of a camera has some 20 entries.
+# A camera's first directory has about 20 entries.
 _MAX_EXIF_ENTRY_COUNT = 1_000
 _EXIF_INTEGERS: Mapping[int, str] = {1: "B", 3: "H", 4: "I"}
 
-# Any number of FFs may stand before a marker, and the last is enough: "\xff+" would go over all
-# that follow from each of them anew, for days where 8 MiB of them end in no marker.
+# Any number of FFs may precede a marker, and matching the last is enough: "\xff+" is quadratic,
+# and would take days for 8 MiB of FFs without a marker.
 _JPEG_MARKER = re.compile(rb"\xff([^\xff\0])")
-# Restarts stand between pixels, thousands of them in a picture.
+# Restart markers separate pixel data; a picture has thousands.
 _JPEG_MARKER_NO_RESTART = re.compile(rb"\xff([^\xff\0\xd0-\xd7])")
 _START_OF_IMAGE, _END_OF_IMAGE, _START_OF_SCAN = 0xD8, 0xD9, 0xDA
-# Below it decoders know no marker, and those that skip one skip no segment.
+# Decoders know no marker below this, and those that skip one skip no segment.
 _FIRST_SEGMENT = 0xC0
 _APP0, _APP1, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xEE, 0xEF, 0xFE
-# SOI, EOI, restarts and TEM stand alone; every other marker begins a segment with its length.
+# SOI, EOI, restarts and TEM have no segment; every other marker starts one, with its length.
 _ALONE = frozenset({0x01, *range(0xD0, 0xDA)})
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFileParts:
-    """What there is to decode, and how to turn it."""
+    """Describes what to decode, and its orientation."""
 
     format: str
     """"JPEG", "PNG" or "WEBP"."""
     decodable_bytes: bytes
-    """The file without what says nothing of the pixels."""
+    """The file without the parts that do not affect pixels."""
     orientation: int
-    """EXIF's, 1 to 8; 1 is upright."""
+    """EXIF orientation, 1 to 8; 1 is upright."""
 
 
 def image_file_parts(file: bytes) -> ImageFileParts:
     """Returns the parts of a JPEG, PNG or WebP file.
 
     Raises ImageUnreadable for any other file, ImageTooLarge for one with too many parts, frames or
-    scans. What is broken otherwise is left for the decoder to find.
+    scans. The decoder detects other defects.
     """
     for signature, walk in _WALKS.items():
         if signature.match(file):
@@ -73,7 +73,7 @@ def _png(file: bytes) -> ImageFileParts:
         end = position + 12 + length
         part_count += 1
         _check_count(part_count, MAX_PART_COUNT, "parts")
-        # Critical chunks have a capital; of the others only transparency changes pixels.
+        # Critical chunks start with a capital; of the others only transparency affects pixels.
         if not kind[0] & 0x20 or kind == b"tRNS":
             kept.append(file[position:end])
         elif kind == b"eXIf":
@@ -110,10 +110,10 @@ def _jpeg(file: bytes) -> ImageFileParts:
 
 
 def _jpeg_end(file: bytes, position: int, part_count: int) -> int:
-    """Returns where the picture ends that has its first scan at `position`, its scans counted.
+    """Returns the end of the picture whose first scan is at `position`, and counts its scans.
 
-    Behind it phones append a video, in which there are scans by chance. It is not handed on, so
-    that no decoder finds a scan where none was counted.
+    After it, phones append a video, which may contain bytes that look like scans. It is cut off, so
+    that no decoder finds an uncounted scan.
     """
     scan_count = 0
     while found := _JPEG_MARKER_NO_RESTART.search(file, position):
@@ -131,7 +131,7 @@ def _jpeg_end(file: bytes, position: int, part_count: int) -> int:
 
 
 def _is_metadata(marker: int) -> bool:
-    # JFIF and Adobe segments say what the colours mean.
+    # JFIF and Adobe segments define the colour space.
     is_application = _APP0 <= marker <= _APP15 and marker not in (_APP0, _APP14)
     return is_application or marker == _COMMENT
 
@@ -150,12 +150,12 @@ def _webp(file: bytes) -> ImageFileParts:
         elif kind == b"EXIF":
             exif = exif or file[position + 8 : position + 8 + length]
         position += 8 + length + length % 2
-    # The decoder skips over what it does not decode, so nothing is cut out.
+    # The decoder skips what it does not decode, so nothing is removed.
     return ImageFileParts("WEBP", file, _orientation(exif))
 
 
 def _orientation(exif: bytes) -> int:
-    """Returns what the EXIF's first directory says, 1 where it says nothing or is broken."""
+    """Returns the orientation in EXIF's first directory, 1 if it is missing or broken."""
     tiff = exif.removeprefix(_EXIF_START)
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None:
@@ -172,7 +172,7 @@ def _orientation(exif: bytes) -> int:
 
 
 def _unpacked(layout: str, data: bytes, position: int) -> int:
-    """Returns the integer there; 0 past the end."""
+    """Returns the integer at an offset; 0 past the end."""
     if position + struct.calcsize(layout) > len(data):
         return 0
     [value] = struct.unpack_from(layout, data, position)
@@ -184,8 +184,8 @@ def _check_count(count: int, limit: int, unit: str) -> None:
         raise ImageTooLarge(got=count, limit=limit, unit=unit)
 
 
-# By signature, not through Image.open: each format it knows is one more parser that strangers'
-# bytes would run through, and it only warns of a bomb where we refuse.
+# By signature, not through Image.open, which would expose a parser for each of its formats to
+# untrusted bytes, and only warns of a decompression bomb where we reject.
 _WALKS: Final[Mapping[re.Pattern[bytes], Callable[[bytes], ImageFileParts]]] = {
     re.compile(rb"\xff\xd8\xff"): _jpeg,
     re.compile(rb"\x89PNG\r\n\x1a\n"): _png,

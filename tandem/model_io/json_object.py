@@ -1,7 +1,7 @@
-"""A JSON file as a model's folder may hold it: an object whose fields are of the types they tell.
+"""Reads a JSON file of a model's folder into an object with typed fields.
 
-Whatever else is there is a ValueError that names the file: another value, no JSON, JSON that no
-parser goes down into, numbers that are none, a pointer where git-lfs left the file itself out.
+Anything else raises a ValueError that names the file: another value, invalid or too deeply nested
+JSON, numbers that are not finite, a git-lfs pointer instead of the file.
 """
 
 import json
@@ -30,11 +30,11 @@ Kind = TypeVar("Kind")
 
 
 class FileInvalid(ValueError):
-    """A file is not what its name says; the message begins with its path."""
+    """A file has invalid content; the message begins with its path."""
 
 
 def check_file(path: Path) -> None:
-    """Raises FileInvalid unless a file lies there, itself and not a git-lfs pointer to it."""
+    """Raises FileInvalid unless the file exists and is not a git-lfs pointer."""
     if not path.is_file():
         raise FileInvalid(f"{path} is {'no file' if path.exists() else 'missing'}")
     try:
@@ -51,7 +51,7 @@ def check_file(path: Path) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Returns a JSON file's object; raises FileInvalid for all else."""
+    """Returns a JSON file's object; raises FileInvalid for anything else."""
     check_file(path)
     if path.stat().st_size > _MAX_BYTES:
         raise FileInvalid(f"{path} has {path.stat().st_size:,} bytes, and {_MAX_BYTES:,} are read")
@@ -78,7 +78,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """Returns what a message says of a value: its JSON, cut where it is long."""
+    """Returns a value's JSON for a message, truncated."""
     try:
         text = json.dumps(value, ensure_ascii=True)
     except (RecursionError, TypeError, ValueError):
@@ -87,10 +87,10 @@ def shown(value: object) -> str:
 
 
 def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
-    """Returns the dataclass of fields that are of the types it tells; lists become tuples.
+    """Returns the dataclass, if the fields have its types; lists become tuples.
 
-    Raises ValueError naming every field that is missing, unknown or of another type, and what the
-    dataclass itself raises.
+    Raises ValueError naming every field that is missing, unknown or of another type, and the
+    dataclass's own errors.
     """
     types = get_type_hints(kind)
     told = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
     ]
     faults = [f"it lacks {', '.join(lacks)}"] if lacks else []
     if unknown := sorted(values.keys() - told.keys()):
-        faults.append(f"it has {shown(', '.join(unknown))}, which nobody knows")
+        faults.append(f"it has unknown fields: {shown(', '.join(unknown))}")
     taken: dict[str, Any] = {}
     for name in told.keys() & values.keys():
         try:
@@ -114,14 +114,14 @@ def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
 
 
 def within(name: str, value: object, low: float, high: float) -> None:
-    """Raises ValueError, naming the field, unless the number is one from low to high."""
+    """Raises ValueError, naming the field, unless low <= number <= high."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:  # type: ignore[operator]
         raise ValueError(f"{name} is {shown(value)}, not {low:,} to {high:,}")
 
 
 def _typed(value: object, kind: Any) -> Any:  # noqa: ANN401  whatever a field's type is
-    """Returns the value as the type has it; raises TypeError saying what it should be."""
+    """Returns the value converted to the type; raises TypeError naming what is expected."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         choices = get_args(kind)

@@ -1,4 +1,4 @@
-"""What an exported model is: written by the exporter, read by whoever serves or stores with it."""
+"""Describes an exported model: the exporter writes the manifest, services read it."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.model_io.whole_file import write_text_whole
 
 FORMAT_VERSION = 2
-"""1 had no text_version: its texts were read with what nobody sees in them."""
+"""Format 1 had no text_version: texts were read with their invisible characters."""
 MANIFEST_NAME = "manifest.json"
 TOKENIZER_NAME = "tokenizer.json"
 IMAGE_BACKBONE = "image_backbone"
@@ -31,34 +31,34 @@ _MAX_SIZE = 100_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One model, as two files that Triton loads, and how to talk to it."""
+    """Describes one model: the two files that Triton loads, and how to call it."""
 
     format_version: int
     family: str
     fingerprint: str
-    """Equal where embeddings and tokens are comparable."""
+    """Equal if embeddings and tokens are comparable."""
     precision: str
     embedding_dim: int
     token_width: int
     image_token_count: int
     image_size: int
-    """Pixels on a side."""
+    """In pixels per side."""
     max_text_tokens: int
-    """[CLS] and [SEP] included."""
+    """Includes [CLS] and [SEP]."""
     text_length_buckets: tuple[int, ...]
-    """Lengths that texts are padded to, ascending, so that requests of different users batch."""
+    """Ascending lengths to which texts are padded, so that requests of different users batch."""
     vocabulary_size: int
-    """Token ids are below it."""
+    """Token ids are smaller."""
     cls_id: int
     sep_id: int
     pad_id: int
     text_version: int
-    """How texts are read before they are split into tokens (visible_text.py)."""
+    """How texts are normalised before they are split into tokens (visible_text.py)."""
     models: Mapping[str, str]
     """sha256 of each model's file, by model name."""
     tokenizer_sha256: str
     checkpoint: Mapping[str, Any]
-    """What it was exported from."""
+    """The checkpoint that was exported."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -68,14 +68,16 @@ class Manifest:
         try:
             fields = read_object(path)
         except FileInvalid as error:
-            raise ValueError(f"{error}; it is no manifest of this version: export anew") from error
+            raise ValueError(
+                f"{error}; it is no manifest of this version: export the model again"
+            ) from error
         try:
             if fields.get("format_version") != FORMAT_VERSION:
-                told = shown(fields.get("format_version"))
+                found = shown(fields.get("format_version"))
                 raise ValueError(
-                    f"format {told} instead of {FORMAT_VERSION}, and another release may read "
+                    f"format {found} instead of {FORMAT_VERSION}, and another release may read "
                     "texts in another way; export the model again with tandem models add, and "
-                    "ingest anew what was ingested with it"
+                    "ingest again what was ingested with it"
                 )
             manifest = from_fields(cls, fields)
             manifest.check()
@@ -84,12 +86,12 @@ class Manifest:
         return manifest
 
     def check(self) -> None:
-        """Raises ValueError unless what serves by it can."""
+        """Raises ValueError unless this release can serve the model."""
         if self.text_version != VISIBLE_TEXT_VERSION:
             raise ValueError(
                 f"it reads texts by text_version {self.text_version}, and this release by "
                 f"{VISIBLE_TEXT_VERSION}; export the model again with tandem models add, and "
-                "ingest anew what was ingested with it"
+                "ingest again what was ingested with it"
             )
         if self.precision not in list(Precision):
             raise ValueError(f"no precision {shown(self.precision)}")
@@ -109,14 +111,14 @@ class Manifest:
         write_text_whole(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     def verify(self, repository: Path) -> None:
-        """Raises ValueError unless the repository's files are those the manifest tells of."""
+        """Raises ValueError unless the repository's files match the manifest."""
         for name, digest in self.models.items():
-            _check_there(config_file(repository, name))  # operators may change it
+            _check_there(config_file(repository, name))  # operators may edit it
             _check_digest(model_file(repository, name), digest)
         self.verify_tokenizer(repository)
 
     def verify_tokenizer(self, repository: Path) -> None:
-        """Raises ValueError unless the tokenizer is the model's own."""
+        """Raises ValueError unless the tokenizer belongs to the model."""
         _check_digest(tokenizer_file(repository), self.tokenizer_sha256)
 
 
@@ -131,12 +133,12 @@ def model_file(repository: Path, name: str) -> Path:
 
 
 def config_file(repository: Path, name: str) -> Path:
-    """Returns where Triton expects what it is told of a model."""
+    """Returns where Triton expects a model's configuration."""
     return repository / name / "config.pbtxt"
 
 
 def tokenizer_file(repository: Path) -> Path:
-    """Returns where the tokenizer lies."""
+    """Returns the tokenizer's path."""
     return repository / JOINT_ENCODER / TOKENIZER_NAME
 
 

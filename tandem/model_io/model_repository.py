@@ -1,4 +1,4 @@
-"""What lies in a model repository: our model, as its manifest tells of it, and what is not ours."""
+"""Lists a model repository: our model, according to its manifest, and others."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,21 +21,21 @@ from tandem.model_io.model_version import forget_versions
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """One folder that Triton takes for a model."""
+    """Describes one folder that Triton loads as a model."""
 
     name: str
     manifest: Manifest | None
-    """Unset where no manifest of ours tells of it."""
+    """None if none of our manifests names it."""
     file_bytes: int | None
-    """Of the model's file; unset where there is none."""
+    """Size of the model's file; None if it is missing."""
     is_config_ours: bool
-    """Whether config.pbtxt is as the exporter writes it; an edited one is lost at the next add."""
+    """Whether config.pbtxt is the exporter's; the next add overwrites an edited one."""
 
 
 def stored_models(repository: Path) -> list[StoredModel]:
     """Returns every model of the repository, by name.
 
-    Raises ValueError if there is none, or if a manifest is there that cannot be read.
+    Raises ValueError if there is none, or if a manifest is unreadable.
     """
     manifest = _manifest_if_any(repository)
     told_of = {} if manifest is None else dict(manifest.models)
@@ -55,7 +55,7 @@ def stored_models(repository: Path) -> list[StoredModel]:
 
 
 def our_manifest(repository: Path) -> Manifest:
-    """Returns the manifest; raises ValueError where there is none or it is not one of ours."""
+    """Returns the manifest; raises ValueError if it is missing or not ours."""
     manifest = _manifest_if_any(repository)
     if manifest is None:
         raise ValueError(
@@ -66,11 +66,11 @@ def our_manifest(repository: Path) -> Manifest:
 
 
 def remove_model(repository: Path) -> list[Path]:
-    """Deletes our model's files, and nothing that its manifest does not tell of.
+    """Deletes our model's files, and nothing that its manifest does not name.
 
-    Returns what was deleted. config.pbtxt stays: the exporter's own is committed in a checkout, an
-    edited one is somebody's work. The manifest goes last, so that what broke off can be repeated.
-    Raises ValueError where there is no manifest of ours.
+    Returns what was deleted. config.pbtxt stays: the exporter's is committed in a checkout, and an
+    edited one is a user's work. The manifest is deleted last, so that an interrupted deletion can
+    be repeated. Raises ValueError without a manifest of ours.
     """
     manifest = our_manifest(repository)
     models = [model_file(repository, name) for name in manifest.models]
@@ -86,7 +86,7 @@ def remove_model(repository: Path) -> list[Path]:
             path.unlink()
             deleted.append(path)
     for path in models:
-        with suppress(OSError):  # what else lies in the version's folder is not ours
+        with suppress(OSError):  # other files in the version's folder are not ours
             path.parent.rmdir()
     return deleted
 
@@ -98,7 +98,7 @@ def _manifest_if_any(repository: Path) -> Manifest | None:
         return None
     configs = joint_model_configs(manifest)
     if manifest.models.keys() != configs.keys():
-        # Names become paths, and a name like ".." would lead out of the repository.
+        # Names become paths, and ".." would leave the repository.
         raise ValueError(
             f"{repository / JOINT_ENCODER / MANIFEST_NAME} tells of the models "
             f"{sorted(manifest.models)} instead of {sorted(configs)}; run tandem models add"

@@ -1,4 +1,4 @@
-"""ModelService, for every service with a model behind it."""
+"""Implements ModelService, for every service that uses a model."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ MODEL_SERVICE_NAME: str = model_service_pb2.DESCRIPTOR.services_by_name["ModelSe
 
 
 class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
-    """Describes the model of the process, at the version that serves."""
+    """Describes the serving version of the process's model."""
 
     def __init__(self, describe: Callable[[], ModelDescription]) -> None:
         self._describe = describe
@@ -21,5 +21,5 @@ class ModelServicer(model_service_pb2_grpc.ModelServiceServicer):
         request: model_service_pb2.DescribeModelRequest,
         context: grpc.aio.ServicerContext,
     ) -> model_service_pb2.DescribeModelResponse:
-        """Says what the model is, and what it takes."""
+        """Returns what the model is, and its limits."""
         return model_service_pb2.DescribeModelResponse(model=model_to_proto(self._describe()))

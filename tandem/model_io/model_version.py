@@ -1,15 +1,15 @@
-"""Versions of a served model: folders of `joint_encoder`, and which of them answers.
+"""Manages the versions of a served model: folders of `joint_encoder`, and which one serves.
 
-Version 1 is what the exporter wrote, and the manifest tells of it. A later one is another joint
-encoder with the same embeddings, over the same image backbone and tokenizer, so that one index
-serves both: its cross-encoder, its precision or its export differ. Each lies whole in a folder
-whose name is its number, which is how Triton knows it.
+The exporter writes version 1, which the manifest describes. A later version is another joint
+encoder with the same embeddings, image backbone and tokenizer, so that one index serves both: its
+cross-encoder, precision or export differs. Each is a complete folder, named by its number, as
+Triton requires.
 
-    joint_encoder/serving.json    which version answers; version 1 where there is none
-    joint_encoder/wanted.json     which one shall, as somebody asked
+    joint_encoder/serving.json    which version serves; version 1 if it is missing
+    joint_encoder/wanted.json     which version was requested
     joint_encoder/2/model.pt      the version itself
-    joint_encoder/2/version.json  what it is
-    joint_encoder/refused-3/      one that was tried and never served; Triton sees no such folder
+    joint_encoder/2/version.json  its description
+    joint_encoder/refused-3/      a rejected version, which never served; Triton ignores it
 """
 
 import json
@@ -36,20 +36,20 @@ _MAX_VERSION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """What a version's folder holds."""
+    """Describes a version, as stored in its folder."""
 
     fingerprint: str
-    """Of the model whose embeddings it has: the manifest's."""
+    """Of the model with the same embeddings: the manifest's."""
     precision: str
     model_sha256: str
     checkpoint: Mapping[str, Any]
-    """What it was exported from."""
+    """The checkpoint that was exported."""
     calibration_fingerprint: str
-    """Under which its calibration is kept, where it has one."""
+    """The key of its calibration, if it has one."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Returns what the folder says; raises ValueError naming the file and what is wrong."""
+        """Reads the folder's description; raises ValueError naming the file and the fault."""
         path = folder / VERSION_NAME
         try:
             return from_fields(cls, read_object(path))
@@ -57,11 +57,11 @@ class ModelVersion:
             raise ValueError(f"{path} does not say what the version is: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Writes it into the folder."""
+        """Writes the description into the folder."""
         _write(folder / VERSION_NAME, asdict(self))
 
     def verify(self, folder: Path, manifest: Manifest) -> None:
-        """Raises ValueError unless the folder's model is this one, and one for the manifest's."""
+        """Raises ValueError unless the folder holds this model, and it fits the manifest."""
         if self.fingerprint != manifest.fingerprint:
             raise ValueError(
                 f"{folder / VERSION_NAME} is of model {self.fingerprint[:12]}, and the repository "
@@ -76,7 +76,7 @@ class ModelVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A request that a version shall serve."""
+    """Describes a request to serve a version."""
 
     request_id: str
     version: int
@@ -84,34 +84,34 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Which version serves, and what became of the last request."""
+    """Describes which version serves, and the result of the last request."""
 
     version: int = FIRST_VERSION
     request_id: str = ""
     refusal: str = ""
-    """Why the last request was refused; empty where it was not."""
+    """Why the last request was rejected; empty if it was not."""
 
 
 _Said = TypeVar("_Said", Serving, Wanted)
 
 
 def serving(repository: Path) -> Serving:
-    """Returns what serves; raises ValueError for a file that does not say so."""
+    """Returns what serves; raises ValueError for an invalid file."""
     return _read(repository / JOINT_ENCODER / SERVING_NAME, Serving) or Serving()
 
 
 def write_serving(repository: Path, outcome: Serving) -> None:
-    """Says which version serves; who reads meanwhile sees this or what was before."""
+    """Records which version serves; the file is replaced atomically."""
     _write(repository / JOINT_ENCODER / SERVING_NAME, asdict(outcome))
 
 
 def wanted(repository: Path) -> Wanted | None:
-    """Returns the last request, if there ever was one; errors as `serving`."""
+    """Returns the last request, if any; errors as `serving`."""
     return _read(repository / JOINT_ENCODER / _WANTED_NAME, Wanted)
 
 
 def write_wanted(repository: Path, request: Wanted | None) -> None:
-    """Leaves a request in the place of the last; None takes it back."""
+    """Replaces the last request; None withdraws it."""
     path = repository / JOINT_ENCODER / _WANTED_NAME
     if request is None:
         path.unlink(missing_ok=True)
@@ -120,25 +120,25 @@ def write_wanted(repository: Path, request: Wanted | None) -> None:
 
 
 def version_folder(repository: Path, version: int) -> Path:
-    """Returns where a version lies."""
+    """Returns a version's folder."""
     return repository / JOINT_ENCODER / str(version)
 
 
 def version_numbers(repository: Path) -> list[int]:
-    """Returns the versions that lie there, ascending, refused ones not among them."""
+    """Returns the versions in the repository, ascending, without rejected ones."""
     folders = (repository / JOINT_ENCODER).glob("[0-9]*")
     return sorted(int(path.name) for path in folders if path.name.isdecimal())
 
 
 def next_version(repository: Path) -> int:
-    """Returns a number that no version has, nor one that was refused."""
+    """Returns a number that no version has, rejected ones included."""
     refused = (repository / JOINT_ENCODER).glob(f"{_REFUSED_PREFIX}*")
     taken = [int(path.name.removeprefix(_REFUSED_PREFIX)) for path in refused]
     return max([FIRST_VERSION, *version_numbers(repository), *taken]) + 1
 
 
 def set_aside(repository: Path, version: int) -> Path:
-    """Renames a refused version's folder, so that no Triton loads it; returns the new name."""
+    """Renames a rejected version's folder, so that no Triton loads it; returns the new name."""
     folder = version_folder(repository, version)
     aside = folder.with_name(f"{_REFUSED_PREFIX}{version}")
     if folder.is_dir():
@@ -147,9 +147,9 @@ def set_aside(repository: Path, version: int) -> Path:
 
 
 def verify_serving_version(repository: Path, manifest: Manifest) -> int:
-    """Returns which version serves; raises ValueError unless a later one is whole.
+    """Returns which version serves; raises ValueError if it is damaged.
 
-    The first is the manifest's to verify.
+    Version 1 is verified by the manifest instead.
     """
     version = serving(repository).version
     if version != FIRST_VERSION:
@@ -165,18 +165,18 @@ def verify_serving_version(repository: Path, manifest: Manifest) -> int:
 
 
 def forget_versions(repository: Path) -> list[Path]:
-    """Deletes all versions but the first, and who serves; returns the files, all of them ours."""
+    """Deletes our files of later versions and the swap state; returns their paths."""
     files = _version_files(repository)
     for path in files:
         path.unlink()
     for folder in {path.parent for path in files} - {repository / JOINT_ENCODER}:
-        with suppress(OSError):  # what else lies there is not ours
+        with suppress(OSError):  # other files are not ours
             folder.rmdir()
     return files
 
 
 def version_calibration(repository: Path, version: int) -> Calibration | None:
-    """Returns what was measured of a later version; errors as read_calibration."""
+    """Returns a later version's calibration; errors as read_calibration."""
     folder = version_folder(repository, version)
     fingerprint = ModelVersion.read(folder).calibration_fingerprint
     return calibration_in(folder / CALIBRATION_NAME, fingerprint)
@@ -189,11 +189,11 @@ def _version_files(repository: Path) -> list[Path]:
         for name in ("[0-9]*", f"{_REFUSED_PREFIX}*")
         for path in folder.glob(f"{name}/*")
         if path.parent.name != str(FIRST_VERSION)
-        and (path.parent / VERSION_NAME).is_file()  # or the folder is somebody else's
+        and (path.parent / VERSION_NAME).is_file()  # or the folder is not ours
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
     said = [folder / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
-    # What tells that a folder is ours goes last, so that what broke off can be repeated.
+    # The file that marks a folder as ours goes last, so that a deletion can be repeated.
     later.sort(key=lambda path: path.name == VERSION_NAME)
     return [*later, *(path for path in said if path.is_file())]
 

@@ -1,7 +1,7 @@
-"""Bounds how many pairs of one process Triton has at a time.
+"""Limits how many pairs of one process are in Triton.
 
-Triton runs what it was sent, also for callers that have given up (decision 29). What waits here
-instead is never sent once its caller is gone.
+Triton runs every request, even if its caller has given up (decision 29). A request that waits here
+instead is not sent once its caller is gone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tandem.errors import DeadlineExceeded, Overloaded
 
 T = TypeVar("T")
 
-# Chunks that may wait, as many as in Triton's own queue.
+# The limit of waiting chunks, as in Triton's queue.
 _MAX_WAITING_COUNT = 256
 
 
 class PairWindow:
-    """Lets chunks of pairs through in the order in which they come. For one event loop."""
+    """Admits chunks of pairs in order of arrival. For one event loop."""
 
     def __init__(self, max_pair_count: int) -> None:
         self._max_pair_count = max_pair_count
@@ -33,10 +33,9 @@ class PairWindow:
     ) -> T:
         """Returns what `send` returns, once there is room for so many pairs.
 
-        An empty window has room for any number. A caller that gives up leaves what was sent to its
-        end, and its room with it: Triton goes on with it all the same, and in its place another
-        that is about to be given up would be sent. Raises Overloaded where too much waits already,
-        and DeadlineExceeded.
+        An empty window has room for any number. If a caller gives up, its sent chunk keeps its room
+        until it ends: Triton still computes it, and would otherwise get another chunk that is about
+        to be abandoned. Raises Overloaded if too many chunks wait already, and DeadlineExceeded.
         """
         await self._take(pair_count, timeout_seconds)
         sending = asyncio.ensure_future(send())
@@ -59,7 +58,7 @@ class PairWindow:
         except (TimeoutError, asyncio.CancelledError) as error:
             if turn.cancelled():
                 self._let_in()
-            else:  # let in at the same moment
+            else:  # admitted at the same moment
                 self._give_back(pair_count)
             if isinstance(error, TimeoutError):
                 raise DeadlineExceeded(what="the wait for the cross-encoder") from error
@@ -70,7 +69,7 @@ class PairWindow:
 
     def _note_end(self, pair_count: int, sending: asyncio.Future[Any]) -> None:
         if not sending.cancelled():
-            sending.exception()  # or asyncio complains where nobody waits for it any more
+            sending.exception()  # or asyncio warns that the exception was never retrieved
         self._give_back(pair_count)
 
     def _give_back(self, pair_count: int) -> None:

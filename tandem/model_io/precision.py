@@ -1,29 +1,29 @@
-"""In which numbers an exported model computes."""
+"""Lists the number formats in which an exported model computes."""
 
 import platform
 from enum import StrEnum
 from pathlib import Path
 
 _CPU_INFO = Path("/proc/cpuinfo")
-# What Linux calls bf16 arithmetic: x86's two kinds, and Arm's.
+# Linux's CPU flags for bf16 arithmetic: two of x86, and Arm's.
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 class Precision(StrEnum):
-    """Of the matrix products; norms, softmax and the heads stay in float32."""
+    """Precision of the matrix products; norms, softmax and the heads stay in float32."""
 
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
-    """For GPUs: on most CPUs it is slow."""
+    """For GPUs: most CPUs are slow with it."""
     INT8 = "int8"
-    """For CPUs, quantised as it runs. A pair's score then depends on what is in its batch."""
+    """For CPUs, quantised dynamically, so that a pair's score depends on its batch."""
 
 
 def native_precision() -> Precision:
-    """Returns bf16 where this machine's CPU computes in it, else fp32.
+    """Returns bf16 if this machine's CPU supports it, else fp32.
 
-    Elsewhere bf16 would run too, emulated and slower than fp32.
+    Without support bf16 is emulated, and slower than fp32.
     """
     return Precision.BF16 if _BF16_FLAGS & _cpu_flags() else Precision.FP32
 

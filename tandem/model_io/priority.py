@@ -1,27 +1,27 @@
-"""Whose inference goes first where several wait for one model."""
+"""Orders inferences that wait for the same model."""
 
 import enum
 
 
 class Priority(enum.Enum):
-    """What an inference is for; its level says whether it goes first.
+    """Lists the purposes of an inference; the level is its priority.
 
-    Only queries go first, which are short. Pairs and items take turns as they come: under a
-    constant load of searches, items would otherwise never be encoded (decision 19).
+    Only queries, which are short, go first. Pairs and items are served in order of arrival:
+    otherwise a constant load of searches would starve the encoding of items (decision 19).
     """
 
     QUERY = "query"
-    """A query's encoding, which all of its search waits for."""
+    """Encoding a query, which the whole search waits for."""
     CANARY = "canary"
-    """A made-up inference, whose lateness would be taken for a fault."""
+    """A synthetic inference, whose delay would count as a fault."""
     RERANK = "rerank"
     """A chunk of pairs."""
     INGEST = "ingest"
-    """An item's encoding."""
+    """Encoding an item."""
 
     @property
     def level(self) -> int:
-        """From 1 to LEVEL_COUNT; the smaller number goes first, as in Triton."""
+        """Returns 1 to LEVEL_COUNT; the smaller number goes first, as in Triton."""
         return 1 if self in (Priority.QUERY, Priority.CANARY) else LEVEL_COUNT
 
 

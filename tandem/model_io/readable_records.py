@@ -1,4 +1,4 @@
-"""Records that a model can take; those that it cannot stop the work, or are skipped and counted."""
+"""Checks which records a model can take; others stop the work, or are skipped and counted."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ from tandem.model_io.visible_text import TextNotUnicode
 
 
 class OnError(StrEnum):
-    """What to do about a record that cannot be taken."""
+    """Lists what to do about an unusable record."""
 
     STOP = "stop"
     SKIP = "skip"
 
 
 class RecordFault(StrEnum):
-    """What is wrong with a record, in the words of a report."""
+    """Names what is wrong with a record, as reports print it."""
 
     PICTURE_MISSING = "no picture"
     FILE_MISSING = "picture file not there"
@@ -50,75 +50,75 @@ _PICTURE_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     PictureFileMissing: RecordFault.FILE_MISSING,
     PictureOutside: RecordFault.PICTURE_OUTSIDE,
     PictureTooLarge: RecordFault.PICTURE_UNREADABLE,
-    # A parquet file may name a picture, and a row group of it turn out too large.
+    # A parquet file may name a picture, and its row group may be too large.
     CorpusMalformed: RecordFault.PICTURE_UNREADABLE,
 }
 _CAPTION_FAULTS: Final[Mapping[type[Exception], RecordFault]] = {
     TextEmpty: RecordFault.CAPTION_EMPTY,
     TextTooLong: RecordFault.CAPTION_TOO_LONG,
-    # JSON can spell half a character.
+    # JSON can encode half a character.
     TextNotUnicode: RecordFault.CAPTION_UNREADABLE,
 }
 
 
 class RecordUnreadable(ValueError):
-    """A record that cannot be taken; the message names it, its file or archive member, and why."""
+    """A record is unusable; the message names it, its file or archive member, and why."""
 
     def __init__(self, record: Record, fault: RecordFault, why: str) -> None:
         self.fault = fault
         self.is_uncaptioned = not (record.captions or record.captions_fault)
-        self.told = f"{record.record_id!r} ({record.image}): {fault}: {why}"
-        super().__init__(f"record {self.told}; or go on past it with --on-error skip")
+        self.description = f"{record.record_id!r} ({record.image}): {fault}: {why}"
+        super().__init__(f"record {self.description}; or skip it with --on-error skip")
 
 
 class SkippedRecords(LeftOut):
-    """What was left out, and among it the records that a model or server cannot take."""
+    """Counts what was left out, including records that a model or server cannot take."""
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
-        """As of any account; an error says with what option a command goes on past it."""
+        """Adds an error; one that stops the work names the option that skips the record."""
         if not self.goes_on:
-            error.args = (f"{error}; or go on past it with --on-error skip",)
+            error.args = (f"{error}; or skip it with --on-error skip",)
         super().refuse(error, fault)
 
     def add(self, error: RecordUnreadable) -> None:
-        """Counts a record, by the first thing that is wrong with it."""
-        self.add_record(error.fault, error.told)
+        """Counts a record by its first fault."""
+        self.add_record(error.fault, error.description)
         if error.is_uncaptioned and self.uncaptioned_count:
             self.uncaptioned_count -= 1
 
 
 RecordCheck = Callable[[Record], None]
-"""Raises RecordUnreadable for a record that cannot be taken."""
+"""Raises RecordUnreadable for an unusable record."""
 
 
 class TextCheck(Protocol):
-    """A RecordCheck that says by what it reads captions."""
+    """A RecordCheck that has the preprocessor of captions."""
 
     @property
     def texts(self) -> TextPreprocessor:
-        """Returns the model's."""
+        """Returns the model's text preprocessor."""
         ...
 
     def __call__(self, record: Record) -> None:
-        """Raises RecordUnreadable for the first thing that is wrong."""
+        """Raises RecordUnreadable for the first fault."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """Checks all that a model reads: that the picture decodes, that every caption fits.
+    """Checks what a model reads: the picture must decode, and every caption must fit.
 
-    It costs what reading and decoding the picture costs.
+    It costs as much as reading and decoding the picture.
     """
 
     image_size: int
-    """Pixels on a side."""
+    """In pixels per side."""
     texts: TextPreprocessor
     needs_caption: bool = True
-    """Whether a record without captions is as bad as one with an empty caption."""
+    """Whether a record without captions is a fault, like one with an empty caption."""
 
     def __call__(self, record: Record) -> None:
-        """Raises RecordUnreadable for the first thing that is wrong."""
+        """Raises RecordUnreadable for the first fault."""
         self.pixels(record)
 
     def pixels(self, record: Record) -> NDArray[np.uint8]:
@@ -132,10 +132,9 @@ class ModelCheck:
 
 
 def check_picture_there(record: Record) -> None:
-    """Raises RecordUnreadable unless the picture's bytes can be had, whatever they are.
+    """Raises RecordUnreadable if the picture's bytes or the captions are unavailable.
 
-    And where the captions could not be had. For work that sends records to a server, which judges
-    pictures and captions itself.
+    Their content is not checked: for work that sends records to a server, which checks them.
     """
     _check_captions_sendable(record)
     picture_bytes(record)
@@ -143,7 +142,7 @@ def check_picture_there(record: Record) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HeldPicture:
-    """An image source that was read already."""
+    """Holds an image source that was already read."""
 
     image_bytes: bytes
     place: str
@@ -161,7 +160,7 @@ def records_with_pictures(
 ) -> Iterator[Record]:
     """Yields the records that pass check_picture_there, each with its picture's bytes.
 
-    They are read once, so that a file that goes away meanwhile is a record's fault and no more.
+    They are read once, so that a file that disappears meanwhile is only that record's fault.
     """
     held: list[bytes] = []
 
@@ -176,11 +175,11 @@ def records_with_pictures(
 def readable_records(
     records: Iterable[Record], check: RecordCheck, on_error: OnError, report: SkippedRecords
 ) -> Iterator[Record]:
-    """Yields the records that pass `check`, in their order, as they come.
+    """Yields the records that pass `check`, in order, as they are read.
 
-    At one that does not, raises its RecordUnreadable (stop), or adds it to `report` and goes on
-    (skip). A reader that was given `report` does likewise with what it cannot make a record of;
-    what is wrong with the corpus and not with one of its records stops either way.
+    For one that fails, raises its RecordUnreadable (stop), or adds it to `report` and continues
+    (skip). A reader with `report` does the same with what it cannot read as a record. A fault of
+    the corpus itself always stops.
     """
     for record in records:
         try:
@@ -194,7 +193,7 @@ def readable_records(
 
 
 def check_captions(record: Record, texts: TextPreprocessor, needs_caption: bool = True) -> None:
-    """Raises RecordUnreadable unless all captions fit, and there is one where one is needed."""
+    """Raises RecordUnreadable unless all captions fit, and a required one exists."""
     _check_captions_there(record)
     if needs_caption and not record.captions:
         raise RecordUnreadable(record, RecordFault.CAPTION_EMPTY, "it has none; write one")
@@ -218,7 +217,7 @@ def _check_captions_sendable(record: Record) -> None:
 
 
 def picture_bytes(record: Record) -> bytes:
-    """Returns the picture as it is encoded; raises RecordUnreadable where it cannot be had."""
+    """Returns the encoded picture; raises RecordUnreadable if it is unavailable."""
     try:
         return record.image.read()
     except tuple(_PICTURE_FAULTS) as error:

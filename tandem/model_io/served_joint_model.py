@@ -1,4 +1,4 @@
-"""The joint model as Triton serves it: token ids, pixels and image tokens in, arrays out.
+"""Calls the joint model in Triton: token ids, pixels and image tokens in, arrays out.
 
 Shapes: n rows of a call, H W pixels, T text tokens, R image tokens, D token width, d dimensions.
 """
@@ -26,10 +26,10 @@ from tandem.model_io.triton_client import OutputSpec, TritonClient
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]
 
-# Triton makes one batch of requests that come at the same moment, and one instance would compute
-# both halves of a search's pairs while the other has nothing to do.
+# Triton batches requests that arrive at the same moment, so one instance would compute both halves
+# of a search's pairs while the other is idle.
 _APART_SECONDS = 0.001
-# Pairs that Triton has at a time: a batch that an instance computes, and the next.
+# Limits the pairs in Triton: the batch that an instance computes, and the next.
 _BATCHES_PER_INSTANCE = 2
 Values = TypeVar("Values", bound=NDArray[Any])
 
@@ -37,14 +37,14 @@ Values = TypeVar("Values", bound=NDArray[Any])
 # eq=False: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class Inferred(Generic[Values]):
-    """What the model gave, a row for each of a call's, and what that took."""
+    """Holds the model's outputs, one row per row of the call, and their cost."""
 
     values: Values
     cost: InferenceCost
 
 
 class ServedJointModel:
-    """Calls the model's two parts; splits what is over a batch, keeps the order of what it gets."""
+    """Calls the model's two parts; splits calls into batches, and keeps the order of rows."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class ServedJointModel:
         version: int = FIRST_VERSION,
         window: PairWindow | None = None,
     ) -> None:
-        """Every inference is of that version of the joint encoder, or fails.
+        """Every inference uses this version of the joint encoder, or fails.
 
-        `window` is that of another version of the same model; without it, there is a new one.
+        `window` is shared with other versions of the same model; by default it is new.
         """
         self.manifest = manifest
         self.version = version
@@ -72,7 +72,7 @@ class ServedJointModel:
         )
 
     def at(self, version: int) -> "ServedJointModel":
-        """Returns the model at a version; raises ModelUnavailable where there can be none."""
+        """Returns the model at a version; raises ModelUnavailable for an impossible number."""
         if version < FIRST_VERSION:
             raise ModelUnavailable(model=JOINT_ENCODER, why=f"there is no version {version}")
         if version == self.version:
@@ -80,11 +80,11 @@ class ServedJointModel:
         return ServedJointModel(self._triton, self.manifest, version, self._window)
 
     def check_processes(self) -> None:
-        """Raises ModelUnavailable where an instance was found dead a short while ago."""
+        """Raises ModelUnavailable if an instance was recently found dead."""
         self._triton.check_processes()
 
     def is_proven(self, model: str) -> bool:
-        """Returns whether calls of the last second show that every instance of `model` answers."""
+        """Returns whether calls of the last second show that all instances of `model` answer."""
         return self._triton.is_proven(model)
 
     async def embed_texts(
@@ -113,7 +113,7 @@ class ServedJointModel:
     ) -> Inferred[ImageTokenArray]:
         """Returns float16 [n, R, D] of uint8 [n, H, W, 3].
 
-        The image tokens are counted where the encoder reads them, not here.
+        Image tokens are counted when the joint encoder reads them, not here.
         """
 
         async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
@@ -163,12 +163,12 @@ class ServedJointModel:
         timeout_seconds: float,
         priority: Priority = Priority.RERANK,
     ) -> Inferred[NDArray[np.float32]]:
-        """Returns float32 [n], the cross-encoder's logit for text i beside image i, each [R, D]."""
+        """Returns float32 [n], the cross-encoder's logit for text i and image i, each [R, D]."""
 
         async def run(chunk: Chunk) -> Inferred[NDArray[Any]]:
             if priority is Priority.CANARY:
                 return await send(chunk, timeout_seconds)
-            # As in Triton's own queue, no longer than half of the time.
+            # As in Triton's queue, for at most half of the time.
             return await self._window.run(
                 len(chunk.rows),
                 timeout_seconds / 2,
@@ -186,7 +186,7 @@ class ServedJointModel:
 
         deadline_time = time.monotonic() + timeout_seconds
 
-        # A GPU takes them at once; cores share them.
+        # A GPU takes them in one batch; CPU cores share them.
         size = self._batch_size
         if self.manifest.precision != Precision.FP16:
             size = pair_chunk_size(len(texts), INSTANCE_COUNT, self._batch_size)
@@ -227,7 +227,7 @@ class ServedJointModel:
     def _padded(
         self, texts: Sequence[TokenIds], chunk: Chunk
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns ids and mask of the chunk's texts."""
+        """Returns the ids and mask of the chunk's texts."""
         return pad_texts(
             (texts[row] for row in chunk.rows), chunk.padded_length, self.manifest.pad_id
         )
@@ -239,9 +239,9 @@ async def _in_chunks(
     output: OutputSpec,
     apart_seconds: float = 0.0,
 ) -> Inferred[NDArray[Any]]:
-    """Runs all chunks at once and puts what they give in order; of nothing, no rows.
+    """Runs all chunks concurrently and returns their rows in order; no rows without chunks.
 
-    Each instance's first chunk is sent `apart_seconds` after the one before.
+    Each instance's first chunk is sent `apart_seconds` after the previous one.
     """
 
     async def run_in_turn(number: int, chunk: Chunk) -> Inferred[NDArray[Any]]:

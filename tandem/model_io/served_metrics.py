@@ -1,4 +1,4 @@
-"""Which model and which shard a process serves, for whoever compares processes in Prometheus."""
+"""Exports which model and shard a process serves, to compare processes in Prometheus."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SHARD = Info(
     ["service"],
     registry=REGISTRY,
 )
-# As in tables and logs; the rest tells nobody more.
+# As in tables and logs; the rest adds nothing.
 _FINGERPRINT_LENGTH = 12
 
 
 def note_model(service: str, model: ModelDescription) -> None:
-    """Tells in `tandem_model_info` by which model's weights the service answers."""
+    """Sets `tandem_model_info` to the model that the service uses."""
     _MODEL.labels(service).info(
         {"fingerprint": model.fingerprint[:_FINGERPRINT_LENGTH], "precision": model.precision}
     )
 
 
 def note_shard(service: str, number: int, count: int) -> None:
-    """Tells in `tandem_shard_info` which shard this is."""
+    """Sets `tandem_shard_info` to this shard."""
     _SHARD.labels(service).info({"shard": str(number), "shard_count": str(count)})

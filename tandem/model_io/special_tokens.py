@@ -1,4 +1,4 @@
-"""The ids of a tokenizer's special tokens, whichever names its makers gave them."""
+"""Finds the ids of a tokenizer's special tokens, under any of their usual names."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _NAMES = (("[CLS]", "[SEP]", "[PAD]"), ("<s>", "</s>", "<pad>"))
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """What every text begins and ends with, and what it is padded with."""
+    """Holds the ids that start, end and pad every text."""
 
     cls_id: int
     sep_id: int
@@ -18,7 +18,7 @@ class SpecialTokens:
 
 
 def special_tokens(tokenizer: Tokenizer) -> SpecialTokens:
-    """Returns the ids; raises ValueError where a text does not stand between the two.
+    """Returns the ids; raises ValueError unless a text is placed between the two.
 
     >>> from tokenizers import Tokenizer, models, processors
     >>> words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}

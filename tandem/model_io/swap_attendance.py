@@ -1,4 +1,4 @@
-"""Who makes the swaps that are asked for in a model repository, and how far it has come."""
+"""Shows which process swaps versions in a model repository, and its progress."""
 
 import fcntl
 import os
@@ -12,29 +12,29 @@ ATTENDANCE_NAME = "swaps.lock"
 
 
 class SwapAttendance:
-    """Says to others that swaps are made here, for as long as this object or its process lives."""
+    """Shows that this process swaps versions, while this object and the process live."""
 
     def __init__(self, repository: Path) -> None:
-        """Raises OSError where the repository cannot be written to, and so takes no swaps."""
+        """Raises OSError if the repository is not writable, so that no swap is possible."""
         self._descriptor = os.open(_path(repository), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._close = weakref.finalize(self, os.close, self._descriptor)
-        with suppress(BlockingIOError):  # another's, who attends as well
+        with suppress(BlockingIOError):  # of another process that also swaps
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.tell("")
 
     def tell(self, stage: str) -> None:
-        """Says what is being done; nothing where no disk takes it."""
+        """Records the current stage; does nothing if the disk is full."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, stage.encode(), 0)
 
     def close(self) -> None:
-        """Attends no more."""
+        """Ends the attendance."""
         self._close()
 
 
 def is_attended(repository: Path) -> bool:
-    """Returns whether somebody makes the swaps that are asked for."""
+    """Returns whether a process performs requested swaps."""
     try:
         descriptor = os.open(_path(repository), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -49,7 +49,7 @@ def is_attended(repository: Path) -> bool:
 
 
 def swap_stage(repository: Path) -> str:
-    """Returns what is being done; empty where nothing is, or nobody says."""
+    """Returns the current stage; empty if there is none."""
     try:
         return _path(repository).read_text(encoding="utf-8", errors="replace")
     except OSError:

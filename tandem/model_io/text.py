@@ -1,6 +1,6 @@
-"""Text → token ids, the same in training's vocabulary, export and serving.
+"""Splits texts into token ids, the same way in training, export and serving.
 
-What is split into tokens is what can be seen of a text (visible_text.py).
+Only the visible part of a text is split into tokens (visible_text.py).
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.model_io.visible_text import visible_text
 
 MAX_TEXT_BYTES: Final = 8_192
-"""Of a text that has to be read whole."""
+"""Limits a text that must be read completely."""
 MAX_WINDOW_COUNT: Final = 32
 
-# What two neighbouring windows share, so that what stands on a seam is whole in one of them.
+# The overlap of neighbouring windows, so that a phrase at a boundary is complete in one of them.
 _OVERLAP_SHARE: Final = 0.25
 
 TokenIds = NDArray[np.int32]
@@ -30,49 +30,49 @@ TokenIds = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextWindows:
-    """What the model reads of a text: the ids of each window, int32 [T] with special tokens."""
+    """Holds what the model reads of a text: each window's ids, int32 [T] with special tokens."""
 
     windows: tuple[TokenIds, ...]
     text_use: TextUse
 
 
 class TextPreprocessor:
-    """Splits texts as the model was trained to. Safe to use from several threads."""
+    """Splits texts as in training. Safe to use from several threads."""
 
     def __init__(self, tokenizer: Tokenizer, max_text_tokens: int) -> None:
-        """Takes a copy of `tokenizer`: what is set here is not its owner's."""
+        """Copies `tokenizer`, so that its owner's settings do not change."""
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        # A text that says "[SEP]" or "[PAD]" means those letters.
+        # "[SEP]" and "[PAD]" in a text are plain letters.
         self._tokenizer.encode_special_tokens = True
-        # A tokenizer file may carry both; we cut by the caller's policy, and pad by bucket.
+        # A tokenizer file may set both; we truncate by the caller's policy, and pad by bucket.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._max_text_tokens = max_text_tokens
 
     @classmethod
     def open(cls, tokenizer_path: Path, max_text_tokens: int) -> "TextPreprocessor":
-        """Raises ValueError where the file is no tokenizer."""
+        """Raises ValueError if the file is no tokenizer."""
         return cls(read_tokenizer_file(tokenizer_path), max_text_tokens)
 
     def token_ids(self, text: str) -> TokenIds:
-        """Returns int32 [T] with [CLS] and [SEP] of a whole text; raises as `windows`."""
+        """Returns int32 [T] with [CLS] and [SEP] for a whole text; raises as `windows`."""
         [ids] = self.windows(text, TruncationPolicy.ERROR).windows
         return ids
 
     def windows(self, text: str, policy: TruncationPolicy) -> TextWindows:
         """Returns what the model reads of the text under the policy, and how much of it that is.
 
-        One window, unless BEST_WINDOW meets a text over the model's limit of tokens: then windows
-        of that limit, spread evenly from the first token to the last. They overlap by a quarter at
-        least, up to MAX_WINDOW_COUNT; of a text that would take more, what lies between is not
-        read.
+        This is one window, unless BEST_WINDOW gets a text over the model's token limit: then it is
+        windows of that limit, spread evenly from the first token to the last. They overlap by at
+        least a quarter, up to MAX_WINDOW_COUNT windows; in a text that would need more, the gaps
+        are not read.
 
-        Raises TextEmpty for a text of which nothing can be seen, or in which the tokenizer finds
-        nothing. Raises TextTooLong under ERROR over MAX_TEXT_BYTES or the limit of tokens, under
-        the others over MAX_LONG_TEXT_BYTES. Raises TextNotUnicode for half a surrogate pair.
+        Raises TextEmpty for a text without visible characters or tokens. Raises TextTooLong, with
+        ERROR over MAX_TEXT_BYTES or the token limit, with other policies over MAX_LONG_TEXT_BYTES.
+        Raises TextNotUnicode for half a surrogate pair.
         """
         text = _sized(text, policy)
-        # `encode` holds the interpreter until it is done; this does not, and is faster at that.
+        # `encode` holds the GIL; this does not, and is also faster.
         [encoding] = self._tokenizer.encode_batch_fast([text])
         ids = np.asarray(encoding.ids, dtype=np.int32)
         [places] = np.nonzero(np.asarray(encoding.special_tokens_mask) == 0)
@@ -96,26 +96,26 @@ class TextPreprocessor:
 
 
 def _sized(text: str, policy: TruncationPolicy) -> str:
-    """Returns what can be seen of a text that is not too large, as it came and as it is read."""
+    """Returns the visible text; checks the size of the text before and after."""
     limit = MAX_TEXT_BYTES if policy is TruncationPolicy.ERROR else MAX_LONG_TEXT_BYTES
     _check_bytes(text, limit)
     text = visible_text(text)
     if not text:
         raise TextEmpty
-    # One letter of a compatibility form can be eighteen plain ones.
+    # One letter of a compatibility form can become eighteen plain letters.
     _check_bytes(text, limit)
     return text
 
 
 def _check_bytes(text: str, limit: int) -> None:
-    # An unpaired surrogate is named by visible_text; here it has a size like any other letter.
+    # visible_text rejects an unpaired surrogate; here only its size counts.
     byte_count = len(text.encode(errors="surrogatepass"))
     if byte_count > limit:
         raise TextTooLong(got=byte_count, limit=limit, unit="bytes")
 
 
 def _window_starts(token_count: int, room: int) -> list[int]:
-    """Returns where windows of `room` tokens begin in more tokens than that."""
+    """Returns the starts of windows of `room` tokens in a longer text."""
     last = token_count - room
     stride = room - int(room * _OVERLAP_SHARE)
     count = min(1 + -(-last // stride), MAX_WINDOW_COUNT)

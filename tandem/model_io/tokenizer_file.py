@@ -1,4 +1,4 @@
-"""A tokenizer's file, read whole or refused by name."""
+"""Reads and checks a tokenizer's file; errors name it."""
 
 from pathlib import Path
 
@@ -6,16 +6,16 @@ from tokenizers import Tokenizer
 
 from tandem.model_io.json_object import FileInvalid, check_file
 
-# Words of no vocabulary, a mark and a letter: what a tokenizer makes of them it makes of any text.
+# Unknown words, a mark and a letter: a tokenizer that splits these splits any text.
 _PROBES = ("", "a", "qzx\U0010fffd \U0001f3bb", "?! 1")
 
 
 def read_tokenizer_file(path: Path) -> Tokenizer:
-    """Returns the tokenizer; raises FileInvalid naming the file and what is wrong with it."""
+    """Returns the tokenizer; raises FileInvalid naming the file and the fault."""
     check_file(path)
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises the bare class
+    except Exception as error:  # the library raises plain Exception
         raise FileInvalid(f"{path} is no tokenizer: {error}") from error
 
 
@@ -33,7 +33,7 @@ def check_tokenizer(tokenizer: Tokenizer, vocabulary_size: int) -> None:
     for text in _PROBES:
         try:
             ids = tokenizer.encode(text).ids
-        except Exception as error:  # the library raises the bare class
+        except Exception as error:  # the library raises plain Exception
             raise ValueError(f"the tokenizer cannot split {text!r}: {error}") from error
         if ids and max(ids) >= vocabulary_size:
             raise ValueError(

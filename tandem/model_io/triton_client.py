@@ -1,4 +1,4 @@
-"""The way to Triton: one connection, every call with a deadline, every answer checked."""
+"""Calls Triton over one connection, with deadlines, and checks every response."""
 
 import asyncio
 import re
@@ -26,39 +26,39 @@ from tandem.model_io.priority import Priority
 from tandem.model_io.triton_fault import DEAD_PROCESS, TritonFault, error_of_fault, triton_fault
 from tandem.model_io.triton_metrics import note_failure, note_inference
 
-# A reconnect within a second of Triton's return, not gRPC's default of up to two minutes.
+# Reconnects within a second of Triton's return; gRPC's default is up to two minutes.
 _CHANNEL_ARGUMENTS = [
-    # A name that stands for several servers is asked of each in turn.
+    # Alternates between the servers that a name resolves to.
     ("grpc.lb_policy_name", "round_robin"),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Triton is beside its services: no proxy of the machine's is on the way.
+    # Triton runs close to its services: the machine's HTTP proxy must not be used.
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 ]
 
-# For so long a dead process is held against a model, unless the server went away meanwhile.
+# How long a model counts as dead after a dead process, unless the server went away meanwhile.
 _DEAD_SECONDS = 10.0
-# So many answers in so long, with no failure since, say of a model what a canary would: each of its
-# instances answers. A canary's own answers are no proof: it must not spare itself.
+# So many responses within this time, without a failure since, prove as much as a canary: all of the
+# model's instances answer. A canary's own responses do not count, or it would suppress itself.
 _PROOF_COUNT = 3
 _PROOF_SECONDS = 1.0
-# The first Triton that no cancelled call can crash (its pull requests 7840 and 8078): one that is
-# cancelled as it is answered ends an older one by a signal.
+# The first Triton that a cancelled call cannot crash (its pull requests 7840 and 8078): in older
+# ones, a call that is cancelled while being answered kills the process.
 _CANCELLABLE_SINCE = (2, 58)
-# There, a call that nobody waits for any more is left to end by itself: for so long, and so many.
+# There, an abandoned call is left to end by itself: limits of time and number.
 _LEFT_SECONDS = 5.0
 _LEFT_COUNT = 64
 _CLOSE_SECONDS = 1.0
-# For calls under way on a connection with the credentials before; none has a longer deadline.
+# For calls in progress on a connection with old credentials; no deadline is longer.
 _GRACE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """What a model must answer: a name, a dtype, and the dimensions after the batch."""
+    """Describes an expected output: name, dtype, and dimensions after the batch."""
 
     name: str
     dtype: type
@@ -68,17 +68,17 @@ class OutputSpec:
 # eq=False: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class TritonAnswer:
-    """One request's outputs as asked for, and where its time went."""
+    """Holds the requested outputs of one inference, and its times."""
 
     arrays: Sequence[NDArray[Any]]
     compute_seconds: float | None = None
-    """In the model, for the whole batch it went with; None where Triton does not tell."""
+    """Compute time of its whole batch; None if Triton does not report it."""
     queue_seconds: float | None = None
-    """The rest, from sending to answer; None where Triton does not tell."""
+    """The rest, from sending to response; None if Triton does not report it."""
 
 
 class TritonClient:
-    """Runs inferences. One a process, made where the event loop runs."""
+    """Runs inferences. Each process has one, created in the event loop."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class TritonClient:
     ) -> None:
         """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
 
-        Without `credentials` in plain text. They are asked for with each inference: others than
-        before open another connection, and calls under way end on the old one. `headers` is asked
-        for each inference. `is_cancelling`
-        says whether Triton is told of calls that their caller gave up, so that it runs none of
-        those that wait; without it, the server's version decides (decision 29).
+        Without `credentials` the connection is plain text. `credentials` and `headers` are called
+        for each inference; changed credentials open another connection, and calls in progress
+        finish on the old one. `is_cancelling` says whether abandoned calls are cancelled in Triton,
+        so that it does not run those that wait; by default the server's version decides (decision
+        29).
         """
         self._address = address
         self._credentials = credentials
@@ -118,11 +118,11 @@ class TritonClient:
         priority: Priority = Priority.INGEST,
         version: int | None = None,
     ) -> TritonAnswer:
-        """Returns the outputs, each [B, *dims], as asked for.
+        """Returns the outputs, each [B, *dims], in the requested order.
 
-        Of that version of the model and no other; without one, of whichever the server takes.
-        Raises ModelUnavailable, Overloaded or DeadlineExceeded where Triton does not answer,
-        InternalFault where it refuses the inputs' shapes or dtypes, and ModelOutputInvalid where it
+        They are of the given version of the model; without one, the server chooses.
+        Raises ModelUnavailable, Overloaded or DeadlineExceeded if Triton does not answer,
+        InternalFault if it rejects the inputs' shapes or dtypes, and ModelOutputInvalid if it
         answers with a wrong shape, a wrong dtype, or NaN.
         """
         try:
@@ -160,7 +160,7 @@ class TritonClient:
                 model_version="" if version is None else str(version),
                 outputs=[InferRequestedOutput(name) for name in asked],
                 priority=priority.level,
-                # In Triton's queue no longer than half of it: work begun later would be in vain.
+                # At most half of it in Triton's queue: work that starts later would be wasted.
                 timeout=max(1, int(timeout_seconds * 0.5e6)),
                 client_timeout=timeout_seconds + (0.0 if is_cancelled else _LEFT_SECONDS),
                 headers=self._headers(),
@@ -195,7 +195,7 @@ class TritonClient:
         )
 
     def _follow_credentials(self) -> None:
-        """Opens another connection where the credentials are others than before."""
+        """Opens another connection if the credentials changed."""
         if self._credentials is None or (shown := self._credentials()) is self._shown:
             return
         self._shown = shown
@@ -205,7 +205,7 @@ class TritonClient:
         task.add_done_callback(self._closing.discard)
 
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
-        """Returns whether the server tells how long it computed; asks it once for each model."""
+        """Returns whether the server reports compute times; asks once for each model."""
         if model not in self._timed_models:
             metadata = await _unless_restricted(
                 self._client.get_model_metadata(
@@ -217,7 +217,7 @@ class TritonClient:
         return self._timed_models[model]
 
     async def _cancels(self, timeout_seconds: float) -> bool:
-        """Returns whether to cancel calls; asks the server for its version, once."""
+        """Returns whether to cancel calls; asks for the server's version once."""
         if self._is_cancelling is not None:
             return self._is_cancelling
         if self._is_cancellable is None:
@@ -226,7 +226,7 @@ class TritonClient:
                     headers=self._headers(), client_timeout=timeout_seconds
                 )
             )
-            # One that does not tell may be any.
+            # An unknown version may be any.
             version = _version(metadata.version) if metadata else (0, 0)
             self._is_cancellable = version >= _CANCELLABLE_SINCE
         return self._is_cancellable
@@ -234,9 +234,9 @@ class TritonClient:
     async def _or_leave(
         self, call: Coroutine[Any, Any, InferResult], timeout_seconds: float
     ) -> InferResult:
-        """Returns the answer; raises TimeoutError. The call itself goes on if its caller does not.
+        """Returns the response; raises TimeoutError. The call continues if its caller gives up.
 
-        Triton takes it out of its queue by the time that was sent along, or runs it in vain.
+        Triton drops it from its queue at the timeout that was sent along, or runs it needlessly.
         """
         task = asyncio.ensure_future(call)
         try:
@@ -249,26 +249,27 @@ class TritonClient:
     def _leave(self, task: asyncio.Task[InferResult]) -> None:
         self._left.append(task)
         task.add_done_callback(self._forget)
-        if len(self._left) > _LEFT_COUNT:  # it hangs: nothing is answered that could crash it
+        if (
+            len(self._left) > _LEFT_COUNT
+        ):  # Triton hangs: there is no response during which it could crash
             self._left[0].cancel()
 
     def _forget(self, task: asyncio.Task[InferResult]) -> None:
         self._left.remove(task)
         if not task.cancelled():
-            task.exception()  # or asyncio complains that nobody asked
+            task.exception()  # or asyncio warns that the exception was never retrieved
 
     def is_proven(self, model: str) -> bool:
-        """Returns whether calls of the last second were answered well enough to need no canary."""
+        """Returns whether the responses of the last second make a canary unnecessary."""
         times = self._answer_times.get(model)
         if times is None or len(times) < _PROOF_COUNT:
             return False
         return time.monotonic() - times[0] < _PROOF_SECONDS
 
     def check_processes(self) -> None:
-        """Raises ModelUnavailable where a model's process was found dead a short while ago.
+        """Raises ModelUnavailable if a model's process was recently found dead.
 
-        Its other instance goes on answering, and Triton gives them work in turn: half of what is
-        asked would fail.
+        The other instance still answers, and Triton alternates: half of the requests would fail.
         """
         for model, dead_time in self._dead_times.items():
             if time.monotonic() - dead_time < _DEAD_SECONDS:
@@ -277,18 +278,18 @@ class TritonClient:
     def _note(self, fault: TritonFault, model: str) -> None:
         if fault in (TritonFault.QUEUE_FULL, TritonFault.TIMEOUT):
             return
-        # The next call may find another server there, with another config.
+        # The next call may reach another server, with another config.
         self._timed_models.pop(model, None)
         self._is_cancellable = None
         match fault:
             case TritonFault.PROCESS_DEAD:
                 self._dead_times[model] = time.monotonic()
             case TritonFault.LEAVING | TritonFault.UNREACHABLE:
-                # Nobody is there: whoever comes next is another server.
+                # No server is there: the next one is another.
                 self._dead_times.clear()
 
     async def close(self) -> None:
-        """Ends the connection, after calls that were left if they end soon."""
+        """Closes the connection, after abandoned calls if they end soon."""
         if self._left:
             await asyncio.wait(self._left, timeout=_CLOSE_SECONDS)
         for task in self._closing:
@@ -298,7 +299,7 @@ class TritonClient:
 
 
 async def _close_later(client: InferenceServerClient) -> None:
-    """Closes a connection once no call can be under way on it; at once where it is cancelled."""
+    """Closes a connection once no call can be in progress on it; at once if cancelled."""
     try:
         await asyncio.sleep(_GRACE_SECONDS)
     finally:
@@ -306,7 +307,7 @@ async def _close_later(client: InferenceServerClient) -> None:
 
 
 async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (Triton's)
-    """Returns the metadata; None where the server keeps them, and may let us infer all the same."""
+    """Returns the metadata; None if the server withholds them, which may still infer."""
     try:
         return await asking
     except InferenceServerException as error:
@@ -316,7 +317,7 @@ async def _unless_restricted(asking: Coroutine[Any, Any, Any]) -> Any:  # noqa: 
 
 
 def _version(text: str) -> tuple[int, int]:
-    """Returns the first two numbers; zeros where a server says something else."""
+    """Returns the first two numbers; zeros for an unknown form."""
     numbers = re.match(r"(\d+)\.(\d+)", text)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
@@ -333,7 +334,7 @@ def _arrays(
     """Returns the outputs; raises ModelOutputInvalid."""
     try:
         arrays = [result.as_numpy(spec.name) for spec in outputs]
-    except ValueError as error:  # of fewer bytes than the shape says
+    except ValueError as error:  # fewer bytes than the shape needs
         raise ModelOutputInvalid(model=model, why=str(error)) from error
     for spec, array in zip(outputs, arrays, strict=True):
         _check(model, spec, array, batch)
@@ -341,8 +342,8 @@ def _arrays(
 
 
 def _check(model: str, spec: OutputSpec, array: NDArray[np.generic] | None, batch: int) -> None:
-    # Triton has answered OK with no data at all (numpy 2 in its Python backend), so nothing of
-    # an answer is taken on trust.
+    # Triton has answered OK without data (numpy 2 in its Python backend), so every part of
+    # a response is checked.
     expected = (batch, *spec.dims)
     if array is None or array.shape != expected or array.dtype != spec.dtype:
         got = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"

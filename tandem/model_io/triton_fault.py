@@ -1,6 +1,6 @@
-"""What Triton's errors are, by kind. It tells many of them apart by their words alone.
+"""Classifies Triton's errors, many of which differ only in their text.
 
-This is the one place that reads those words; everything else goes by the kind.
+Only this module reads that text; all other code uses the kind.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ DEAD_PROCESS = "its process in Triton is dead; restart Triton"
 
 
 class TritonFault(enum.Enum):
-    """Why Triton did not answer a call."""
+    """Lists why Triton did not answer a call."""
 
     QUEUE_FULL = enum.auto()
     TIMEOUT = enum.auto()
     INPUTS_REFUSED = enum.auto()
     """The model's config and ours differ: no retry helps."""
     RESTRICTED = enum.auto()
-    """The server keeps this protocol from us."""
+    """The server restricts this protocol."""
     LEAVING = enum.auto()
-    """It takes no more calls for the model, and is about to end."""
+    """It accepts no more calls for the model, and is shutting down."""
     PROCESS_DEAD = enum.auto()
-    """One of the model's processes in it."""
+    """One of the model's processes is dead."""
     UNREACHABLE = enum.auto()
-    """Nobody is there, or something else is wrong."""
+    """No server is there, or there is another fault."""
 
 
 def triton_fault(error: InferenceServerException) -> TritonFault:
-    """Returns which of them an error is."""
+    """Returns the kind of an error."""
     status, message = str(error.status() or ""), str(error.message() or "")
     if "Exceeds maximum queue size" in message:
         return TritonFault.QUEUE_FULL
@@ -56,7 +56,7 @@ def triton_fault(error: InferenceServerException) -> TritonFault:
 
 
 def error_of_fault(fault: TritonFault, error: InferenceServerException, model: str) -> TandemError:
-    """Returns our error for Triton's, of which the kind is known."""
+    """Returns our error for a kind of Triton's."""
     status, message = str(error.status() or ""), str(error.message() or "")
     match fault:
         case TritonFault.QUEUE_FULL:

@@ -1,6 +1,6 @@
-"""Finds the Triton server of an unpacked nvidia-pytriton wheel, and says how to run it.
+"""Finds the Triton server of an unpacked nvidia-pytriton wheel, and prepares its environment.
 
-The wheel lies in a folder of its own, without its dependencies: they would hold numpy below 2.
+The wheel is in a separate folder, without its dependencies, which would keep numpy below 2.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ WHEEL = "nvidia-pytriton==0.7.0"
 
 
 class TritonUnavailable(Exception):
-    """Triton cannot be started on this machine, or did not come up."""
+    """Triton cannot start on this machine, or did not become ready."""
 
 
 def core_count() -> int:
@@ -26,10 +26,10 @@ def core_count() -> int:
 
 
 def wheel_folder() -> Path:
-    """Returns the folder of the server in the wheel; raises TritonUnavailable without one."""
+    """Returns the server's folder in the wheel; raises TritonUnavailable if it is missing."""
     folders = [each / "pytriton" / "tritonserver" for each in _triton_folders()]
     folder = next(filter(Path.is_dir, folders), folders[0])
-    # Environments made before have the wheel among their packages.
+    # Older environments have the wheel among their packages.
     if not folder.is_dir() and (spec := importlib.util.find_spec("pytriton")) and spec.origin:
         return Path(spec.origin).parent / "tritonserver"
     if not folder.is_dir():
@@ -41,7 +41,7 @@ def wheel_folder() -> Path:
 
 
 def stub_in(wheel: Path) -> Path:
-    """Returns what runs models in this Python; raises TritonUnavailable where there is none."""
+    """Returns the stub for this Python; raises TritonUnavailable if there is none."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = wheel / "python_backend_stubs" / version / "triton_python_backend_stub"
     if not stub.is_file():
@@ -55,46 +55,46 @@ def make_backends(wheel: Path, work_folder: Path) -> Path:
     python = backends / "python"
     shutil.copytree(wheel / "backends" / "python", python)
     stub = stub_in(wheel)
-    # Beside the library is where the backend looks for it.
+    # The backend looks for it next to the library.
     shutil.copy2(stub, python / stub.name)
     shutil.copytree(_backend_folder(), backends / "pytorch", ignore=shutil.ignore_patterns("__py*"))
     return backends
 
 
 def triton_environment(wheel: Path, thread_count: int) -> dict[str, str]:
-    """Returns what the server is started with, its stubs too, whatever our own environment is."""
+    """Returns the environment of the server and its stubs, independent of our own."""
     library_folders = [
         str(wheel.parents[1] / "nvidia_pytriton.libs"),
-        # Where this Python's libpython is, unless the linker knows it already.
+        # The folder of this Python's libpython, unless the linker knows it.
         str(sysconfig.get_config_var("LIBDIR")),
-        # What was there: GPU images find the driver by it.
+        # Keeps existing values: GPU images find the driver through them.
         *filter(None, [os.environ.get("LD_LIBRARY_PATH")]),
     ]
     return child_environment() | {
         "LD_LIBRARY_PATH": ":".join(library_folders),
-        # The stub is a Python of its own and must see this environment's packages.
+        # The stub embeds Python and must find this environment's packages.
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "PYTHONPATH": sysconfig.get_path("platlib"),
-        # A locale that this machine lacks ends what is written in C++; the stub reads UTF-8.
+        # A locale that is not installed aborts C++ programs; the stub reads UTF-8.
         "LC_ALL": "C",
         "PYTHONUTF8": "1",
         "OMP_NUM_THREADS": str(thread_count),
-        # Threads that spin for their next work would take the cores from the other instance's,
-        # which more than halved the searches a second.
+        # Threads that spin while waiting would take cores from the other instance, which more
+        # than halved the searches per second.
         "OMP_WAIT_POLICY": "passive",
         "TANDEM_TORCH_THREAD_COUNT": str(thread_count),
-        # Or torch's activations go back to the kernel and are faulted in again at every call.
+        # Otherwise torch's activations are returned to the kernel and faulted in at every call.
         "MALLOC_TRIM_THRESHOLD_": "2000000000",
         "MALLOC_MMAP_THRESHOLD_": "2000000000",
-        # Or each of its hundred threads fills a heap of its own, a little more with every hour.
+        # Otherwise each of its hundred threads has its own heap, which grows every hour.
         "MALLOC_ARENA_MAX": "2",
     }
 
 
 def _triton_folders() -> list[Path]:
-    """Returns where the wheel may be unpacked: within this Python's environment, or another's.
+    """Returns where `make install` may have unpacked the wheel, most likely folder first.
 
-    A .pth file can lend this environment the packages of another, and Triton lies beside those.
+    A .pth file can add another environment's packages to this one; Triton is then next to those.
     """
     packages = [Path(entry) for entry in sys.path if entry.endswith("/site-packages")]
     prefixes = [Path(sys.prefix), *(each.parents[2] for each in packages if len(each.parts) > 4)]

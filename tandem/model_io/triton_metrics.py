@@ -1,6 +1,6 @@
-"""What requests to Triton took, as histograms: over processes and replicas their buckets add up.
+"""Measures requests to Triton in histograms, which can be added over processes and replicas.
 
-Triton's own are sums and counts, of which no quantile can be had.
+Triton's own metrics are sums and counts, which give no quantiles.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ _LABELS = ("model", "version", "purpose")
 
 _REQUEST_DURATION = Histogram(
     "tandem_triton_request_duration_seconds",
-    "From sending an inference to its answer, by what it was for.",
+    "Time from sending an inference to its response, by purpose.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 _QUEUE_DURATION = Histogram(
     "tandem_triton_queue_duration_seconds",
-    "What of that was not computing: on the way, and waiting in Triton.",
+    "The part of the request time that is not computing: transport, and waiting in Triton.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 _COMPUTE_DURATION = Histogram(
     "tandem_triton_compute_duration_seconds",
-    "What of that was computing, for the whole batch that it went with.",
+    "The part of the request time that is computing, for its whole batch.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
     registry=REGISTRY,
 )
 _REQUEST_ROWS = Histogram(
     "tandem_triton_request_rows",
-    "Rows of an inference as it was sent: texts, images or pairs.",
+    "Rows of an inference as sent: texts, images or pairs.",
     _LABELS,
     buckets=(1, 2, 4, 8, 16, 32, 64, 128),
     registry=REGISTRY,
 )
 _FAILURES = Counter(
     "tandem_triton_failures_total",
-    "Inferences that failed, canaries too, by the error's name.",
+    "Failed inferences, including canaries, by the error's name.",
     ["model", "reason"],
     registry=REGISTRY,
 )
@@ -58,8 +58,8 @@ def note_inference(
     seconds: float,
     compute_seconds: float | None,
 ) -> None:
-    """Counts one that was answered; `compute_seconds` is None where Triton does not tell."""
-    # A number in Triton. What else a server may say is not for a label.
+    """Counts a successful inference; `compute_seconds` is None if Triton does not report it."""
+    # A number in Triton. No label takes other values from a server.
     known = version if version.isdecimal() and len(version) < 6 else "other"
     labels = (model, known, priority.value)
     _REQUEST_DURATION.labels(*labels).observe(seconds, exemplar())
@@ -70,5 +70,5 @@ def note_inference(
 
 
 def note_failure(model: str, error: TandemError) -> None:
-    """Counts one that was not."""
+    """Counts a failed inference."""
     _FAILURES.labels(model, error.reason).inc()

@@ -1,6 +1,6 @@
-"""A real tritonserver as a child process: the binary that the nvidia-pytriton wheel carries.
+"""Runs a real tritonserver as a child process: the binary in the nvidia-pytriton wheel.
 
-For a machine without containers. In production the official image serves the same repository.
+It is for machines without containers. In production the official image serves the repository.
 """
 
 import contextlib
@@ -40,25 +40,24 @@ from tandem.model_io.triton_install import (
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
-# Triton 2.51 aborts (lock_exception) when a stub is kept off the CPU for a second, as on a machine
-# that is busy with other things.
+# Triton 2.51 aborts (lock_exception) if a stub gets no CPU for a second, as on a busy machine.
 _START_ATTEMPTS = 3
 _STOP_SECONDS = 10.0
 _BURIAL_SECONDS = 2.0
-# What the server prints of no interest to who asks why it ended: lines that begin with I or W and
-# the date, tables, and an error that it prints on every machine without a GPU.
+# Log lines that do not explain why the server ended: lines that begin with I or W and the date,
+# tables, and an error that it prints on every machine without a GPU.
 _CHATTER = re.compile(r"[IW]\d{4} |[|+]|$|.*CudaDriverHelper")
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 class _Aborted(TritonUnavailable):
-    """It gave itself up while starting."""
+    """The server aborted while starting."""
 
 
 class TritonServer:
-    """Starts and stops one server. It listens on loopback and loads what is there at start.
+    """Starts and stops one server on loopback, which loads the models that exist at start.
 
-    Of the joint encoder the version that the repository says is serving, and no other.
+    Of the joint encoder it loads only the version that the repository records as serving.
     """
 
     def __init__(
@@ -72,12 +71,12 @@ class TritonServer:
         is_swappable: bool = False,
         keeper: ProcessKeeper | None = None,
     ) -> None:
-        """`thread_count` is what one inference may use of the machine's cores.
+        """`thread_count` is the number of cores that one inference may use.
 
-        Unless given, each instance of a model has its share of them. Whatever ends this process,
-        `keeper` ends the server; one of its own does, unless given. Only a swappable server takes
-        calls that load and unload, which anybody on this machine may then send, and such a call can
-        run code of its sender's.
+        By default each instance of a model has an equal share of them. However this process ends,
+        `keeper` then ends the server; by default it creates one. Only a swappable server accepts
+        load and unload calls, which any user of this machine can then send, and which can run the
+        sender's code.
         """
         self._is_swappable = is_swappable
         self._model_repository = model_repository
@@ -91,12 +90,12 @@ class TritonServer:
         self._work_folder: Path | None = None
         self._own_keeper = ProcessKeeper() if keeper is None else None
         self._keeper = keeper or self._own_keeper or ProcessKeeper()
-        # Names our regions, so that we can sweep ours and no one else's.
+        # Names our shared-memory regions, so that only ours are removed.
         self._region_prefix = f"{self._keeper.region_prefix}{secrets.token_hex(4)}_"
 
     @staticmethod
     def check_installed() -> None:
-        """Raises TritonUnavailable where no server can run on this machine, with what to do."""
+        """Raises TritonUnavailable, with what to do, if no server can run on this machine."""
         stub_in(wheel_folder())
 
     @property
@@ -107,19 +106,19 @@ class TritonServer:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Returns whether the process is alive, which does not mean that its models answer."""
+        """Returns whether the process is alive; its models may still not answer."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Returns when every model of the repository is ready.
 
-        Raises TritonUnavailable with the cause: `should_stop` turned true, no wheel, no models, a
-        version that serves and is damaged, a port that is taken, or the end of the server's log.
+        Raises TritonUnavailable with the cause: `should_stop` became true, no wheel, no models, a
+        damaged serving version, a port in use, or the end of the server's log.
         """
         wheel = wheel_folder()
         model_names = _model_names(self._model_repository)
         _check_serving_version(self._model_repository)
-        # Or we would take another server's models on that port for ours.
+        # Otherwise another server's models on that port would be taken for ours.
         _check_port_is_free(self._grpc_port)
         for attempts_left in reversed(range(_START_ATTEMPTS)):
             try:
@@ -130,9 +129,9 @@ class TritonServer:
                     raise
 
     def has_lost_process(self) -> bool:
-        """Returns whether a process of the server's, such as a model's instance, has ended.
+        """Returns whether a process of the server, such as a model's instance, has ended.
 
-        Triton goes on without it, says that it is ready, and fails what it would give it.
+        Triton then still reports itself ready, and fails the calls of that instance.
         """
         return self._process is not None and _running_count(self._process.pid) < self._process_count
 
@@ -143,28 +142,28 @@ class TritonServer:
 
     @property
     def model_repository(self) -> Path:
-        """What it was told to serve."""
+        """The model repository that it serves."""
         return self._model_repository
 
     def loaded_folder(self, model: str) -> Path:
-        """Returns the folder that the server takes for a model; raises TritonUnavailable."""
+        """Returns the folder from which the server loads a model; raises TritonUnavailable."""
         if self._work_folder is None:
             raise TritonUnavailable("Triton was not started")
         return self._work_folder / "models" / model
 
     def recount_processes(self, *, are_some_ending: bool = False) -> None:
-        """Takes the processes that run now for all that there should be; none that are ending."""
+        """Expects the processes that run now from here on; none if some are ending."""
         self._process_count = 0 if are_some_ending else _running_count(self.pid)
 
     def stop(self) -> None:
-        """Ends the server and its stubs; returns when none is left and their memory is freed."""
+        """Ends the server and its stubs; returns when all have exited and their memory is freed."""
         if self._process is not None:
-            group = self._process.pid  # a session's first process leads its group
+            group = self._process.pid  # the first process of a session leads its group
             if self._process.poll() is None:
                 os.kill(self._process.pid, signal.SIGTERM)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_STOP_SECONDS)
-            # A stub can outlive its server and does not heed SIGTERM.
+            # A stub can outlive its server and ignores SIGTERM.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
                 self._process.wait()
@@ -199,17 +198,17 @@ class TritonServer:
         self, wheel: Path, backends: Path, repository: Path, work_folder: Path
     ) -> subprocess.Popen[bytes]:
         with _private_log(self._log_path) as log:
-            self._log_start = log.tell()  # what is before is of earlier runs
+            self._log_start = log.tell()  # earlier lines are of earlier runs
             return subprocess.Popen(
                 self._command(wheel, backends, repository),
                 env=triton_environment(wheel, self._thread_count) | self._keeper.mark(),
-                # The stubs' Python looks for modules where it is started, before all else.
+                # The stubs' Python searches its working directory for modules first.
                 cwd=work_folder,
                 umask=0o077,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A group of its own: its stubs are in it, and they end with it.
+                # A separate process group, which includes its stubs, so that all end together.
                 start_new_session=True,
             )
 
@@ -222,7 +221,7 @@ class TritonServer:
             *self._control(),
             "--disable-auto-complete-config",
             "--strict-readiness=true",
-            # Who asks it anything has left before it does.
+            # Its callers stop before it does.
             "--exit-timeout-secs=2",
             "--allow-http=false",
             f"--grpc-address={_HOST}",
@@ -237,7 +236,7 @@ class TritonServer:
     def _control(self) -> list[str]:
         if self._is_swappable:
             return ["--model-control-mode=explicit", "--load-model=*"]
-        # Nothing is loaded or changed over the wire: a load call can run code of its sender's.
+        # Accepts no load calls, which can run the sender's code.
         return ["--model-control-mode=none"]
 
     def _wait_until_ready(
@@ -247,7 +246,7 @@ class TritonServer:
         should_stop: Callable[[], bool],
     ) -> None:
         deadline_time = time.monotonic() + _START_SECONDS
-        # Nobody's proxy is asked the way to loopback.
+        # Loopback needs no proxy.
         options = [("grpc.enable_http_proxy", 0)]
         with grpc.insecure_channel(f"{_HOST}:{self._grpc_port}", options=options) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -256,7 +255,7 @@ class TritonServer:
                     error = _Aborted if process.returncode == -signal.SIGABRT else TritonUnavailable
                     raise error(f"Triton ended while starting\n{self._log_tail()}")
                 if should_stop():
-                    raise TritonUnavailable("told to stop while Triton started")
+                    raise TritonUnavailable("stopped while Triton started")
                 if time.monotonic() > deadline_time:
                     raise TritonUnavailable(
                         f"Triton's models were not ready in {_START_SECONDS:.0f} s\n"
@@ -265,7 +264,7 @@ class TritonServer:
                 time.sleep(0.1)
 
     def _log_tail(self) -> str:
-        """Returns what the server says is wrong, or the last it says at all."""
+        """Returns the server's error lines, or else its last lines."""
         with self._log_path.open(errors="replace") as log:
             log.seek(self._log_start)
             lines = log.read().splitlines()
@@ -274,14 +273,14 @@ class TritonServer:
 
 
 def _private_log(path: Path) -> BinaryIO:
-    """Opens a log to write on: a part of a content may be in it, which is nobody else's to read."""
+    """Opens a log for appending, private because it may contain parts of contents."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _is_ready(stub: service_pb2_grpc.GRPCInferenceServiceStub, name: str) -> bool:
     try:
-        # The model's own word: the server's can be an older one's that is still leaving.
+        # The model's readiness: the server's can be that of an older one that is shutting down.
         return bool(stub.ModelReady(service_pb2.ModelReadyRequest(name=name), timeout=1.0).ready)
     except grpc.RpcError:
         return False
@@ -295,9 +294,9 @@ def _model_names(model_repository: Path) -> list[str]:
 
 
 def _check_serving_version(model_repository: Path) -> None:
-    """Raises TritonUnavailable where a later version serves and is not the file that was tried.
+    """Raises TritonUnavailable if a later version serves and its file has changed since its test.
 
-    Before Triton sees it: to load a file is to run what is in it.
+    This is checked before Triton loads the file, because loading runs the code in it.
     """
     try:
         if serving(model_repository).version != FIRST_VERSION:
@@ -308,17 +307,19 @@ def _check_serving_version(model_repository: Path) -> None:
 
 def _check_port_is_free(port: int) -> None:
     with socket.socket() as listener:
-        # As servers do: connections of an earlier one that are still closing are no hindrance.
+        # As servers do, so that closing connections of an earlier server do not matter.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_HOST, port))
         except OSError as error:
-            raise TritonUnavailable(f"{_HOST}:{port} cannot be had for Triton: {error}") from error
+            raise TritonUnavailable(
+                f"{_HOST}:{port} is not available for Triton: {error}"
+            ) from error
 
 
 def _wait_until_gone(group: int) -> None:
-    """Returns, or raises ProcessLookupError, when no process of the group is left."""
-    # Bounded, because whoever inherits a server's stubs may be slow to bury them.
+    """Returns, or raises ProcessLookupError, once no process of the group is left."""
+    # Bounded, because the process that inherits a server's stubs may reap them late.
     deadline_time = time.monotonic() + _BURIAL_SECONDS
     while time.monotonic() < deadline_time:
         os.killpg(group, 0)
@@ -326,23 +327,23 @@ def _wait_until_gone(group: int) -> None:
 
 
 def _running_count(group: int) -> int:
-    """Returns how many processes of a group run; those that ended and were not buried do not."""
+    """Returns how many processes of a group run, zombies excluded."""
     count = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # What is behind the name, which may have anything in it.
+            # The part after the name, which may contain anything.
             state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
-        except OSError:  # it ended just now
+        except OSError:  # it has just ended
             continue
         count += int(process_group) == group and state not in "ZX"
     return count
 
 
 def _make_repository(model_repository: Path, work_folder: Path, *, is_swappable: bool) -> Path:
-    """Lays out the repository as our backend serves it: the same files, the configs timed.
+    """Lays out the repository for our backend: the same files, with compute times in the configs.
 
-    Of the versions that the joint encoder may have, the serving one alone. A swappable server keeps
-    every version that it finds, where Triton's default is the latest.
+    Of the joint encoder's versions it has only the serving one. A swappable server keeps every
+    version that it finds; Triton's default is only the latest.
     """
     repository = work_folder / "models"
     others = {str(number) for number in version_numbers(model_repository)}

@@ -1,6 +1,6 @@
-"""Versions of the joint encoder in a running local Triton: one more loaded, one taken away.
+"""Loads and unloads versions of the joint encoder in a running local Triton.
 
-Never an unload call: it ends every version of a model at once, and searches with them.
+It never makes an unload call, which would end all versions of a model, and the searches on them.
 """
 
 import time
@@ -15,32 +15,32 @@ from tandem.model_io.model_version import version_folder
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
 
 _TIMEOUT_SECONDS = 5.0
-# Loading a version starts Python and torch for each of its instances, and warms them.
+# Loading a version starts Python and torch for each instance, and warms it up.
 _LOAD_SECONDS = 120.0
 _UNLOAD_SECONDS = 10.0
 
 
-# Of a server that is late, leaving or not there: nothing was said of what was asked.
+# The server is late, shutting down or missing: the request itself was not judged.
 _UNANSWERED = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
 
 
 class TritonRefused(TritonUnavailable):
-    """Triton answered that it cannot do what it was told, such as load a damaged model."""
+    """Triton reported that it cannot do what was requested, such as load a damaged model."""
 
 
 class TritonVersions:
-    """Changes what a swappable server has loaded."""
+    """Changes the loaded versions of a swappable server."""
 
     def __init__(self, server: TritonServer) -> None:
         self._server = server
 
     def load(self, version: int) -> None:
-        """Loads a version beside what serves; returns when it is ready.
+        """Loads a version in addition to those that serve; returns when it is ready.
 
-        Raises TritonRefused with Triton's reason, TritonUnavailable where it gives none in time;
-        what served goes on serving.
+        Raises TritonRefused with Triton's reason, or TritonUnavailable if there is none in time;
+        the other versions continue to serve.
         """
         link = self._server.loaded_folder(JOINT_ENCODER) / str(version)
         link.symlink_to(version_folder(self._server.model_repository, version).resolve())
@@ -52,16 +52,16 @@ class TritonVersions:
         self._server.recount_processes()
 
     def unload(self, version: int) -> None:
-        """Unloads a version; its calls that are under way end, later ones find nothing.
+        """Unloads a version; its calls in progress finish, later ones fail.
 
-        Returns when its processes have ended, or are slow to. Raises TritonUnavailable where Triton
-        does not answer: then it may be unloaded or not, no process that ends is taken for lost, and
-        the same call can be made again.
+        Returns when its processes have ended, or are slow to end. Raises TritonUnavailable if
+        Triton does not answer: then the version may be loaded or not, processes that end do not
+        count as lost, and the call can be retried.
         """
         self._server.recount_processes(are_some_ending=True)
         (self._server.loaded_folder(JOINT_ENCODER) / str(version)).unlink(missing_ok=True)
-        # Told to load, Triton looks at the folder again: versions that are still there stay as they
-        # are, and one that is not is unloaded.
+        # On a load call Triton reads the folder again: existing versions stay as they are, and
+        # missing ones are unloaded.
         self._load()
         deadline_time = time.monotonic() + _UNLOAD_SECONDS
         while self.is_loaded(version) and time.monotonic() < deadline_time:
@@ -69,7 +69,7 @@ class TritonVersions:
         self._server.recount_processes()
 
     def is_loaded(self, version: int) -> bool:
-        """Returns whether Triton has the version, or is about it still; errors as `unload`."""
+        """Returns whether Triton has the version, or is still unloading it; errors as `unload`."""
         request = service_pb2.RepositoryIndexRequest()
         told = self._call(lambda stub: stub.RepositoryIndex(request, timeout=_TIMEOUT_SECONDS))
         return any(
@@ -79,10 +79,10 @@ class TritonVersions:
         )
 
     def idle_seconds(self, version: int) -> float:
-        """Returns for how long nothing was asked of a version; raises TritonUnavailable."""
+        """Returns the seconds since a version's last request; raises TritonUnavailable."""
         request = service_pb2.ModelStatisticsRequest(name=JOINT_ENCODER, version=str(version))
         told = self._call(lambda stub: stub.ModelStatistics(request, timeout=_TIMEOUT_SECONDS))
-        # In milliseconds of the day's clock; 0 for never.
+        # In milliseconds since the epoch; 0 means never.
         last_time = float(told.model_stats[0].last_inference) / 1e3
         return max(0.0, time.time() - last_time)
 
@@ -91,13 +91,13 @@ class TritonVersions:
         self._call(lambda stub: stub.RepositoryModelLoad(request, timeout=_LOAD_SECONDS))
 
     def _call(self, ask: Callable[[service_pb2_grpc.GRPCInferenceServiceStub], Any]) -> Any:  # noqa: ANN401 (Triton's own types)
-        # Nobody's proxy is asked the way to loopback.
+        # Loopback needs no proxy.
         options = [("grpc.enable_http_proxy", 0)]
         with grpc.insecure_channel(self._server.address, options=options) as channel:
             try:
                 return ask(service_pb2_grpc.GRPCInferenceServiceStub(channel))
             except grpc.RpcError as error:
-                # What went wrong comes first, then where in Triton and in torch.
+                # The fault comes first, then its location in Triton and torch.
                 first_line = (error.details() or error.code().name).partition("\n")[0]
                 kind = TritonUnavailable if error.code() in _UNANSWERED else TritonRefused
                 raise kind(first_line) from error

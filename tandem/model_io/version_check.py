@@ -1,4 +1,4 @@
-"""Whether a version may take the place of another: tried through Triton, before anybody is served.
+"""Tests through Triton whether a version may replace another, before it serves users.
 
 Shapes: n texts or pictures, R image tokens, D token width, d dimensions.
 """
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
 
-# What two precisions of one model differ by at most, value for value; two models of different
-# seeds differ by a hundred times of it.
+# The largest difference per value between two precisions of one model; models of different seeds
+# differ by a hundred times as much.
 EMBEDDING_TOLERANCE = 1e-3
 _PROBE_COUNT = 4
 _PROBE_SECONDS = 10.0
 
 
 class VersionRefused(ValueError):
-    """The version does not go with what serves; the message says in what."""
+    """The version does not fit the serving one; the message says why."""
 
 
 async def check_version(candidate: ServedJointModel, serving: ServedJointModel) -> None:
-    """Returns where the candidate may serve the indexes that `serving` does.
+    """Returns if the candidate may serve the same indexes as `serving`.
 
-    Raises what an inference of it raises, ModelOutputInvalid for a wrong shape above all, and
-    VersionRefused where embeddings are other than those that indexes hold. Match logits may differ:
-    another cross-encoder is what a version is for.
+    Raises the errors of its inferences, mainly ModelOutputInvalid for a wrong shape, and
+    VersionRefused if its embeddings differ from those in the indexes. Match logits may differ,
+    because a version may have another cross-encoder.
     """
-    # Not by canaries: they spare a model that has just answered somebody, in whatever version.
+    # Not by canaries, which skip a model that has just answered a call in any version.
     await _check_logits(candidate)
     off = max(
         float(np.abs(theirs - ours).max())
@@ -39,7 +39,7 @@ async def check_version(candidate: ServedJointModel, serving: ServedJointModel) 
         raise VersionRefused(
             f"its embeddings differ from those of version {serving.version} by up to {off:.2g}, "
             f"and no index holds both over {EMBEDDING_TOLERANCE:g}; to serve it, export it with "
-            "tandem models add and ingest anew"
+            "tandem models add and ingest again"
         )
 
 
@@ -51,7 +51,7 @@ async def _check_logits(model: ServedJointModel) -> None:
 
 
 async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
-    """Returns float32 [1, d] of a made-up text of each length, and [n, d] of pictures."""
+    """Returns float32 [1, d] of a synthetic text of each length, and [n, d] of pictures."""
     manifest = model.manifest
     random = np.random.default_rng(0)
     texts = [
@@ -62,7 +62,7 @@ async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
     pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
     tokens = await model.image_tokens(pictures, _PROBE_SECONDS, Priority.QUERY)
     return [
-        # Each alone: a call's texts may be padded to one length.
+        # One per call, because the texts of a call may be padded to one length.
         *[
             (await model.embed_texts([text], _PROBE_SECONDS, Priority.QUERY)).values
             for text in texts

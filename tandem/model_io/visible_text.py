@@ -1,11 +1,11 @@
-"""A text as a reader sees it: what every tokenizer here is given, in training, ingest and search.
+"""Normalises a text to what a reader sees, for every tokenizer in training, ingest and search.
 
-Two texts that look alike are to be one text. So compatibility forms are their plain letters (NFKC:
-full-width and ligatures, among others), what shows nothing is left out, and white space of any
-kind and length is one space. Among what is left out are joiners and variation selectors: an emoji
-sequence is the emoji that it is made of.
+Two texts that look alike should be the same text. So compatibility forms become plain letters
+(NFKC: full-width letters and ligatures, among others), invisible characters are removed, and any
+white space becomes one space. Joiners and variation selectors are also removed: an emoji sequence
+becomes the emoji that it consists of.
 
-Change nothing here without a new VISIBLE_TEXT_VERSION: a model's tokens hang on it.
+Every change here needs a new VISIBLE_TEXT_VERSION, because a model's tokens depend on it.
 """
 
 import re
@@ -14,13 +14,13 @@ from functools import cache
 from typing import Final
 
 VISIBLE_TEXT_VERSION: Final = 1
-"""Part of a model's fingerprint: other versions may split a text into other tokens."""
+"""Part of a model's fingerprint, because another version may give other tokens."""
 
 MAX_MARK_RUN: Final = 30
-"""Combining marks in a row, as in Unicode's Stream-Safe Text Format; no script needs as many."""
+"""Limits combining marks in a row, as Unicode's Stream-Safe Text Format; no script needs more."""
 
-# Default_Ignorable_Code_Point of Unicode 16's DerivedCoreProperties.txt, which Python does not
-# tell: 174 assigned ones and what is kept free for more of them.
+# Default_Ignorable_Code_Point of Unicode 16's DerivedCoreProperties.txt, which Python lacks: 174
+# assigned code points and those reserved for more.
 _DEFAULT_IGNORABLE: Final = (
     (0x00AD, 0x00AD),  # soft hyphen
     (0x034F, 0x034F),  # combining grapheme joiner
@@ -40,9 +40,9 @@ _DEFAULT_IGNORABLE: Final = (
     (0x1D173, 0x1D17A),  # musical format controls
     (0xE0000, 0xE0FFF),  # tags, more variation selectors
 )
-# Not in that list, and as invisible.
+# Not in that list, but also invisible.
 _ALSO_IGNORED: Final = (
-    (0x0000, 0x0008),  # controls, but for those that are white space
+    (0x0000, 0x0008),  # controls, except white space
     (0x000E, 0x001B),
     (0x007F, 0x0084),
     (0x0086, 0x009F),
@@ -51,12 +51,12 @@ _ALSO_IGNORED: Final = (
     (0x1D159, 0x1D159),  # musical null notehead
 )
 _BRAILLE_BLANK: Final = "\u2800"
-# Letters by their category, and combining marks behind NFKC.
+# Letters by category, and combining marks after NFKC.
 _HALF_WIDTH_MARKS: Final = "\uff9e\uff9f"
 
 
 class TextNotUnicode(ValueError):
-    """A text has half of a surrogate pair in it, which is no character."""
+    """A text contains half of a surrogate pair, which is no character."""
 
     def __init__(self, code_unit: str, place: int) -> None:
         super().__init__(
@@ -66,10 +66,10 @@ class TextNotUnicode(ValueError):
 
 
 def visible_text(text: str) -> str:
-    r"""Returns what can be seen of a text; nothing where nothing can.
+    r"""Returns the visible part of a text, which may be empty.
 
-    The same again for what it returns. Of more than MAX_MARK_RUN combining marks in a row the
-    rest is left out. Raises TextNotUnicode for an unpaired surrogate.
+    The function is idempotent. It drops combining marks after MAX_MARK_RUN in a row. Raises
+    TextNotUnicode for an unpaired surrogate.
 
     >>> visible_text("\ufefftwo\u200b  d\u00adogs\u2028")
     'two dogs'
@@ -80,21 +80,21 @@ def visible_text(text: str) -> str:
         if half := _surrogates().search(text):
             raise TextNotUnicode(half[0], half.start())
         text = _invisible().sub("", text).replace(_BRAILLE_BLANK, " ")
-        # Before, for NFKC sorts a run of marks in a time that grows with the run's square; and
-        # behind it, for some marks are two then.
+        # Before, because NFKC sorts a run of marks in quadratic time; and
+        # after it, because it turns some marks into two.
         text = _marks_bounded(unicodedata.normalize("NFKC", _marks_bounded(text)))
     return " ".join(text.split())
 
 
 def folded_text(text: str) -> str:
-    r"""Returns what is equal of two texts that say the same, letter case apart.
+    r"""Returns a key that is equal for texts that differ only in case or invisible characters.
 
     >>> folded_text("Two\u00a0Dogs ") == folded_text("two d\u00adogs")
     True
     """
     try:
         return visible_text(text).casefold()
-    except TextNotUnicode:  # whoever reads it says so, and of what
+    except TextNotUnicode:  # the reader of the text reports it, with its name
         return text.casefold()
 
 

@@ -1,4 +1,4 @@
-"""A file that is there whole or as it was: written beside, synced, and renamed into its place."""
+"""Replaces a file atomically: writes next to it, syncs, and renames."""
 
 import os
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, write: Callable[[Path], object], mode: int = 0o644) -> None:
-    """Has `write` fill a file beside `path`, which then takes its place.
+    """Lets `write` fill a file next to `path`, which then replaces it.
 
-    Whoever reads, and whatever kills or cuts the power, finds the old file or the new. What `write`
-    raises is raised, and leaves the old.
+    Readers find the old file or the new, even after a crash or power failure. If `write` raises,
+    the old file stays.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -23,7 +23,7 @@ def write_whole(path: Path, write: Callable[[Path], object], mode: int = 0o644) 
 
 
 def write_text_whole(path: Path, text: str) -> None:
-    """Writes a text as UTF-8, whole."""
+    """Writes a text as UTF-8, atomically."""
     write_whole(path, lambda fresh: fresh.write_text(text, encoding="utf-8"))
 
 

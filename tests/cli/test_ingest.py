@@ -239,7 +239,7 @@ async def test_what_makes_no_record_says_how_to_go_on_past_it(tmp_path: Path) ->
 
     assert (result.exit_code, sent) == (1, [])
     assert "a.jpg and a.png are both 'a'" in str(result.exception)
-    assert str(result.exception).endswith("; or go on past it with --on-error skip")
+    assert str(result.exception).endswith("; or skip it with --on-error skip")
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

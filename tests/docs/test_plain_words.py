@@ -18,6 +18,7 @@ SEARCHED = [
     "deploy/*.md",
     "docs/**/*.md",
     "protos/**/*.proto",
+    "tandem/model_io/*.py",
 ]
 # Pages and stubs that programs generate, and the page that lists the phrases.
 UNSEARCHED = re.compile(r"docs/(metrics|settings|glossary)\.md|tandem/v1/.*")

@@ -145,7 +145,7 @@ def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest
     (repository / JOINT_ENCODER / "serving.json").write_text("{")
     followed.look()
     assert followed.number() == version
-    with pytest.raises(ModelUnavailable, match="version 99 is not to be had here"):
+    with pytest.raises(ModelUnavailable, match="version 99 is not available here"):
         followed.calibration(99)
 
 
@@ -161,7 +161,7 @@ def test_a_service_does_not_go_on_over_another_model(
     followed.look()
     replace(tiny_manifest, fingerprint="b" * 64).write(path)
 
-    with pytest.raises(ModelUnavailable, match=r"holds model bbbbbbbbbbbb by now.*restart Triton"):
+    with pytest.raises(ModelUnavailable, match=r"holds model bbbbbbbbbbbb.*restart Triton"):
         followed.look()
 
     tiny_manifest.write(path)

@@ -124,7 +124,7 @@ def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> No
 
     assert caught.value.fault is fault
     assert str(caught.value).startswith(f"record 'x' ({record.image}): {fault}: ")
-    assert str(caught.value).endswith("; or go on past it with --on-error skip")
+    assert str(caught.value).endswith("; or skip it with --on-error skip")
     assert report.count == 0
 
 

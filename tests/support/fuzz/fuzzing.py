@@ -43,7 +43,7 @@ _READ_COUNT = 20
 # What grpc.aio's own client says where it fails to send on.
 _OWN_ERROR = "Internal error from Core"
 # A number that no version of the model has: it may have one in a second, so UNAVAILABLE is right.
-_UNKNOWN_VERSION = re.compile(r"version -?\d+ is not to be had here|there is no version -?\d+")
+_UNKNOWN_VERSION = re.compile(r"version -?\d+ is not available here|there is no version -?\d+")
 
 
 @dataclass(frozen=True, slots=True)
