@@ -75,7 +75,7 @@ class CallBatcher(Generic[Key, Request, Answer]):
         return await waiting.answer
 
     async def close(self) -> None:
-        """Cancels all calls that are under way."""
+        """Cancels all running calls."""
         if self._timer:
             self._timer.cancel()
         for call in self._calls:

@@ -105,9 +105,9 @@ def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Cha
 
 
 def deadline_seconds(context: grpc.aio.ServicerContext, default: float) -> float:
-    """Returns how long the caller of `context` still waits; `default` where they set no deadline.
+    """Returns the seconds that the caller still waits, or `default` without a deadline.
 
-    Raises `DeadlineExceeded` where nothing is left, so that no work starts for nobody.
+    Raises `DeadlineExceeded` if none are left, so that no useless work starts.
     """
     remaining: float | None = context.time_remaining()
     if remaining is None:

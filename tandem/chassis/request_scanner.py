@@ -28,9 +28,8 @@ _FIXED_BYTES = {_FIXED_64: 8, _FIXED_32: 4}
 _NOT_LAST_BYTES = bytes(range(0x80, 0x100))
 
 _Shape: TypeAlias = "dict[int, _Shape | int]"
-"""Of a message, by the key of a field as it stands on the wire: the shape of the messages in it,
-or of a packed list the bytes of an element, 0 for varints. Fields with nothing in them are not
-there, nor are those that nobody knows: protobuf keeps those as they are."""
+"""Maps the wire key of a field to the shape of its messages, or to the element size of a packed
+list in bytes, 0 for varints. Other fields, also unknown ones, need no scan."""
 
 _FIXED_TYPES = {
     FieldDescriptor.TYPE_DOUBLE: 8,

@@ -22,8 +22,8 @@ TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
 """COCO's split "train" without restval, which "train" includes."""
 
 CORPUS_HELP: Final = (
-    "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ beside "
-    "it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
+    "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ next "
+    "to it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
 )
 
 

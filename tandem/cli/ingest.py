@@ -13,7 +13,7 @@ from tandem.cli.command_line import INTERRUPTED_STATUS
 from tandem.cli.console import errors, one_line, out
 from tandem.cli.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.progress import LongWork
-from tandem.cli.refusals import told
+from tandem.cli.refusals import described
 from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.contract.attributes import Attributes
 from tandem.corpus.errors import NothingRead
@@ -132,7 +132,7 @@ def ingest_items(
                     refused.append(outcome.item_id)
                     if len(refused) <= _SHOWN_ERROR_COUNT:
                         name = outcome.item_id or "(no id)"
-                        why = f"{outcome.error.reason}: {told(outcome.error)}"
+                        why = f"{outcome.error.reason}: {described(outcome.error)}"
                         errors.print(one_line(f"{name}: {why}"))
                 work.show(stage, done_of(stored_count + len(refused)))
         except TandemError:

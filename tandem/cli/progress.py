@@ -150,8 +150,8 @@ class LongWork:
         stage, self._stage = self._stage, None
         spent = duration(now_seconds - stage.start_seconds)
         done = f"{stage.done:,} {stage.unit}".rstrip() if stage.done or stage.unit else ""
-        told = ", ".join(filter(None, [f"ends after {spent}", done, stage.note]))
-        self._print(f"{one_line(stage.name)}: {one_line(told)}")
+        summary = ", ".join(filter(None, [f"ends after {spent}", done, stage.note]))
+        self._print(f"{one_line(stage.name)}: {one_line(summary)}")
 
     def _print(self, line: str) -> None:
         with suppress(OSError):  # A full disk or a closed terminal does not stop the work.

@@ -19,12 +19,12 @@ _MENDS: Final[Mapping[str, str]] = {
 }
 
 
-def told(error: TandemError) -> str:
+def described(error: TandemError) -> str:
     """Returns the error's message, with the option or variable that fixes it if there is one."""
     # Programs send headers; people set variables.
     message = error.message.removesuffix(_HEADER)
-    mend = _MENDS.get(error.reason)
-    return message if mend is None else f"{message}; {mend}"
+    fix = _MENDS.get(error.reason)
+    return message if fix is None else f"{message}; {fix}"
 
 
 def tell(error: TandemError) -> None:
@@ -34,4 +34,4 @@ def tell(error: TandemError) -> None:
         if isinstance(error, ServiceUnavailable)
         else None
     )
-    errors.refusal(error.reason, nobody or told(error))
+    errors.refusal(error.reason, nobody or described(error))

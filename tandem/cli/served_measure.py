@@ -13,7 +13,7 @@ import typer
 from tandem.cli.console import errors
 from tandem.cli.ingest import ingest_items
 from tandem.cli.progress import query_progress
-from tandem.cli.refusals import told
+from tandem.cli.refusals import described
 from tandem.cli.remove import drop_index
 from tandem.client import Access, AsyncClient, Client
 from tandem.contract.content import Modality
@@ -145,7 +145,7 @@ def _remove(address: str, index_id: str) -> None:
     except IndexNotFound:
         return  # It has no items.
     except TandemError as error:
-        errors.print(f"index {index_id} stays, because removing it failed: {told(error)}")
+        errors.print(f"index {index_id} stays, because removing it failed: {described(error)}")
         errors.print(f"remove it: tandem index drop {index_id} --yes")
 
 

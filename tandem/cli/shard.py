@@ -80,10 +80,10 @@ def grow(
     """Raise the size limit of a store, also while it is served. It never shrinks."""
     with _refusals():
         limit = raise_limit(path, gibibytes << 30)
-    told = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
+    line = f"{path} may grow to {limit / (1 << 30):,.10g} GiB"
     if limit > gibibytes << 30:
-        told += ", as it might already: a limit is never lowered"
-    out.print(told)
+        line += ", as it might already: a limit is never lowered"
+    out.print(line)
     if limit < DEFAULT_MAP_BYTES:
         out.print(
             "an index_svc whose INDEX_STORE_MAP_BYTES is more takes that; unset, it is "

@@ -64,10 +64,10 @@ def swap(
         version = export_version(checkpoint, repository, precision)
         out.print(f"{repository}: version {version} is exported")
         _check_attended(repository)
-    out.print(f"{repository}: version {version} is asked for, while version {before} serves")
+    out.print(f"{repository}: version {version} is requested; version {before} serves meanwhile")
     outcome = ask_for(repository, version, wait_seconds, out.print)
     if outcome.refusal:
-        raise ValueError(f"version {outcome.version} goes on serving: {outcome.refusal}")
+        raise ValueError(f"version {outcome.version} keeps serving: {outcome.refusal}")
     out.print(f"{repository}: version {version} serves, after version {before}")
 
 
@@ -103,8 +103,8 @@ def ask_for(
             if wanted(repository) == request:
                 write_wanted(repository, None)
             raise ValueError(
-                f"nobody took version {version} within {wait_seconds:.0f} s, and version "
-                f"{outcome.version} serves as before; its last word is {shown!r}; the log of "
+                f"version {version} was not taken within {wait_seconds:.0f} s, and version "
+                f"{outcome.version} still serves; the last stage was {shown!r}; the log of "
                 "tandem up --swaps says more"
             )
         time.sleep(_LOOK_SECONDS)

@@ -127,25 +127,22 @@ class SearchResult:
     coverage: Coverage
     rerank: RerankSummary = field(default_factory=RerankSummary)
     degradations: tuple[str, ...] = ()
-    """In what the answer is less than was asked for: names of `tandem.v1.Degradation`, for example
-    "RERANK_PARTIAL"."""
+    """How the answer is degraded: names of `tandem.v1.Degradation`, such as "RERANK_PARTIAL"."""
     text_uses: tuple[TextUse, ...] = ()
-    """How much of the query's texts was read."""
+    """How much of each query text the model read."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     next_cursor: bytes = b""
-    """For the items after these; empty where there are none."""
+    """Pass it to `search_page` for the next items; empty if there are none."""
     model_version: int = 0
-    """Which of the model's versions encoded the query and scored the items; 0 where neither was
-    done."""
+    """The model version that encoded the query and scored the items; 0 if no model ran."""
     retrievals: tuple[ShardRetrieval, ...] = ()
-    """How each shard found its items: what its planner chose for the filter, and why not otherwise;
-    empty on the pages that a cursor gives."""
+    """How each shard searched: the planner's choice and its reason; empty on pages of a cursor."""
     is_final: bool = True
-    """False of the first answer of a stream, which is in the bi-encoder's order."""
+    """False for the first answer of a stream, in bi-encoder order."""
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the answer is less than was asked for."""
+        """Returns whether the answer is degraded."""
         return bool(self.degradations)
 
 

@@ -91,7 +91,7 @@ class LocalStack:
         self,
         timeout_seconds: float = 90.0,
         should_stop: Callable[[], bool] = lambda: False,
-        show: Callable[[str], None] = lambda stage: None,  # noqa: ARG005 (to nobody)
+        show: Callable[[str], None] = lambda stage: None,  # noqa: ARG005 (shows nothing)
     ) -> None:
         """Starts everything, shows each stage, and returns when every service is serving.
 
@@ -181,7 +181,7 @@ class LocalStack:
             if self._processes[name].poll() is not None:
                 raise StackFailed(f"{name} died\n{self._log_tail(name)}")
             if self._should_stop():
-                raise StackFailed("told to stop while starting")
+                raise StackFailed("stopped while starting")
             if time.monotonic() > deadline_time:
                 raise StackFailed(f"{name} is not serving yet\n{self._log_tail(name)}")
             time.sleep(0.1)

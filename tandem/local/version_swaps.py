@@ -89,12 +89,12 @@ class VersionSwaps:
                 return None  # It was reported before.
             self._unwritten = outcome
             return (
-                f"version {before} goes on serving: {self._repository} cannot be written to "
-                f"({error.strerror}); make room, and the swap goes on by itself"
+                f"version {before} keeps serving: {self._repository} cannot be written to "
+                f"({error.strerror}); make room, and the swap continues"
             )
         self._unwritten = None
         if outcome.refusal:
-            return f"version {outcome.version} goes on serving: {outcome.refusal}"
+            return f"version {outcome.version} keeps serving: {outcome.refusal}"
         if outcome.version != before:
             self._leaving = before
         return f"version {outcome.version} serves"

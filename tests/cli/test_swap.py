@@ -32,7 +32,7 @@ def test_a_swap_that_nobody_makes_is_taken_back(repository: Path) -> None:
     status, output = swap(repository, "--to", "1", "--wait-seconds", "1")
 
     assert status == 1
-    assert "nobody took version 1 within 1 s" in output
+    assert "version 1 was not taken within 1 s" in output
     assert output.count("version 1: Triton loads it") == 2  # as it was said, and at the end
     attendance.close()
     assert wanted(repository) is None

@@ -20,8 +20,8 @@ def code_name(context: grpc.aio.ServicerContext, fault: BaseException | None) ->
         out_of_time = remaining is not None and remaining <= _TRANSIT_SECONDS
         return "DEADLINE_EXCEEDED" if out_of_time else "CANCELLED"
     code = context.code()
-    # After an abort, also one that the caller could not be told of: gRPC had ended the call itself,
-    # as it does where headers are over its limit.
+    # After an abort, also one that could not be sent because gRPC had ended the call itself, as it
+    # does for headers over its limit.
     if isinstance(code, grpc.StatusCode):
         return str(code.name)
     if isinstance(fault, GeneratorExit | grpc.aio.InternalError):
