@@ -18,9 +18,12 @@ settings.load_profile("tandem")
 for _variable in ("no_proxy", "NO_PROXY"):
     os.environ[_variable] = loopback_spared(os.environ.get(_variable, ""))
 
-# A shell's background job ignores Ctrl-C, and so would every child that a test sends it to.
+# A shell's background job ignores Ctrl-C, and nohup the end of its terminal. Children inherit both,
+# and tests send them these signals.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Of a value in a test's id. One of 8 MiB made an id of 32.
 _ID_LENGTH = 60

@@ -3,7 +3,6 @@
 The wheel is in a separate folder, without its dependencies, which would keep numpy below 2.
 """
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -29,9 +28,6 @@ def wheel_folder() -> Path:
     """Returns the server's folder in the wheel; raises TritonUnavailable if it is missing."""
     folders = [each / "pytriton" / "tritonserver" for each in _triton_folders()]
     folder = next(filter(Path.is_dir, folders), folders[0])
-    # Older environments have the wheel among their packages.
-    if not folder.is_dir() and (spec := importlib.util.find_spec("pytriton")) and spec.origin:
-        return Path(spec.origin).parent / "tritonserver"
     if not folder.is_dir():
         raise TritonUnavailable(
             "no Triton server is installed (Linux x86_64 only); install it: "

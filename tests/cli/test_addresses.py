@@ -55,5 +55,5 @@ async def test_another_services_address_is_told_from_a_shards() -> None:
 @pytest.mark.parametrize("kind", ["folder", "list", "webdataset", "multi30k"])
 def test_a_home_that_is_not_there_is_told(kind: str) -> None:
     """As of a user who is misspelt, or one without a home, as in many containers."""
-    with pytest.raises(ValueError, match=r"no home that ~nobody-here stands for; write the whole"):
+    with pytest.raises(ValueError, match=r"no home folder for ~nobody-here; write the whole"):
         open_corpus(f"{kind}:~nobody-here/pictures", "test", 1, None, LeftOut())

@@ -188,8 +188,8 @@ def test_scores_are_explained() -> None:
     assert "retrieve 9" in explained.stdout
     assert "shard 1" not in plain.stdout
     assert (
-        "shard 1, images: 7 of 3,000 items match; filtered first, then asked the index among these "
-        "(pre_filter); IVF64,SQ8 on cpu; not as the index is set to, device: a GPU index takes no "
+        "shard 1, images: 7 of 3,000 items match; filtered first, then searched the index among "
+        "the matches (pre_filter); IVF64,SQ8 on cpu; not as configured, device: a GPU index takes no "
         "filter [/x]"
     ) in explained.stdout.replace("\n", "")
 

@@ -24,14 +24,14 @@ def result(
     [
         ("RERANK_SKIPPED", "not reranked: unavailable"),
         ("RERANK_PARTIAL", "only the first 8 candidates were reranked: unavailable"),
-        ("TOKENS_MISSING", "the cross-encoder could not read 3 of the candidates"),
+        ("TOKENS_MISSING", "3 of the candidates have no tokens for the cross-encoder"),
         (
             "EMBEDDING_CACHED",
-            "the encoder's model does not answer; the query's encoding was kept",
+            "the encoder's model is unavailable; the encoding came from a cache",
         ),
         (
             "SHARD_REBUILDING",
-            "a shard compared every item, for its index is being built",
+            "a shard scanned all items, because its index is being built",
         ),
         ("SOMETHING_NEWER", "SOMETHING_NEWER"),
     ],

@@ -176,7 +176,8 @@ def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_machine_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a folder is made or a model exported."""
-    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    folders = [Path("/nowhere/triton")]
+    monkeypatch.setattr("tandem.model_io.triton_install._triton_folders", lambda: folders)
 
     with pytest.raises(StartRefused, match=r"pip install --no-deps --target /nowhere/triton"):
         check_machine(default_checkpoint())

@@ -264,7 +264,7 @@ def test_a_caption_of_anothers_name_is_refused(coco: Path, caption_id: str) -> N
         ({"style": None}, "the attribute 'style' is no text, number, flag or list of texts"),
         ({"style": ["noto", 1]}, "the attribute 'style' is no text"),
         ({"style": {"of": "noto"}}, "the attribute 'style' is no text"),
-        ({"a style": "noto"}, "the attributes are not valid: 'a style' is no name"),
+        ({"a style": "noto"}, "the attributes are not valid: 'a style' is not a name"),
     ],
 )
 def test_attributes_that_no_item_can_have_are_refused(
@@ -349,7 +349,7 @@ def test_two_records_of_one_id_are_not_written(tmp_path: Path) -> None:
     ("more", "says"),
     [
         ({"captions_fault": "cat.txt is not UTF-8"}, "is not whole: cat.txt is not UTF-8"),
-        ({"attributes": {"a style": "noto"}}, "'a style' is no name"),
+        ({"attributes": {"a style": "noto"}}, "'a style' is not a name"),
         ({"captions": (Caption("x", "a", "en"), Caption("x", "b", "en"))}, "are called 'x'"),
     ],
 )
