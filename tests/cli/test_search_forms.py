@@ -189,8 +189,8 @@ def test_scores_are_explained() -> None:
     assert "shard 1" not in plain.stdout
     assert (
         "shard 1, images: 7 of 3,000 items match; filtered first, then searched the index among "
-        "the matches (pre_filter); IVF64,SQ8 on cpu; not as configured, device: a GPU index takes no "
-        "filter [/x]"
+        "the matches (pre_filter); IVF64,SQ8 on cpu; not as configured, device: a GPU index takes "
+        "no filter [/x]"
     ) in explained.stdout.replace("\n", "")
 
 
