@@ -297,7 +297,7 @@ def test_a_port_in_use_is_refused(repository: Path) -> None:
     """Otherwise the models of whoever listens there would be taken for ours."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert_refuses_to_start(server_of(repository, port), f"127.0.0.1:{port} cannot be had")
+        assert_refuses_to_start(server_of(repository, port), f"127.0.0.1:{port} is not available")
 
 
 def test_a_repository_without_models_is_refused(tmp_path: Path) -> None:
