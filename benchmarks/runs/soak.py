@@ -1,7 +1,7 @@
 """Whether memory, files, threads or /dev/shm grow while searches and writes go on for long.
 
     python -m benchmarks.runs.soak [--minutes 20]    # 120 before a release
-    python -m benchmarks.runs.soak --minutes 3       # the short form: memory is told, not judged
+    python -m benchmarks.runs.soak --minutes 3       # short: memory is reported, not judged
 
 A whole Tandem on this machine with a small model, without caches, which fill for hours and are
 meant to. Searches at a steady rate, of which one in a hundred is cancelled by its caller, and items
