@@ -1,5 +1,6 @@
 """Converts contents to tensors, keeps the model repository, and calls Triton.
 
+    preprocessing               how a model's contents become tensors, as data
     visible_text, text          a text to token ids, as in training
     tokenizer_file, special_tokens  a tokenizer's file, checked
     image_file, image           an image file to pixels, within limits

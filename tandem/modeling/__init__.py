@@ -6,5 +6,6 @@
 - image_tokens.py: the sources of image tokens; image_backbone.py (our CNN), patches.py,
   efficientnet.py (frozen) and region_tokens.py (a detector's file)
 - checkpoint.py, checkpoint_files.py, stored_weights.py: checkpoints on disk
-- export/: checkpoints for Triton; published/: checkpoints of others
+- export/: checkpoints for Triton; published/: text encoders of others to train from; families/:
+  vision-language models of others, to serve
 """

@@ -1,0 +1,79 @@
+"""Describes how a model's contents become tensors: part of the manifest and of the fingerprint.
+
+Two different settings are two different models, so whatever changes a token id or a pixel is a
+field here. What can run inside the exported graph (rescaling, mean, standard deviation) does.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fit(StrEnum):
+    """How a picture of any shape becomes the square that a model reads."""
+
+    LETTERBOX = "letterbox"
+    """Scales the longer side, and centres the picture on white."""
+    SQUASH = "squash"
+    """Scales both sides to the square, whatever the shape."""
+    CROP = "crop"
+    """Scales the shorter side to `resize_to`, and cuts the square out of the centre."""
+
+
+class Filter(StrEnum):
+    """Pillow's resampling filters, by the names of hub configurations."""
+
+    NEAREST = "nearest"
+    BOX = "box"
+    BILINEAR = "bilinear"
+    HAMMING = "hamming"
+    BICUBIC = "bicubic"
+    LANCZOS = "lanczos"
+
+
+class Transparency(StrEnum):
+    """What becomes of transparent pixels."""
+
+    WHITE = "white"
+    """Blends them onto white."""
+    IGNORE = "ignore"
+    """Drops the alpha channel, as hub processors do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRules:
+    """Describes how an image file becomes uint8 pixels [size, size, 3], RGB and upright."""
+
+    size: int
+    """Pixels per side of the square."""
+    fit: Fit = Fit.LETTERBOX
+    filter: Filter = Filter.BICUBIC
+    resize_to: int | None = None
+    """The shorter side before a crop, in pixels; None means `size`. Only for Fit.CROP."""
+    transparency: Transparency = Transparency.WHITE
+    is_exact: bool = False
+    """Whether every pixel is filtered at full size, as hub processors do, up to 25 megapixels.
+
+    Otherwise large pictures are first reduced by whole blocks, which is faster and differs little.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRules:
+    """Describes how a text becomes token ids [T], and how rows are padded."""
+
+    tokenizer: str
+    """Name of the tokenizer's file beside the manifest."""
+    max_tokens: int
+    """Includes special tokens. A longer text is cut so that the special tokens stay."""
+    lengths: tuple[int, ...]
+    """Ascending padded lengths; the last is `max_tokens`. One alone means a fixed length."""
+    vocabulary_size: int
+    pad_id: int
+    is_lower_case: bool = False
+    """Whether letters are made lower case before the tokenizer reads them."""
+    first_id: int | None = None
+    """Replaces the first token id, as BLIP's [ENC] replaces [CLS] in a pair; None keeps it."""
+    reads_padding: bool = False
+    """Whether the model attends to padding, so that the mask is all ones (SigLIP)."""
+    prompt: str = ""
+    """Text put before every text, as sentence-transformers' prompts are."""

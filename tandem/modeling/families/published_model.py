@@ -1,0 +1,80 @@
+"""Defines what a family's file makes of a published folder: three functions and their rules.
+
+Shapes: B batch, H W pixels, T text tokens, R image tokens, D token width, d dimensions.
+
+Each function is a torch module in evaluation mode, float32, on the CPU. It can be traced and
+exported with any batch size, any text length of its rules, and padded masks:
+
+    embed_text   (token_ids int64 [B, T], text_mask int64 [B, T]) -> embedding float32 [B, d]
+    embed_image  (pixels uint8 [B, H, W, 3]) -> embedding float32 [B, d]
+                 or (embedding, image_tokens float16 [B, R, D]) if score_pair reads its tokens
+    image_tokens (pixels uint8 [B, H, W, 3]) -> image_tokens float16 [B, R, D], where no embed_image
+                 gives them
+    score_pair   (token_ids int64 [B, T], text_mask int64 [B, T], image_tokens float16 [B, R, D],
+                 image_mask int64 [B, R]) -> match_logit float32 [B, 1]
+
+Embeddings have unit length. Rescaling, mean and standard deviation are inside the modules.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from tandem.model_io.preprocessing import ImageRules, TextRules
+
+FusionName = Literal["none", "add", "norm_add"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BiEncoderParts:
+    """Holds the two towers of a bi-encoder, and how their inputs are made."""
+
+    embed_text: nn.Module
+    embed_image: nn.Module
+    text: TextRules
+    image: ImageRules
+    embedding_dim: int
+    has_image_tokens: bool = False
+    """Whether `embed_image` also returns the tokens that this model's `score_pair` reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CrossEncoderParts:
+    """Holds a cross-encoder, and how its inputs are made."""
+
+    score_pair: nn.Module
+    image_tokens: nn.Module | None
+    """None if the bi-encoder of the same model returns the tokens with its embedding."""
+    text: TextRules
+    image: ImageRules
+    image_token_count: int
+    token_width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublishedModel:
+    """Describes a published model of one family, ready to be exported.
+
+    At least one of the two encoders is there. A bi-encoder without a cross-encoder serves, its
+    results in BE order; a cross-encoder without a bi-encoder needs one of another model.
+    """
+
+    family: str
+    """As printed and stored: "clip", "siglip", "blip" …"""
+    architecture: str
+    """The class of transformers that reads it."""
+    licence: str
+    """From the model card; empty if it names none."""
+    parameter_count: int
+    files_sha256: dict[str, str]
+    """Digest of every file that was read, by its name in the folder."""
+    tokenizers: dict[str, Tokenizer]
+    """By the file names that the text rules use."""
+    bi_encoder: BiEncoderParts | None
+    cross_encoder: CrossEncoderParts | None
+    default_fusion: FusionName = "none"
+    """How the family's authors combine both scores: BLIP adds them."""
+    notes: tuple[str, ...] = field(default=())
+    """What the user should read when the model is added, one sentence each."""
