@@ -27,6 +27,7 @@ from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.image import decode_image
 from tandem.model_io.model_version import FIRST_VERSION
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.priority import Priority
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor, TextWindows
@@ -143,7 +144,9 @@ class Encoder:
                 return content
             if isinstance(content, TextContent):
                 return self._text_preprocessor.windows(content.text, truncation_policy)
-            return decode_image(content.image_bytes, self._model.manifest.image_size)
+            return decode_image(
+                content.image_bytes, ImageRules(size=self._model.manifest.image_size)
+            )
         except TandemError as error:
             return error.kept()
 

@@ -25,6 +25,7 @@ from tandem.model_io.manifest import (
     model_file,
     tokenizer_file,
 )
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.text import TextPreprocessor
 
 K = 20
@@ -58,7 +59,10 @@ class DeviceModel:
         parts = []
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
-            pixels = [decode_image(each.image.read(), self.manifest.image_size) for each in batch]
+            pixels = [
+                decode_image(each.image.read(), ImageRules(size=self.manifest.image_size))
+                for each in batch
+            ]
             parts.append(self._backbone(torch.from_numpy(np.stack(pixels)).to(self.device)))
         return torch.cat(parts)
 

@@ -28,6 +28,7 @@ from tandem.model_io.manifest import (
     model_file,
     tokenizer_file,
 )
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.text import TextPreprocessor
 
 K = 20
@@ -69,7 +70,9 @@ class InProcess:
         size = self._manifest.image_size
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
-            pixels = np.stack([decode_image(record.image.read(), size) for record in batch])
+            pixels = np.stack(
+                [decode_image(record.image.read(), ImageRules(size=size)) for record in batch]
+            )
             tokens_BRD = self._backbone(torch.from_numpy(pixels))
             ids = torch.full((len(batch), 1), self._manifest.cls_id)
             embeddings, _ = self._encoder(ids, torch.ones_like(ids), tokens_BRD, _all(tokens_BRD))

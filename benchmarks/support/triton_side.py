@@ -18,6 +18,7 @@ from tandem.local.free_ports import free_ports
 from tandem.model_io.config_pbtxt import pair_batch_size
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import Manifest, tokenizer_file
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
@@ -65,7 +66,9 @@ async def _figures(
     texts = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
     captions = [record.captions[0].text for record in records]
     ids = [texts.token_ids(caption) for caption in captions]
-    pixels = np.stack([decode_image(each.image.read(), manifest.image_size) for each in records])
+    pixels = np.stack(
+        [decode_image(each.image.read(), ImageRules(size=manifest.image_size)) for each in records]
+    )
     triton = TritonClient(address)
     served = ServedJointModel(triton, manifest)
     try:

@@ -19,6 +19,8 @@ from PIL.WebPImagePlugin import WebPImageFile
 from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.image_file import ImageFileParts, image_file_parts
+from tandem.model_io.picture_fit import Box, colour_mode, scaled, scaled_size, squared
+from tandem.model_io.preprocessing import ImageRules
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
 MAX_IMAGE_SIDE: Final = 65_535
@@ -29,8 +31,6 @@ MAX_DECODE_SECONDS: Final = 5
 # A picture at least twice this factor too large is first reduced by whole blocks: by the JPEG
 # decoder, which then does less work, or before the filter. docs/inputs.md has the effect.
 _REDUCING_GAP: Final = 2.8
-
-_Box = tuple[float, float, float, float]
 
 _READERS: Final[Mapping[str, type[ImageFile.ImageFile]]] = {
     "JPEG": JpegImageFile,
@@ -65,8 +65,8 @@ _BROKEN: Final = (
 )
 
 
-def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
-    """Returns uint8 [size, size, 3] RGB of the first frame, upright, letterboxed on white.
+def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
+    """Returns uint8 [size, size, 3] RGB of the first frame, upright, fitted by the rules.
 
     Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, MAX_IMAGE_PIXELS or
     MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
@@ -78,14 +78,28 @@ def decode_image(image_bytes: bytes, size: int) -> NDArray[np.uint8]:
     try:
         with _open(parts) as image:
             _check_size(image)
-            target = _scaled_size(image, size)
-            box = _drafted(image, target)
-            image.load()
-            # Scaled first, so that rotating and blending cost only a thumbnail's time and memory.
-            scaled = _scaled(_in_8_bits(image), target, box)
+            fitted = _exact if rules.is_exact else _reduced
+            upright = fitted(image, parts.orientation, rules)
     except _BROKEN as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
-    return np.asarray(_letterboxed(_upright(scaled, parts.orientation), size))
+    return np.asarray(squared(upright, rules))
+
+
+def _reduced(image: ImageFile.ImageFile, orientation: int, rules: ImageRules) -> Image.Image:
+    """Returns the picture scaled, of a large one's blocks."""
+    target = scaled_size(image.size, rules)
+    box = _drafted(image, target)
+    image.load()
+    # Scaled first, so that rotating and blending cost only a thumbnail's time and memory.
+    small = scaled(_in_8_bits(image, rules), target, box, rules, _REDUCING_GAP)
+    return _upright(small, orientation)
+
+
+def _exact(image: ImageFile.ImageFile, orientation: int, rules: ImageRules) -> Image.Image:
+    """Returns the picture scaled, of every pixel, in the order of hub processors."""
+    image.load()
+    full = _upright(_in_8_bits(image, rules), orientation)
+    return scaled(full, scaled_size(full.size, rules), (0, 0, *full.size), rules, None)
 
 
 class _TimedFile(io.BytesIO):
@@ -122,23 +136,16 @@ def _check_size(image: Image.Image) -> None:
         raise ImageTooLarge(got=max(image.size), limit=MAX_IMAGE_SIDE, unit="pixels on a side")
 
 
-def _in_8_bits(image: Image.Image) -> Image.Image:
-    """Returns the image as RGB, or RGBA if parts may be transparent."""
+def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:
+    """Returns the image as RGB, or RGBA if parts are transparent and shall be blended."""
     if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scaling
         grey = np.asarray(image).clip(0, 65535) // 257
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
-    mode = "RGBA" if image.has_transparency_data else "RGB"
+    mode = colour_mode(image, rules)
     return image if image.mode == mode else image.convert(mode)
 
 
-def _scaled_size(image: Image.Image, size: int) -> tuple[int, int]:
-    """Returns width and height with the longer side `size`, both at least 1."""
-    scale = size / max(image.size)
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    return width, height
-
-
-def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> _Box:
+def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> Box:
     """Selects decoding a JPEG at 1/2, 1/4 or 1/8 if that is enough; returns the picture's box.
 
     A side that is not divisible is rounded up, so its last pixel is only partly picture.
@@ -150,19 +157,6 @@ def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> _Box:
     return (0, 0, *image.size)
 
 
-def _scaled(image: Image.Image, target: tuple[int, int], box: _Box) -> Image.Image:
-    # Pillow weights RGBA by alpha, so colours under transparent pixels do not bleed.
-    # A picture of the right size is unchanged: bicubic at scale 1 copies.
-    return image.resize(target, Image.Resampling.BICUBIC, box, _REDUCING_GAP)
-
-
 def _upright(image: Image.Image, orientation: int) -> Image.Image:
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(turn)
-
-
-def _letterboxed(image: Image.Image, size: int) -> Image.Image:
-    square = Image.new("RGB", (size, size), "white")
-    corner = ((size - image.width) // 2, (size - image.height) // 2)
-    square.paste(image, corner, image if image.mode == "RGBA" else None)
-    return square

@@ -20,6 +20,7 @@ from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import TextNotUnicode
 
@@ -126,7 +127,7 @@ class ModelCheck:
         check_captions(record, self.texts, self.needs_caption)
         image_bytes = picture_bytes(record)
         try:
-            return decode_image(image_bytes, self.image_size)
+            return decode_image(image_bytes, ImageRules(size=self.image_size))
         except (ImageUnreadable, ImageTooLarge) as error:
             raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
 

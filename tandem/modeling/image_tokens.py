@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tandem.corpus.records import Record
 from tandem.model_io.image import decode_image
+from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.image_backbone import ImageBackbone
@@ -36,7 +37,10 @@ class PixelTokens:
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns tokens and mask; raises the TandemError of a picture that cannot be read."""
         pixels_BHW3 = np.stack(
-            [decode_image(record.image.read(), self._image_size) for record in records]
+            [
+                decode_image(record.image.read(), ImageRules(size=self._image_size))
+                for record in records
+            ]
         )
         tokens_BRD: Tensor = self._backbone(torch.from_numpy(pixels_BHW3))
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)

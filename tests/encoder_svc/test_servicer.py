@@ -24,6 +24,7 @@ from tandem.contract.content import Content, ImageContent, ImageTokens, TextCont
 from tandem.local.free_ports import free_ports
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.manifest import Manifest, tokenizer_file
+from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
@@ -127,7 +128,7 @@ async def test_mixed_batch_comes_back_in_order(
 
     encodings = [encoding_from_proto(result.encoding) for result in response.results]
     for encoding, picture in zip(encodings[::2], pictures, strict=True):
-        pixels = decode_image(picture, tiny_manifest.image_size)[None]
+        pixels = decode_image(picture, ImageRules(size=tiny_manifest.image_size))[None]
         tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
         expected = (await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, ImageTokens)

@@ -17,6 +17,7 @@ from tandem.evaluation.metrics import recall_at
 from tandem.evaluation.offline import Fusion, OfflineGallery, ScoredPools
 from tandem.evaluation.ranking import first_answer_ranks
 from tandem.model_io.image import decode_image
+from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
@@ -134,7 +135,7 @@ def assert_pairs_are_the_models_own(
             ids = torch.tensor([tokenizer.encode(gallery.pairs[text][1].text).ids])
             mask = torch.ones_like(ids)
             if images is None:
-                pixels = decode_image(gallery.pairs[image][0].image.read(), 112)
+                pixels = decode_image(gallery.pairs[image][0].image.read(), ImageRules(size=112))
                 tokens = model.image_backbone(torch.from_numpy(pixels.copy())[None])
             else:
                 tokens = images[image]

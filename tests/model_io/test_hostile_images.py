@@ -14,10 +14,12 @@ from tandem.errors import ImageTooLarge, ImageUnreadable, TandemError
 from tandem.model_io import image as image_module
 from tandem.model_io.image import decode_image
 from tandem.model_io.image_file import image_file_parts
+from tandem.model_io.preprocessing import ImageRules
 from tests.support.model_io.hostile_images import MIB, TOO_LARGE, hostile_images
 from tests.support.model_io.pictures import encoded, noise
 
 SIZE = 112
+RULES = ImageRules(size=SIZE)
 ORIENTATION_TAG = 0x112
 
 
@@ -38,7 +40,7 @@ def test_hostile_files_have_their_outcomes_in_time() -> None:
 def outcome_of(file: bytes) -> str:
     """Returns the reason of the refusal, or nothing where the file is decoded."""
     try:
-        pixels = decode_image(file, SIZE)
+        pixels = decode_image(file, RULES)
     except TandemError as error:
         return error.reason
     assert pixels.shape == (SIZE, SIZE, 3)
@@ -50,9 +52,9 @@ import sys, warnings
 from tandem.errors import TandemError
 from tandem.model_io.image import decode_image
 from tests.support.model_io.hostile_images import hostile_images, pillow_alone
-from tests.model_io.test_hostile_images import peak_bytes, peak_reset
+from tests.model_io.test_hostile_images import RULES, peak_bytes, peak_reset
 files = [hostile.file for hostile in hostile_images().values()]
-decode = lambda file: decode_image(file, 112)
+decode = lambda file: decode_image(file, RULES)
 if sys.argv[1] == "Pillow alone":
     files, decode = [hostile_images()["PNG of 13,000 squared"].file], pillow_alone
 warnings.simplefilter("ignore")
@@ -120,7 +122,7 @@ def test_each_orientation_as_pillow_would_turn_it(file_format: str, orientation:
         8: [100, 220, 40, 160],
     }.get(orientation, [40, 100, 160, 220])
 
-    pixels = decode_image(encoded(picture, file_format, exif=exif, lossless=True), SIZE)
+    pixels = decode_image(encoded(picture, file_format, exif=exif, lossless=True), RULES)
 
     np.testing.assert_allclose(corners(pixels), expected, atol=2)
 
@@ -172,32 +174,32 @@ def test_what_is_behind_a_jpeg_is_not_handed_on(options: dict[str, Any]) -> None
     tail = np.random.default_rng(0).bytes(4 * MIB)
 
     assert image_file_parts(file + tail) == image_file_parts(file)
-    np.testing.assert_array_equal(decode_image(file + tail, SIZE), decode_image(file, SIZE))
+    np.testing.assert_array_equal(decode_image(file + tail, RULES), decode_image(file, RULES))
 
 
 def test_a_picture_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoders ask for block after block; the control has the usual time."""
     file = encoded(noise(size=600), "PNG")
-    assert decode_image(file, SIZE).shape == (SIZE, SIZE, 3)
+    assert decode_image(file, RULES).shape == (SIZE, SIZE, 3)
 
     monkeypatch.setattr(image_module, "MAX_DECODE_SECONDS", 0)
 
     with pytest.raises(ImageTooLarge, match="seconds of decoding"):
-        decode_image(file, SIZE)
+        decode_image(file, RULES)
 
 
 def test_limits_are_reached_but_not_overstepped() -> None:
     """A picture of exactly the longest side is read, and so is one of exactly the most pixels."""
     for size in ((65_535, 1), (5_000, 5_000)):
-        pixels = decode_image(encoded(Image.new("1", size), "PNG"), SIZE)
+        pixels = decode_image(encoded(Image.new("1", size), "PNG"), RULES)
         assert pixels.shape == (SIZE, SIZE, 3)
 
     for size in ((65_536, 1), (5_000, 5_001)):
         with pytest.raises(ImageTooLarge):
-            decode_image(encoded(Image.new("1", size), "PNG"), SIZE)
+            decode_image(encoded(Image.new("1", size), "PNG"), RULES)
 
 
 def test_a_url_is_no_picture() -> None:
     """Nothing is fetched: the bytes of a URL are bytes that are no image."""
     with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
-        decode_image(b"https://example.org/cat.png", SIZE)
+        decode_image(b"https://example.org/cat.png", RULES)

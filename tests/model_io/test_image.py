@@ -14,6 +14,7 @@ from PIL import Image
 
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
+from tandem.model_io.preprocessing import ImageRules
 from tests.support.model_io.pictures import (
     BLACK,
     BLUE,
@@ -29,6 +30,7 @@ from tests.support.model_io.pictures import (
 )
 
 SIZE = 112
+RULES = ImageRules(size=SIZE)
 ORIENTATION_TAG = 0x112
 
 
@@ -50,7 +52,7 @@ def test_picture_of_the_models_size_comes_back_bit_for_bit(file_format: str) -> 
     """Training and serving see the same pixels where nothing has to be scaled."""
     picture = noise(size=SIZE)
 
-    pixels = decode_image(encoded(picture, file_format, lossless=True), SIZE)
+    pixels = decode_image(encoded(picture, file_format, lossless=True), RULES)
 
     assert pixels.dtype == np.uint8
     assert np.array_equal(pixels, np.asarray(picture))
@@ -59,7 +61,7 @@ def test_picture_of_the_models_size_comes_back_bit_for_bit(file_format: str) -> 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 def test_wide_picture_is_centred_between_white_bars(file_format: str) -> None:
     """60 x 40 pixels become 112 x 75, with 18 white rows above."""
-    pixels = decode_image(encoded(halves(), file_format), SIZE)
+    pixels = decode_image(encoded(halves(), file_format), RULES)
 
     assert pixels.shape == (SIZE, SIZE, 3)
     assert colour_at(pixels, 20, 17) == WHITE
@@ -74,7 +76,7 @@ def test_exif_orientation_is_followed(file_format: str) -> None:
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = 6
 
-    pixels = decode_image(encoded(halves(), file_format, exif=exif), SIZE)
+    pixels = decode_image(encoded(halves(), file_format, exif=exif), RULES)
 
     assert is_near(pixels, 56, 20, RED)
     assert is_near(pixels, 56, 90, BLUE)
@@ -88,7 +90,7 @@ def test_16_bit_picture_with_exif_is_turned_too() -> None:
     grey = np.zeros((40, 60), dtype=np.uint16)
     grey[:, 30:] = 65535
 
-    pixels = decode_image(encoded(Image.fromarray(grey), "PNG", exif=exif), SIZE)
+    pixels = decode_image(encoded(Image.fromarray(grey), "PNG", exif=exif), RULES)
 
     assert colour_at(pixels, 56, 20) == BLACK
     assert colour_at(pixels, 56, 90) == WHITE
@@ -100,7 +102,7 @@ def test_broken_exif_does_not_refuse_the_picture() -> None:
     """A picture that can be seen is taken, whichever way up."""
     file = encoded(plain(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff garbage")
 
-    assert is_near(decode_image(file, SIZE), 56, 56, RED)
+    assert is_near(decode_image(file, RULES), 56, 56, RED)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
@@ -109,7 +111,7 @@ def test_transparent_pixels_are_white_whatever_colour_lies_under_them(file_forma
     picture = plain((0, 0, 0, 0), (SIZE // 2, SIZE // 2), "RGBA")
     picture.paste((255, 0, 0, 255), (0, 0, SIZE // 4, SIZE // 2))
 
-    pixels = decode_image(encoded(picture, file_format, lossless=True, exact=True), SIZE)
+    pixels = decode_image(encoded(picture, file_format, lossless=True, exact=True), RULES)
 
     assert colour_at(pixels, 100, 56) == WHITE
     assert colour_at(pixels, 10, 56) == RED
@@ -121,7 +123,7 @@ def test_half_transparent_black_is_grey() -> None:
     """Alpha 128 of black on white is 255 - 128 = 127."""
     file = encoded(plain((0, 0, 0, 128), (SIZE, SIZE), "RGBA"), "PNG")
 
-    assert colour_at(decode_image(file, SIZE), 56, 56) == (127, 127, 127)
+    assert colour_at(decode_image(file, RULES), 56, 56) == (127, 127, 127)
 
 
 @pytest.mark.parametrize(
@@ -142,14 +144,14 @@ def test_every_kind_of_png(
     picture: Image.Image, options: dict[str, object], colour: tuple[int, ...]
 ) -> None:
     """Palettes, keyed-out colours, 1 and 16 bits all become what an eye would see."""
-    assert colour_at(decode_image(encoded(picture, "PNG", **options), SIZE), 56, 56) == colour
+    assert colour_at(decode_image(encoded(picture, "PNG", **options), RULES), 56, 56) == colour
 
 
 def test_cmyk_jpeg() -> None:
     """Printers' JPEGs come out in the right colours, not inverted."""
     file = encoded(plain((0, 255, 255, 0), mode="CMYK"), "JPEG")
 
-    assert is_near(decode_image(file, SIZE), 56, 56, RED, tolerance=12)
+    assert is_near(decode_image(file, RULES), 56, 56, RED, tolerance=12)
 
 
 @pytest.mark.parametrize("file_format", ["WEBP", "PNG"])
@@ -157,20 +159,20 @@ def test_animation_gives_its_first_frame(file_format: str) -> None:
     """A moving picture is what one sees of it first."""
     file = encoded(plain(RED), file_format, save_all=True, append_images=[plain(BLUE)])
 
-    assert is_near(decode_image(file, SIZE), 56, 56, RED)
+    assert is_near(decode_image(file, RULES), 56, 56, RED)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1)])
 def test_extreme_shapes_keep_at_least_a_pixel(size: tuple[int, int]) -> None:
     """A line a pixel wide does not vanish in scaling."""
-    assert decode_image(encoded(plain(size=size), "PNG"), SIZE).shape == (SIZE, SIZE, 3)
+    assert decode_image(encoded(plain(size=size), "PNG"), RULES).shape == (SIZE, SIZE, 3)
 
 
 @pytest.mark.parametrize("file_format", ["GIF", "TIFF", "BMP", "PPM", "ICO"])
 def test_other_formats_are_refused_whatever_their_name(file_format: str) -> None:
     """Pillow would read these; we let no stranger reach so many parsers."""
     with pytest.raises(ImageUnreadable, match="not a JPEG, PNG or WebP"):
-        decode_image(encoded(plain(), file_format), SIZE)
+        decode_image(encoded(plain(), file_format), RULES)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_other_formats_are_refused_whatever_their_name(file_format: str) -> None
 def test_what_is_hardly_a_file_is_unreadable(file: bytes) -> None:
     """Nothing, a bit of text, and bare signatures."""
     with pytest.raises(ImageUnreadable):
-        decode_image(file, SIZE)
+        decode_image(file, RULES)
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
@@ -189,20 +191,20 @@ def test_picture_cut_short_is_unreadable(file_format: str, part: float) -> None:
     file = encoded(noise(), file_format)
 
     with pytest.raises(ImageUnreadable):
-        decode_image(file[: int(len(file) * part)], SIZE)
+        decode_image(file[: int(len(file) * part)], RULES)
 
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 40), (40, 0)])
 def test_empty_png_is_unreadable(size: tuple[int, int]) -> None:
     """A picture without pixels shows nothing."""
     with pytest.raises(ImageUnreadable):
-        decode_image(png_header(*size), SIZE)
+        decode_image(png_header(*size), RULES)
 
 
 def test_file_over_the_byte_limit_is_not_opened() -> None:
     """The size of the file alone refuses it."""
     with pytest.raises(ImageTooLarge) as caught:
-        decode_image(bytes(MAX_IMAGE_BYTES + 1), SIZE)
+        decode_image(bytes(MAX_IMAGE_BYTES + 1), RULES)
 
     assert caught.value.metadata == {
         "got": str(MAX_IMAGE_BYTES + 1),
@@ -226,7 +228,7 @@ def test_bomb_is_refused_by_its_header(bomb: bytes) -> None:
     start_time = time.process_time()
 
     with pytest.raises(ImageTooLarge) as caught:
-        decode_image(bomb, SIZE)
+        decode_image(bomb, RULES)
 
     assert time.process_time() - start_time < 0.5
     assert caught.value.metadata["unit"] == "pixels"
@@ -239,11 +241,11 @@ def test_bombs_cost_no_memory() -> None:
         "import resource\n"
         "from tandem.errors import ImageTooLarge\n"
         "from tandem.model_io.image import decode_image\n"
-        "from tests.model_io.test_image import BOMBS, peak_bytes\n"
+        "from tests.model_io.test_image import BOMBS, RULES, peak_bytes\n"
         "before = peak_bytes()\n"
         "for bomb in BOMBS.values():\n"
         "    try:\n"
-        "        decode_image(bomb, 112)\n"
+        "        decode_image(bomb, RULES)\n"
         "    except ImageTooLarge:\n"
         "        pass\n"
         "print(peak_bytes() - before)\n"
@@ -285,7 +287,7 @@ def test_damaged_files_are_read_or_refused_by_name() -> None:
     outcomes = {"read": 0, "refused": 0}
     for _ in range(2_000):
         try:
-            pixels = decode_image(_damaged(chance.choice(files), chance), SIZE)
+            pixels = decode_image(_damaged(chance.choice(files), chance), RULES)
         except (ImageUnreadable, ImageTooLarge):
             outcomes["refused"] += 1
         else:
@@ -328,7 +330,7 @@ def test_a_picture_up_to_five_and_a_half_times_too_large_is_filtered_whole(
     """Pixel by pixel what training has always seen."""
     file = encoded(photo(width, width // 2), file_format)
 
-    pixels = decode_image(file, SIZE)
+    pixels = decode_image(file, RULES)
 
     assert np.array_equal(pixels[28:84], filtered_whole(file, (SIZE, SIZE // 2)))
 
@@ -339,7 +341,7 @@ def test_a_larger_picture_is_hardly_another(file_format: str, size: tuple[int, i
     """Blocks are averaged before the filter: a level or less, 8 where it is most."""
     file = encoded(photo(*size), file_format)
 
-    pixels = decode_image(file, SIZE)
+    pixels = decode_image(file, RULES)
 
     difference = np.abs(pixels[28:84] - filtered_whole(file, (SIZE, SIZE // 2)))
     assert difference.mean() < 1

@@ -18,6 +18,7 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.image import decode_image
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.efficientnet import EfficientNetLite0, PackagedWeightsMissing
@@ -115,7 +116,9 @@ def test_tokens_of_records_are_those_of_their_pixels() -> None:
 
     with torch.inference_mode():
         for record, own in zip(records, tokens, strict=True):
-            pixels = torch.from_numpy(decode_image(record.image.read(), 112).copy())
+            pixels = torch.from_numpy(
+                decode_image(record.image.read(), ImageRules(size=112)).copy()
+            )
             assert_allclose(own, backbone(pixels[None])[0], atol=1e-3)
 
 

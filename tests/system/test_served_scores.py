@@ -18,6 +18,7 @@ from tandem.corpus.records import Record
 from tandem.model_io.calibration import CALIBRATION_NAME, calibration_in
 from tandem.model_io.image import decode_image
 from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.preprocessing import ImageRules
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
@@ -28,7 +29,7 @@ CANDIDATE_COUNT = 20
 TOLERANCES = {Precision.FP32: 1e-4, Precision.BF16: 1e-3}
 TOLERANCE = TOLERANCES[native_precision()]
 
-Decode = Callable[[bytes, int], np.ndarray]
+Decode = Callable[[bytes, ImageRules], np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def test_the_comparison_sees_wrong_preprocessing(
 ) -> None:
     """Positive control: red and blue exchanged, the classic mistake, is far out of tolerance."""
 
-    def decode_bgr(image_bytes: bytes, size: int) -> np.ndarray:
-        return decode_image(image_bytes, size)[:, :, ::-1].copy()
+    def decode_bgr(image_bytes: bytes, rules: ImageRules) -> np.ndarray:
+        return decode_image(image_bytes, rules)[:, :, ::-1].copy()
 
     eager = eager_scores(served, checkpoint, records, decode_bgr)
     assert worst_difference(served, eager) > 100 * TOLERANCE
@@ -81,7 +82,8 @@ def test_the_comparison_sees_a_slight_blur(
 ) -> None:
     """Positive control: even one resize too many is seen."""
 
-    def decode_twice(image_bytes: bytes, size: int) -> np.ndarray:
+    def decode_twice(image_bytes: bytes, rules: ImageRules) -> np.ndarray:
+        size = rules.size
         small = Image.open(io.BytesIO(image_bytes)).convert("RGB").resize((size - 8, size - 8))
         return np.asarray(small.resize((size, size)))
 
@@ -97,11 +99,11 @@ def eager_scores(
     decode: Decode,
 ) -> dict[tuple[str, str], float]:
     """Returns the same pairs' probabilities, one pair at a time, unpadded."""
-    size = checkpoint.model.config.image_size
+    rules = ImageRules(size=checkpoint.model.config.image_size)
     probability = shipped_calibration(checkpoint)
     tokens = {}
     for record in records:
-        pixels = torch.from_numpy(decode(record.image.read(), size).copy())[None]
+        pixels = torch.from_numpy(decode(record.image.read(), rules).copy())[None]
         tokens[record.record_id] = checkpoint.model.image_backbone(pixels)
     scores = {}
     for text, item_id in served:

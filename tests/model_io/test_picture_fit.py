@@ -1,0 +1,104 @@
+"""A model's rules for pictures: the same pixels as the operations of hub processors in Pillow."""
+
+import io
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from tandem.model_io.image import decode_image
+from tandem.model_io.picture_fit import scaled_size
+from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
+
+SIZE = 32
+SHAPES = [(200, 77), (77, 200), (33, 32), (20, 11), (32, 32)]
+
+
+def noise(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """A picture of random pixels."""
+    random = np.random.default_rng(width * 1000 + height)
+    shape = (height, width, len(mode))
+    return Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8), mode)
+
+
+def png(picture: Image.Image, orientation: int = 1) -> bytes:
+    """The picture's file."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    picture.save(file, "PNG", exif=exif)
+    return file.getvalue()
+
+
+def centre_cropped(picture: Image.Image, shorter: int, size: int) -> NDArray[np.uint8]:
+    """What CLIP's processor does: the shorter side scaled, the rest rounded down, then slices."""
+    width, height = picture.size
+    if width <= height:
+        target = (shorter, int(shorter * height / width))
+    else:
+        target = (int(shorter * width / height), shorter)
+    pixels = np.asarray(picture.resize(target, Image.Resampling.BICUBIC))
+    top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
+    return pixels[top : top + size, left : left + size]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("resize_to", [None, 37])
+def test_crop_is_clips(shape: tuple[int, int], resize_to: int | None) -> None:
+    """The shorter side is scaled, and the square cut out of the centre."""
+    rules = ImageRules(size=SIZE, fit=Fit.CROP, resize_to=resize_to, is_exact=True)
+
+    pixels = decode_image(png(noise(*shape)), rules)
+
+    expected = centre_cropped(noise(*shape), resize_to or SIZE, SIZE)
+    np.testing.assert_array_equal(pixels, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", list(Filter))
+def test_squash_is_siglips(shape: tuple[int, int], name: Filter) -> None:
+    """Both sides are scaled to the square, by the filter of the rules."""
+    rules = ImageRules(size=SIZE, fit=Fit.SQUASH, filter=name, is_exact=True)
+
+    pixels = decode_image(png(noise(*shape)), rules)
+
+    filter_ = Image.Resampling[name.upper()]
+    np.testing.assert_array_equal(pixels, np.asarray(noise(*shape).resize((SIZE, SIZE), filter_)))
+
+
+def test_exact_pictures_are_turned_before_they_are_scaled() -> None:
+    """As hub processors do: a picture on its side gives the same pixels as one stored upright."""
+    rules = ImageRules(size=SIZE, fit=Fit.CROP, is_exact=True)
+    upright = noise(150, 90)
+
+    turned = decode_image(png(upright.transpose(Image.Transpose.ROTATE_90), 6), rules)
+
+    np.testing.assert_array_equal(turned, decode_image(png(upright), rules))
+
+
+def test_transparency_is_blended_or_ignored() -> None:
+    """Hidden colours show only where the rules say to drop the alpha channel."""
+    hidden = Image.new("RGBA", (SIZE, SIZE), (10, 20, 30, 0))
+    ignored = ImageRules(size=SIZE, fit=Fit.SQUASH, transparency=Transparency.IGNORE)
+
+    assert decode_image(png(hidden), ImageRules(size=SIZE)).min() == 255
+    assert (decode_image(png(hidden), ignored) == (10, 20, 30)).all()
+
+
+def test_an_exact_picture_is_filtered_at_full_size() -> None:
+    """Otherwise blocks are averaged first: near, but not the same."""
+    picture = noise(700, 700)
+    fast, exact = (
+        decode_image(png(picture), ImageRules(size=SIZE, fit=Fit.SQUASH, is_exact=is_exact))
+        for is_exact in (False, True)
+    )
+
+    expected = np.asarray(picture.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(exact, expected)
+    assert 0 < np.abs(fast.astype(int) - exact).max() < 32
+
+
+def test_a_thin_picture_has_no_side_of_zero() -> None:
+    """Of a picture 1 pixel high, the letterboxed strip has one row."""
+    assert scaled_size((4000, 1), ImageRules(size=SIZE)) == (SIZE, 1)
