@@ -147,7 +147,8 @@ def _not_text(error: UnicodeError) -> str:
 def _told(error: Exception) -> str:
     """Returns the error's message; for a file, its name and the fault."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
+        # Not all of it in lower case: it may name a variable.
+        return f"{os.fsdecode(error.filename)}: {error.strerror[:1].lower()}{error.strerror[1:]}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

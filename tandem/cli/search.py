@@ -1,8 +1,9 @@
 """`tandem search`: runs one query of any kind, or a file of queries."""
 
+import re
 from array import array
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from google.protobuf import json_format
@@ -31,6 +32,9 @@ from tandem.contract.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2, search_service_pb2
+
+# Not splitlines, which would also split at U+2028 and similar characters.
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def search(
@@ -311,12 +315,12 @@ def _given(path: Path) -> GivenEncoding:
 def _texts(path: Path) -> list[str]:
     """Returns the file's non-empty lines, without a byte-order mark."""
     try:
-        lines = _bounded_bytes(path, "a list of queries").decode("utf-8-sig").split("\n")
+        text = _bounded_bytes(path, "a list of queries").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(
             f"{path} is not UTF-8 ({error.reason}); save it as UTF-8"
         ) from None
-    texts = [line.rstrip("\r") for line in lines if line.strip()]
+    texts = [line for line in _LINE_END.split(text) if line.strip()]
     if not texts:
         raise typer.BadParameter(f"{path} has no queries; write one a line")
     return texts

@@ -52,11 +52,12 @@ class Access:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Reads TANDEM_TOKEN, TANDEM_AUTHORITY_FILE, _CERTIFICATE_FILE and _KEY_FILE.
 
-        Raises OSError for a file that cannot be read, and the errors of the class.
+        Raises OSError, with the variable in its message, for a file that cannot be read, and the
+        errors of the class.
         """
         values = os.environ if environ is None else environ
         files = {
-            name: Path(path).read_bytes()
+            name: _file_bytes(variable, path)
             for name, variable in _FILES.items()
             if (path := values.get(variable))
         }
@@ -90,6 +91,14 @@ class Access:
 
     def _credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
+
+
+def _file_bytes(variable: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        told = f"{error.strerror}; correct {variable}, which names it"
+        raise OSError(error.errno, told, path) from error
 
 
 def _checked_token(token: str) -> str:

@@ -1,6 +1,9 @@
 """`tandem health`: the exit status is the answer."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,22 @@ async def test_it_shows_certificates_as_every_command_does(tmp_path: Path) -> No
     assert told.pop("operator") == "SERVING"
     assert all(f"{address}: UNAVAILABLE" in each for each in told.values())
     assert {name for name, result in results.items() if result.exit_code == 0} == {"operator"}
+
+
+def test_a_missing_file_of_authorities_is_told_with_its_variable(tmp_path: Path) -> None:
+    """By the whole command, in one line."""
+    missing = tmp_path / "no.pem"
+    told = subprocess.run(
+        [sys.executable, "-m", "tandem.cli", "health", "127.0.0.1:1"],
+        env=os.environ | {"TANDEM_AUTHORITY_FILE": str(missing)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert told.stderr == (
+        f"{missing}: no such file or directory; correct TANDEM_AUTHORITY_FILE, which names it\n"
+    )
 
 
 def variables(files: Files) -> dict[str, str | None]:

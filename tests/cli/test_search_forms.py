@@ -202,10 +202,11 @@ def test_a_stream_shows_both_orders() -> None:
     assert result.stdout.count("item-1") == 2
 
 
-def test_a_file_of_texts_is_searched_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_file_of_texts_is_searched_together(tmp_path: Path, end: bytes) -> None:
     """One that is refused is told, beside the others' answers, and seen in the exit status."""
     queries = tmp_path / "queries.txt"
-    queries.write_text("a cup\n\nbad\ntwo dogs\n")
+    queries.write_bytes(end.join([b"a cup", b"", b"bad", b"two dogs", b""]))
 
     result, service = run("--queries", str(queries), "--return-n", "3")
 

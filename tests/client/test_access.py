@@ -99,6 +99,20 @@ def test_the_environment_says_what_is_shown(tmp_path: Path) -> None:
     assert Access.from_environment({}) == Access()
 
 
+@pytest.mark.parametrize(
+    "variable", ["TANDEM_AUTHORITY_FILE", "TANDEM_CERTIFICATE_FILE", "TANDEM_KEY_FILE"]
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_variable(
+    tmp_path: Path, variable: str
+) -> None:
+    """A path alone does not say where it comes from."""
+    for path, kind in ((tmp_path / "no.pem", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(kind) as caught:
+            Access.from_environment({variable: str(path)})
+        assert caught.value.filename == str(path)
+        assert f"correct {variable}, which names it" in str(caught.value)
+
+
 def test_half_of_a_certificate_is_refused() -> None:
     """Before anything is sent."""
     with pytest.raises(ValueError, match="key"):

@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
@@ -20,6 +21,7 @@ MAX_TEXT_BYTES: Final = 2**20
 _MAX_SKIPPED_BYTES: Final = 2**28
 CAPTION_FIELDS: Final = ("captions", "caption")
 LANGUAGE_FIELD: Final = "language"
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, bytes]]:
@@ -28,8 +30,8 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
     Lines end only in LF or CR LF; str.splitlines would also split at U+2028 and similar characters,
     which occur in captions from the web. Lines are bytes, for `decoded`, so that one that is not
     UTF-8 or longer than MAX_LINE_BYTES (and then cut) affects only its own record. Raises
-    CorpusFileMissing for a missing file or a link out of `root`, and CorpusMalformed for UTF-16 or
-    a file that cannot be read.
+    CorpusFileMissing for a missing file or a link out of `root`, and CorpusMalformed for UTF-16,
+    lines that end in CR alone, or a file that cannot be read.
     """
     with open_plain_file(path, root) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
@@ -38,7 +40,10 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
             number += 1
             if number == 1:
                 _check_no_utf16(line, str(path))
-            yield number, _content(line.removesuffix(b"\n"), number)
+            content = _content(line.removesuffix(b"\n"), number)
+            if number == 1:
+                _check_no_carriage_return(content, str(path))
+            yield number, content
 
 
 def decoded(line: bytes, place: str) -> str:
@@ -60,7 +65,7 @@ def decoded(line: bytes, place: str) -> str:
 def caption_lines(text_bytes: bytes, place: str) -> list[str]:
     """Returns the lines of one picture's caption file without blank ones.
 
-    Raises CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
+    Lines end in LF, CR LF or CR: here no line belongs to a line of another file. Raises CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
     """
     if len(text_bytes) > MAX_TEXT_BYTES:
         raise CorpusMalformed(
@@ -69,7 +74,7 @@ def caption_lines(text_bytes: bytes, place: str) -> list[str]:
     _check_no_utf16(text_bytes, place)
     lines = [
         decoded(_content(line, number), f"{place}: line {number}")
-        for number, line in enumerate(text_bytes.split(b"\n"), start=1)
+        for number, line in enumerate(_LINE_END.split(text_bytes), start=1)
     ]
     return [line for line in lines if line.strip()]
 
@@ -123,6 +128,15 @@ def _check_no_utf16(text_bytes: bytes, place: str) -> None:
         raise CorpusMalformed(
             f"{place} is UTF-16 and not UTF-8; save it as UTF-8, for example with: "
             "iconv -f utf-16 -t utf-8"
+        )
+
+
+def _check_no_carriage_return(first_line: bytes, place: str) -> None:
+    """Raises CorpusMalformed for a file of the kind that would be read as a single line."""
+    if b"\r" in first_line:
+        raise CorpusMalformed(
+            f"{place} ends its lines in CR alone, or has a CR inside line 1; end lines in LF, for "
+            "example with: tr '\\r' '\\n'"
         )
 
 

@@ -36,7 +36,12 @@ from tandem.corpus.readers.caption_text import (
 )
 from tandem.corpus.readers.image_sources import check_size, image_file
 from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.shards import ShardFile, report_missing_parts, shards_by_split
+from tandem.corpus.readers.shards import (
+    ShardFile,
+    check_one_configuration,
+    report_missing_parts,
+    shards_by_split,
+)
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.records import Caption, Record
 
@@ -126,8 +131,8 @@ def read_parquet(
     Captions are in `language` unless a column gives another. A record's id is its row's, or its
     file's name and row number from 0. Rows are read group by group, pictures on demand.
 
-    Raises CorpusFileMissing and SplitUnknown at the call, and rejects a file that is no parquet,
-    lacks a column, or declares a row group over `max_group_bytes`, decompressed; a picture's `read`
+    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations at the
+    call, and rejects a file that is no parquet, lacks a column, or declares a row group over `max_group_bytes`, decompressed; a picture's `read`
     raises CorpusMalformed for a group that exceeds it unannounced. A row is rejected for an id of
     another type or an id of another row. A caption or language of another type becomes its record's
     `captions_fault`.
@@ -148,6 +153,7 @@ def read_parquet(
                 before = totals.get(each, 0)
                 totals[each] = None if said or before is None else before + row_count
     chosen = split_named(split, splits, path, left_out)
+    check_one_configuration(splits[chosen], chosen)
     report_missing_parts(splits[chosen], left_out)
     records = _records(splits[chosen], chosen, split, language, max_group_bytes, left_out)
     return RecordStream(records, path, left_out, totals[chosen])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
 from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.readers.plain_file import files_below, leads_out
 from tandem.corpus.readers.splits import WHOLE_SPLIT, is_well_known
@@ -29,6 +29,8 @@ _OF_SPARK = re.compile(r"part-(?:[rm]-)?\d+(?:[-.].*)?")
 _PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<value>.*)")
 # Folders that tools put around a corpus, without a meaning.
 _AROUND: Final = frozenset({"data", "default", "plain_text"})
+# What Hugging Face puts before the split of a truncated corpus.
+_TRUNCATED: Final = "partial-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,20 @@ class ShardFile:
     """The path from the corpus's folder without its suffix; unique in the corpus."""
     root: Path | None = None
     """The corpus's folder; None if a file was given."""
+
+    @property
+    def configuration(self) -> str:
+        """Returns the folders above a well-known split: "de" of "de/train/0000.parquet"."""
+        below = self.path.relative_to(self.root) if self.root else Path(self.path.name)
+        folders = [
+            each
+            for each in below.parent.parts
+            if each not in _AROUND and not _PARTITION.fullmatch(each)
+        ]
+        for number in reversed(range(len(folders))):
+            if is_well_known(folders[number].removeprefix(_TRUNCATED)):
+                return "/".join(folders[:number])
+        return "/".join(folders) if is_well_known(_split_of(below.stem) or "") else ""
 
     @property
     def partitions(self) -> dict[str, str]:
@@ -83,6 +99,22 @@ def shards_by_split(
     return dict(splits)
 
 
+def check_one_configuration(shards: Iterable[ShardFile], split: str) -> None:
+    """Raises CorpusMalformed if a split's files are of several corpora, side by side.
+
+    A dataset of Hugging Face may have several configurations, each with the same splits in a folder
+    of its own, for example one for each language, or the same pictures twice.
+    """
+    by_name = {shard.configuration: shard for shard in shards}
+    if len(by_name) > 1:
+        root = next(iter(by_name.values())).root
+        named = ", ".join(sorted(name or "." for name in by_name))
+        raise CorpusMalformed(
+            f"{root} has split {split!r} in several configurations: {named}; give the folder of "
+            "one, or move the files of one corpus into one folder"
+        )
+
+
 def report_missing_parts(shards: Iterable[ShardFile], left_out: LeftOut) -> None:
     """Reports parts that the names of a split's files imply and that are missing.
 
@@ -107,7 +139,7 @@ def split_of(below: Path) -> str:
         partition = _PARTITION.fullmatch(folder)
         if partition and partition["column"].lower() == "split":
             return partition["value"]
-        name = folder.removeprefix("partial-")  # Hugging Face's prefix for a truncated corpus
+        name = folder.removeprefix(_TRUNCATED)
         if is_well_known(name):
             return name
     said = _split_of(below.stem)

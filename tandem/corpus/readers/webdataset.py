@@ -37,7 +37,13 @@ from tandem.corpus.readers.caption_text import (
 from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, NoImage, check_size
 from tandem.corpus.readers.plain_file import files_below, open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.shards import ShardFile, report_missing_parts, shards_by_split, split_of
+from tandem.corpus.readers.shards import (
+    ShardFile,
+    check_one_configuration,
+    report_missing_parts,
+    shards_by_split,
+    split_of,
+)
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.readers.tar_members import TarMember, tar_members
 from tandem.corpus.readers.tar_samples import JSON, PICTURE, TEXT, Name, Sample, tar_samples
@@ -80,15 +86,17 @@ def read_webdataset(
     its own, "train-000/cats/0001", because archives may each number records from the same start;
     "train-000+1/cats/0001" in an appended archive, if the first has that name too.
 
-    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for a compressed archive at the
-    call. An archive is scanned before its first record, and rejected as by tar_members, and its
+    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for a compressed archive or several
+    configurations at the call. An archive is scanned before its first record, and rejected as by tar_members, and its
     records as by tar_samples. Captions that are not UTF-8, JSON or texts become their record's
     `captions_fault`. Pictures are read on demand.
     """
     left_out = LeftOut() if left_out is None else left_out
     _check_uncompressed(path, split, left_out)
     shards = shards_by_split(path, _SUFFIX, left_out)
-    chosen = shards[split_named(split, shards, path, left_out)]
+    name = split_named(split, shards, path, left_out)
+    chosen = shards[name]
+    check_one_configuration(chosen, name)
     report_missing_parts(chosen, left_out)
     records = (each for shard in chosen for each in _records(shard, split, language, left_out))
     return RecordStream(records, path, left_out)

@@ -36,6 +36,27 @@ def test_blank_lines_between_one_pictures_captions_are_spacing() -> None:
     assert caption_lines(b" \n\n", "x.txt") == []
 
 
+def test_one_pictures_lines_may_end_in_a_carriage_return() -> None:
+    """As old editors of Macintosh end them, or a conversion that ran twice."""
+    assert caption_lines(b"a cat\ra dog\r", "x.txt") == ["a cat", "a dog"]
+    assert caption_lines(b"a cat\r\r\na dog\r\r\n", "x.txt") == ["a cat", "a dog"]
+    with pytest.raises(CorpusMalformed, match=r"x\.txt: line 2 is not UTF-8"):
+        caption_lines(b"gut\rsch\xf6n\r", "x.txt")
+
+
+@pytest.mark.parametrize("text", [b"a cat\ra dog\r", b"a cat\ra dog\r\n", b"\rx", b"x\r\r\n"])
+def test_a_list_whose_lines_end_in_a_carriage_return_is_refused(
+    tmp_path: Path, text: bytes
+) -> None:
+    """Packed or not. Read as one line, it would give every picture but one no caption."""
+    (tmp_path / "train.en").write_bytes(text)
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(text))
+
+    for name in ("train.en", "train.en.gz"):
+        with pytest.raises(CorpusMalformed, match=rf"{name} ends its lines in CR alone.*tr "):
+            list(numbered_lines(tmp_path / name))
+
+
 def test_a_line_that_is_not_utf8_is_named() -> None:
     assert decoded(b"gut", "train.de: line 1") == "gut"
     with pytest.raises(CorpusMalformed, match=r"train\.de: line 2 is not UTF-8"):

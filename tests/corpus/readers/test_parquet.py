@@ -132,6 +132,18 @@ def test_a_split_is_what_the_column_says(tmp_path: Path) -> None:
         read_parquet(tmp_path, "extra")
 
 
+def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -> None:
+    """As a dataset of Hugging Face has them; together they are no corpus."""
+    for name in ("de", "fr"):
+        (tmp_path / name).mkdir()
+        pets(tmp_path / name / "train" / "0000.parquet", caption=[name] * 3)
+
+    with pytest.raises(CorpusMalformed, match="several configurations: de, fr; give the folder"):
+        read_parquet(tmp_path, "train")
+    records = read(tmp_path / "fr")
+    assert [each.captions[0].text for each in records] == ["fr", "fr", "fr"]
+
+
 def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
     """Of either kind of column; the rows after it come through, and no caption is none."""
     bare = pets(tmp_path / "a.parquet", image=[None, b"1", b"2"], caption=[None, "b", "c"])

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.readers.shards import report_missing_parts, shards_by_split
+from tandem.corpus.readers.shards import (
+    check_one_configuration,
+    report_missing_parts,
+    shards_by_split,
+)
 
 
 def names(path: Path) -> dict[str, list[str]]:
@@ -109,6 +113,39 @@ def test_splits_as_hugging_face_and_spark_lay_them_out(
 
     assert [(each, [s.name for s in shards]) for each, shards in found.items()] == [(split, [name])]
     assert not left_out.file_counts
+
+
+@pytest.mark.parametrize(
+    ("names", "configurations"),
+    [
+        (("de/train/0000", "fr/train/0000"), "de, fr"),
+        (("de/train-00000-of-00001", "fr/partial-train/0000"), "de, fr"),
+        (("train-00000-of-00001", "de/train-00000-of-00001"), "., de"),
+        (("x/de/train/0", "x/fr/train/0", "x/fr/train/1"), "x/de, x/fr"),
+        # Parts of one split, whatever folders are around or below it, or partition it.
+        (("de/train/0000", "de/train/0001"), None),
+        (("train/a/000", "train/b/000", "train-7"), None),
+        (("data/train-00000-of-00002", "default/train/0001"), None),
+        (("language=de/train/0", "language=fr/train/0", "train/language=cs/0"), None),
+    ],
+)
+def test_configurations_side_by_side_are_refused(
+    tmp_path: Path, names: tuple[str, ...], configurations: str | None
+) -> None:
+    """Read as one corpus they would give each picture twice, and captions of two languages."""
+    for name in names:
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    train = shards_by_split(tmp_path, ".parquet")["train"]
+
+    assert len(train) == len(names)
+    if configurations is None:
+        check_one_configuration(train, "train")
+    else:
+        with pytest.raises(CorpusMalformed, match=f"several configurations: {configurations};"):
+            check_one_configuration(train, "train")
 
 
 def test_folders_stand_for_columns(tmp_path: Path) -> None:
