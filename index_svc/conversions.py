@@ -26,7 +26,7 @@ from tandem.errors import (
     RequestMalformed,
     TokensInvalid,
 )
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_write import Delete, Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
@@ -125,7 +125,7 @@ def answer_to_proto(answer: Answer, search_seconds: float) -> pb.SearchEmbedding
     )
 
 
-def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
+def items_to_proto(items: Iterable[ItemRecord]) -> list[pb.Item]:
     """Returns the messages of items with contents and attributes."""
     return [
         pb.Item(
@@ -137,7 +137,7 @@ def items_to_proto(items: Iterable[StoredItem]) -> list[pb.Item]:
     ]
 
 
-def encoded_items_to_proto(items: Iterable[StoredItem]) -> list[pb.EncodedItem]:
+def encoded_items_to_proto(items: Iterable[ItemRecord]) -> list[pb.EncodedItem]:
     """Returns the messages of items with their encodings too."""
     return [
         pb.EncodedItem(
@@ -165,14 +165,14 @@ def _hit_list_to_proto(found: Found) -> pb.HitList:
     return hit_list
 
 
-def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> StoredItem:
+def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> ItemRecord:
     content = content_from_proto(message.content)
     tokens = tokens_from_proto(message.tokens)
     if tokens.modality is not content.modality:
         raise TokensInvalid(
             why=f"they are of {tokens.modality.value}, but the content is {content.modality.value}"
         )
-    return StoredItem(
+    return ItemRecord(
         check_item_id(message.item_id),
         content,
         Encoding(embedding_D, tokens),

@@ -39,7 +39,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.item_store.group_commit import GroupCommit
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
 
@@ -233,7 +233,7 @@ class Shard:
         self._check_loaded()
         return self._writer.submit(write)
 
-    def read(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem]:
+    def read(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord]:
         """Returns the existing items in the order of the ids; raises IndexNotFound, ItemCorrupt."""
         self._check_loaded()
         return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
@@ -263,7 +263,7 @@ class Shard:
 
     def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
-    ) -> tuple[list[StoredItem], int]:
+    ) -> tuple[list[ItemRecord], int]:
         """Returns the existing items in the order of the ids, and how many ids were looked up.
 
         Looks up at least one id, and stops before the records exceed `max_bytes`. Raises

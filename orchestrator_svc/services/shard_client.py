@@ -19,7 +19,7 @@ from tandem.contract.attribute_wire import (
     attributes_to_proto,
 )
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Content, Encoding
+from tandem.contract.content import Content, Encoding, ImageContent
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search_path import path_from_proto
 from tandem.errors import InternalFault, SequenceNotReached
@@ -148,15 +148,10 @@ class ShardClient:
         `taking` accounts for their bytes; its errors end the read.
         """
         fetched: dict[str, FetchedItem] = {}
-        async for response in self._get_each(index_id, item_ids, deadline, taking):
-            fetched |= {
-                item.item_id: FetchedItem(
-                    content_from_proto(item.content),
-                    attributes_from_proto(item.attributes),
-                    item.ByteSize(),
-                )
-                for item in response.items
-            }
+        async for response, reserved_bytes in self._get_each(index_id, item_ids, deadline, taking):
+            items = {item.item_id: _fetched_item(item) for item in response.items}
+            taking.take(sum(item.size_bytes for item in items.values()), reserved_bytes)
+            fetched |= items
         return fetched
 
     async def get_encodings(
@@ -165,7 +160,7 @@ class ShardClient:
         """Returns the existing items' encodings by id, and the fingerprint."""
         encodings: dict[str, Encoding] = {}
         fingerprint = ""
-        async for response in self._get_each(
+        async for response, _ in self._get_each(
             index_id, item_ids, deadline, None, are_encodings_included=True
         ):
             if response.items:
@@ -241,8 +236,11 @@ class ShardClient:
         taking: Taking | None,
         *,
         are_encodings_included: bool = False,
-    ) -> AsyncIterator[index_service_pb2.GetItemsResponse]:
-        """Yields responses until they cover all items; the shard decides how many fit in each."""
+    ) -> AsyncIterator[tuple[index_service_pb2.GetItemsResponse, int]]:
+        """Yields responses until they cover all items; the shard decides how many fit in each.
+
+        With each comes how many bytes `taking` reserved for it.
+        """
         left = list(item_ids)
         max_bytes = _FIRST_GET_BYTES
         while left:
@@ -259,15 +257,13 @@ class ShardClient:
                 ),
                 deadline,
             )
-            if taking is not None:
-                taking.take(response.ByteSize(), max_bytes)
             # A shard of an earlier version answers all or fails.
             read_count = response.read_count if response.HasField("read_count") else len(asked)
             if not 1 <= read_count <= len(asked):
                 raise InternalFault(
                     why=f"{self._index_name} read {read_count} of {len(asked)} items"
                 )
-            yield response
+            yield response, max_bytes
             del left[:read_count]
             max_bytes = _FURTHER_GET_BYTES
 
@@ -278,6 +274,20 @@ def _hit_from_proto(hit: index_service_pb2.Hit, query: ShardQuery) -> Hit:
     if not hit.HasField("embedding"):
         raise InternalFault(why="a shard of an earlier version gives no embeddings; update it")
     return Hit(hit.item_id, hit.similarity, query.modality, embedding_from_proto(hit.embedding))
+
+
+def _fetched_item(item: index_service_pb2.Item) -> FetchedItem:
+    content = content_from_proto(item.content)
+    content_bytes = (
+        len(content.image_bytes)
+        if isinstance(content, ImageContent)
+        else len(content.text.encode())
+    )
+    # ByteSize() copies what it measures.
+    item.ClearField("content")
+    return FetchedItem(
+        content, attributes_from_proto(item.attributes), content_bytes + item.ByteSize()
+    )
 
 
 def _item_to_proto(item: EncodedItem) -> index_service_pb2.EncodedItem:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tandem.chassis.guard import Guard
 from tandem.chassis.log import get_logger
 from tandem.chassis.tls import Identity
-from tandem.contract.access import Access
+from tandem.contract.access import AccessRule
 
 log = get_logger()
 
@@ -38,7 +38,7 @@ def _exposures(
 ) -> Iterator[tuple[str, str]]:
     """Yields what is open, and the settings that close it."""
     asked = {guard.access.get(path) for path in guard.access if _service_of(path) in service_names}
-    has_internal, has_public = Access.INTERNAL in asked, bool(asked - {Access.INTERNAL})
+    has_internal, has_public = AccessRule.INTERNAL in asked, bool(asked - {AccessRule.INTERNAL})
     knows_callers = identity is not None and identity.is_client_certificate_required
     if not is_loopback(address):
         if guard.tokens is None and not knows_callers:

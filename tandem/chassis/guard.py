@@ -12,7 +12,7 @@ from pathlib import Path
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.tls import Identity
 from tandem.chassis.tokens import Caller, TokenFile
-from tandem.contract.access import ACCESS, Access
+from tandem.contract.access import ACCESS, AccessRule
 
 _current: contextvars.ContextVar[Caller | None] = contextvars.ContextVar(
     "tandem_caller", default=None
@@ -32,7 +32,7 @@ class Guard:
 
     tokens: TokenFile | None = None
     peer_names: frozenset[str] = frozenset()
-    access: Mapping[str, Access] = field(default_factory=lambda: ACCESS)
+    access: Mapping[str, AccessRule] = field(default_factory=lambda: ACCESS)
     """Access rules by path. With tokens or names, a path without a rule is refused."""
 
     @property

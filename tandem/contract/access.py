@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 
 
-class Access(enum.Enum):
+class AccessRule(enum.Enum):
     """Who may call a method."""
 
     SEARCH = "search"
@@ -17,25 +17,25 @@ class Access(enum.Enum):
     """Services of this deployment, which their certificates identify."""
 
 
-ACCESS: Mapping[str, Access] = {
-    "/tandem.v1.SearchService/SearchItems": Access.SEARCH,
-    "/tandem.v1.SearchService/StreamSearchItems": Access.SEARCH,
-    "/tandem.v1.SearchService/BatchSearchItems": Access.SEARCH,
-    "/tandem.v1.SearchService/IngestItems": Access.WRITE,
-    "/tandem.v1.SearchService/RemoveItems": Access.WRITE,
-    "/tandem.v1.SearchService/RemoveIndex": Access.WRITE,
-    "/tandem.v1.ModelService/DescribeModel": Access.SEARCH,
-    "/tandem.v1.IndexAdminService/DescribeIndexes": Access.ADMIN,
-    "/tandem.v1.IndexAdminService/TuneIndex": Access.ADMIN,
-    "/tandem.v1.IndexAdminService/RebuildIndex": Access.ADMIN,
-    "/tandem.v1.IndexAdminService/AdviseIndexType": Access.ADMIN,
-    "/tandem.v1.EncoderService/EncodeContents": Access.INTERNAL,
-    "/tandem.v1.IndexService/SearchEmbeddings": Access.INTERNAL,
-    "/tandem.v1.IndexService/UpsertItems": Access.INTERNAL,
-    "/tandem.v1.IndexService/DeleteItems": Access.INTERNAL,
-    "/tandem.v1.IndexService/DeleteIndex": Access.INTERNAL,
-    "/tandem.v1.IndexService/GetItems": Access.INTERNAL,
-    "/tandem.v1.RerankService/ScoreCandidates": Access.INTERNAL,
-    "/tandem.v1.RerankService/ScoreBatch": Access.INTERNAL,
+ACCESS: Mapping[str, AccessRule] = {
+    "/tandem.v1.SearchService/SearchItems": AccessRule.SEARCH,
+    "/tandem.v1.SearchService/StreamSearchItems": AccessRule.SEARCH,
+    "/tandem.v1.SearchService/BatchSearchItems": AccessRule.SEARCH,
+    "/tandem.v1.SearchService/IngestItems": AccessRule.WRITE,
+    "/tandem.v1.SearchService/RemoveItems": AccessRule.WRITE,
+    "/tandem.v1.SearchService/RemoveIndex": AccessRule.WRITE,
+    "/tandem.v1.ModelService/DescribeModel": AccessRule.SEARCH,
+    "/tandem.v1.IndexAdminService/DescribeIndexes": AccessRule.ADMIN,
+    "/tandem.v1.IndexAdminService/TuneIndex": AccessRule.ADMIN,
+    "/tandem.v1.IndexAdminService/RebuildIndex": AccessRule.ADMIN,
+    "/tandem.v1.IndexAdminService/AdviseIndexType": AccessRule.ADMIN,
+    "/tandem.v1.EncoderService/EncodeContents": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/SearchEmbeddings": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/UpsertItems": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/DeleteItems": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/DeleteIndex": AccessRule.INTERNAL,
+    "/tandem.v1.IndexService/GetItems": AccessRule.INTERNAL,
+    "/tandem.v1.RerankService/ScoreCandidates": AccessRule.INTERNAL,
+    "/tandem.v1.RerankService/ScoreBatch": AccessRule.INTERNAL,
 }
 """Access rules by the path of the method."""

@@ -51,7 +51,7 @@ _parse_json = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredItem:
+class ItemRecord:
     """Describes one item with everything that searching and reranking need.
 
     Content and tokens are of the same modality.
@@ -68,7 +68,7 @@ def item_key(index_id: str, item_id: str) -> bytes:
     return f"{index_id}\0{item_id}".encode()
 
 
-def pack_item(key: bytes, item: StoredItem, sequence: int) -> bytes:
+def pack_item(key: bytes, item: ItemRecord, sequence: int) -> bytes:
     """Returns the value to store under the key."""
     content = (
         item.content.text.encode()
@@ -206,8 +206,8 @@ class RecordView:
             else ImageContent(content)
         )
 
-    def item(self) -> StoredItem:
-        return StoredItem(
+    def item(self) -> ItemRecord:
+        return ItemRecord(
             self.item_id,
             self.content(),
             Encoding(self.embedding(), self.tokens()),

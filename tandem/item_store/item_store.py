@@ -47,8 +47,8 @@ from tandem.item_store.change_log import (
 from tandem.item_store.environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.item_store.files import ShardIdentity, StoreFiles
 from tandem.item_store.item_record import (
+    ItemRecord,
     RecordView,
-    StoredItem,
     item_key,
     item_version,
     pack_item,
@@ -163,7 +163,7 @@ class ItemStore:
     def index_fingerprint(self, index_id: str) -> str:
         return self.index_info(index_id).fingerprint
 
-    def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[StoredItem | None]:
+    def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord | None]:
         """Returns the items in the order of the ids, None where an item is missing.
 
         Raises IndexNotFound, ItemCorrupt.
@@ -172,12 +172,12 @@ class ItemStore:
 
     def read_items_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int
-    ) -> tuple[list[StoredItem | None], int]:
+    ) -> tuple[list[ItemRecord | None], int]:
         """Reads as read_items() until max_bytes are reached; returns the items and their number.
 
         Reads at least one item, and counts the bytes of the records. Errors as read_items.
         """
-        items: list[StoredItem | None] = []
+        items: list[ItemRecord | None] = []
         left_bytes = max_bytes
         with self._files.env.read() as txn:
             self._index_info(txn, index_id)
@@ -495,7 +495,7 @@ class ItemStore:
         return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
 
 
-def _stored_item(item_id: str, key: bytes, value: bytes | memoryview) -> StoredItem:
+def _stored_item(item_id: str, key: bytes, value: bytes | memoryview) -> ItemRecord:
     return RecordView(item_id, key, value).item()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tandem.contract.content import TextContent
-from tandem.item_store.item_record import StoredItem, attributes_json
+from tandem.item_store.item_record import ItemRecord, attributes_json
 
 _LENGTH = struct.Struct("<Q")
 
@@ -21,7 +21,7 @@ class Upsert:
 
     index_id: str
     fingerprint: str
-    items: Sequence[StoredItem]
+    items: Sequence[ItemRecord]
     request_id: str = ""
 
     @property

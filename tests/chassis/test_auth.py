@@ -25,7 +25,7 @@ from tandem.chassis.status import REASON_KEY
 from tandem.chassis.tls import Identity, TlsSettings, server_credentials
 from tandem.chassis.tokens import TokenFile
 from tandem.client.server_status import ServerStatus
-from tandem.contract.access import ACCESS, Access
+from tandem.contract.access import ACCESS, AccessRule
 from tests.support.chassis.authority import Files
 from tests.support.chassis.contract import (
     arity,
@@ -35,7 +35,7 @@ from tests.support.chassis.contract import (
 )
 
 METHODS = contract_methods()
-BY_TOKEN = sorted(path for path in METHODS if ACCESS.get(path) is not Access.INTERNAL)
+BY_TOKEN = sorted(path for path in METHODS if ACCESS.get(path) is not AccessRule.INTERNAL)
 TOKENS = f"""
 [tokens.everything]
 sha256 = "{sha256(b"everything").hexdigest()}"
@@ -201,7 +201,7 @@ async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
 
 async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:
     """Who called what of which index, also where the index was not theirs; no other call does."""
-    admin = [path for path in BY_TOKEN if ACCESS[path] is Access.ADMIN]
+    admin = [path for path in BY_TOKEN if ACCESS[path] is AccessRule.ADMIN]
     assert 0 < len(admin) < len(BY_TOKEN)
     async with door(Guard(TokenFile(token_path))) as opened:
         for name, reason in (("everything", ""), ("elsewhere", "PERMISSION_DENIED")):

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.errors import IndexNotFound, IndexTypeInvalid, TandemError
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.local.free_ports import free_ports
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
@@ -89,9 +89,9 @@ class Served:
             }
 
 
-def image_item(number: int) -> StoredItem:
+def image_item(number: int) -> ItemRecord:
     encoding = Encoding(unit_vector(number, DIMENSION), TOKENS)
-    return StoredItem(f"image-{number}", ImageContent(b"x"), encoding)
+    return ItemRecord(f"image-{number}", ImageContent(b"x"), encoding)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ from tandem.contract.filters import (
 )
 from tandem.errors import IndexNotFound, RequestIdReused
 from tandem.item_store.backup import back_up, restore
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Delete, ItemWrite, Upsert
 
@@ -85,7 +85,7 @@ attributes = st.fixed_dictionaries(
 
 
 @st.composite
-def stored_items(draw: st.DrawFn) -> list[StoredItem]:
+def stored_items(draw: st.DrawFn) -> list[ItemRecord]:
     """Draws up to four items of different ids, texts and images."""
     items = []
     for item_id in draw(st.lists(st.sampled_from(ITEM_IDS), min_size=1, max_size=4, unique=True)):
@@ -94,12 +94,12 @@ def stored_items(draw: st.DrawFn) -> list[StoredItem]:
         if draw(st.booleans()):
             text_tokens = TextTokens(np.array([1, version], dtype=np.int32))
             content, encoding = TextContent(f"v{version}"), Encoding(embedding, text_tokens)
-            items.append(StoredItem(item_id, content, encoding, draw(attributes)))
+            items.append(ItemRecord(item_id, content, encoding, draw(attributes)))
         else:
             image_tokens = ImageTokens(np.full((1, 2), version, dtype=np.float16))
             image = ImageContent(str(version).encode())
             items.append(
-                StoredItem(item_id, image, Encoding(embedding, image_tokens), draw(attributes))
+                ItemRecord(item_id, image, Encoding(embedding, image_tokens), draw(attributes))
             )
     return items
 
@@ -119,7 +119,7 @@ class ShardModel(RuleBasedStateMachine):
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
         self._generation = 0
-        self._items: dict[str, StoredItem] = {}
+        self._items: dict[str, ItemRecord] = {}
         self._answered: dict[str, Answered] = {}
         self._is_restoring = False
         self._shard = self._open()
@@ -130,7 +130,7 @@ class ShardModel(RuleBasedStateMachine):
         self._is_restoring = is_restoring == 0
 
     @rule(items=stored_items(), is_named=st.booleans())
-    def upsert(self, items: list[StoredItem], is_named: bool) -> None:
+    def upsert(self, items: list[ItemRecord], is_named: bool) -> None:
         request_id = f"request-{len(self._answered)}" if is_named else ""
         self._write(Upsert(INDEX_ID, FINGERPRINT, items, request_id))
         self._items |= {item.item_id: item for item in items}
@@ -269,7 +269,7 @@ class ShardModel(RuleBasedStateMachine):
         ]
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.item_id))
 
-    def _of(self, modality: Modality) -> list[StoredItem]:
+    def _of(self, modality: Modality) -> list[ItemRecord]:
         return [item for item in self._items.values() if item.content.modality is modality]
 
 

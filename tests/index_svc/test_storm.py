@@ -19,7 +19,7 @@ import pytest
 from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.contract.filters import OneOf
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
@@ -61,12 +61,12 @@ class Storm:
         vector = self.rng.standard_normal(DIMENSION)
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
-    def item(self, item_id: str) -> StoredItem:
+    def item(self, item_id: str) -> ItemRecord:
         style = STYLES[int(item_id.rpartition("-")[2]) % 2]
         encoding = Encoding(self.vector(), TOKENS)
-        return StoredItem(item_id, ImageContent(b"x"), encoding, {"style": style})
+        return ItemRecord(item_id, ImageContent(b"x"), encoding, {"style": style})
 
-    async def upsert(self, items: list[StoredItem]) -> None:
+    async def upsert(self, items: list[ItemRecord]) -> None:
         await self.index.UpsertItems(
             pb.UpsertItemsRequest(
                 index_id=INDEX_ID, model_fingerprint=FINGERPRINT, items=map(encoded_item, items)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tandem.errors import IndexNotFound, ItemCorrupt
 from tandem.item_store.checksum import seal
-from tandem.item_store.item_record import RecordView, StoredItem, item_key, item_version, pack_item
+from tandem.item_store.item_record import ItemRecord, RecordView, item_key, item_version, pack_item
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[ItemStore]:
     store.close()
 
 
-def upsert(store: ItemStore, *items: StoredItem) -> None:
+def upsert(store: ItemStore, *items: ItemRecord) -> None:
     store.apply([Upsert("scenes", FINGERPRINT, items)])
 
 

@@ -18,7 +18,7 @@ from tandem.errors import (
 from tandem.item_store.change_log import Change
 from tandem.item_store.checksum import seal
 from tandem.item_store.files import SCHEMA_VERSION
-from tandem.item_store.item_record import StoredItem, item_key
+from tandem.item_store.item_record import ItemRecord, item_key
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Committed, Upsert
 from tandem.item_store.refused import StoreRefused
@@ -145,7 +145,7 @@ def test_a_store_that_was_being_made_is_made_anew(path: Path) -> None:
     assert sorted(file.name for file in path.iterdir()) == ["data.mdb", "lock.mdb", "writer.lock"]
 
 
-def make_version_1(path: Path, items: Sequence[StoredItem]) -> None:
+def make_version_1(path: Path, items: Sequence[ItemRecord]) -> None:
     """Makes the files of the first release: schema 1, records 1, three databases."""
     path.mkdir()
     with lmdb.open(str(path), max_dbs=3) as env, env.begin(write=True) as txn:
@@ -166,7 +166,7 @@ def make_version_1(path: Path, items: Sequence[StoredItem]) -> None:
             txn.put(key, seal(key, record_1(item, number)), db=dbs[b"items"])
 
 
-def record_1(item: StoredItem, sequence: int) -> bytes:
+def record_1(item: ItemRecord, sequence: int) -> bytes:
     """Returns an item's record in version 1."""
     tokens = item.encoding.tokens
     values = tokens.ids if isinstance(tokens, TextTokens) else tokens.values

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.contract.access import ACCESS, Access
+from tandem.contract.access import ACCESS, AccessRule
 from tandem.item_store.item_store import ItemStore
 from tests.support.chassis.contract import (
     code_of,
@@ -151,7 +151,7 @@ async def remove_tokens(stack: SecuredStack, doors: dict[str, Door]) -> None:
         for service, door in doors.items():
             good = good_of(stack, service)
             served = await served_methods(stack.address_of(service), good)
-            path = next(path for path in served if ACCESS[path] is not Access.INTERNAL)
+            path = next(path for path in served if ACCESS[path] is not AccessRule.INTERNAL)
             leaver = Shown("", UNAUTHENTICATED, good.credentials, bearer(door.removed))
             code = await attempt(stack, service, path, leaver)
             assert (code is UNAUTHENTICATED) is not is_there, (service, path, code)

@@ -13,7 +13,7 @@ from tandem.chassis.headers import AUTHORIZATION_KEY, current_headers
 from tandem.chassis.interceptors.handlers import HandlerInterceptor, behavior, with_behavior
 from tandem.chassis.log import get_logger
 from tandem.chassis.tokens import Scope
-from tandem.contract.access import Access
+from tandem.contract.access import AccessRule
 from tandem.errors import PermissionDenied, Unauthenticated
 
 log = get_logger()
@@ -59,7 +59,7 @@ class AuthInterceptor(HandlerInterceptor):
         if access is None:
             raise PermissionDenied(caller="anybody", what=f"call {path}")
         _check_name(self._guard.peer_names, context)
-        if access is Access.INTERNAL or self._guard.tokens is None:
+        if access is AccessRule.INTERNAL or self._guard.tokens is None:
             return
         caller = self._guard.tokens.caller_of(_token())
         if caller is None:
@@ -78,7 +78,7 @@ class MessageAuthInterceptor(HandlerInterceptor):
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler`, which gets only messages that its caller may send."""
         access = self._guard.access.get(path)
-        if self._guard.tokens is None or access is Access.INTERNAL:
+        if self._guard.tokens is None or access is AccessRule.INTERNAL:
             return handler
         inner = behavior(handler)
 
@@ -104,19 +104,19 @@ class MessageAuthInterceptor(HandlerInterceptor):
 
 
 async def _each_checked(
-    messages: AsyncIterator[Any], path: str, access: Access | None
+    messages: AsyncIterator[Any], path: str, access: AccessRule | None
 ) -> AsyncIterator[Any]:
     async for message in messages:
         _check(message, path, access)
         yield message
 
 
-def _check(message: Any, path: str, access: Access | None) -> None:  # noqa: ANN401
+def _check(message: Any, path: str, access: AccessRule | None) -> None:  # noqa: ANN401
     caller = current_caller()
     if caller is None:
         raise Unauthenticated(why="it has no token")
     index_ids = set(_index_ids(message))
-    if access is Access.ADMIN:
+    if access is AccessRule.ADMIN:
         log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
     for index_id in index_ids:
         caller.check_index(index_id)

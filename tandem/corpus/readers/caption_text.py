@@ -65,7 +65,8 @@ def decoded(line: bytes, place: str) -> str:
 def caption_lines(text_bytes: bytes, place: str) -> list[str]:
     """Returns the lines of one picture's caption file without blank ones.
 
-    Lines end in LF, CR LF or CR: here no line belongs to a line of another file. Raises CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
+    Lines end in LF, CR LF or CR: here no line belongs to a line of another file. Raises
+    CorpusMalformed over MAX_TEXT_BYTES or for text that is not UTF-8.
     """
     if len(text_bytes) > MAX_TEXT_BYTES:
         raise CorpusMalformed(

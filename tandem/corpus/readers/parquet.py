@@ -132,10 +132,10 @@ def read_parquet(
     file's name and row number from 0. Rows are read group by group, pictures on demand.
 
     Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations at the
-    call, and rejects a file that is no parquet, lacks a column, or declares a row group over `max_group_bytes`, decompressed; a picture's `read`
-    raises CorpusMalformed for a group that exceeds it unannounced. A row is rejected for an id of
-    another type or an id of another row. A caption or language of another type becomes its record's
-    `captions_fault`.
+    call. Rejects a file that is no parquet, lacks a column, or declares a row group over
+    `max_group_bytes`, decompressed; a picture's `read` raises CorpusMalformed for a group that
+    exceeds it unannounced. A row is rejected for an id of another type or an id of another row. A
+    caption or language of another type becomes its record's `captions_fault`.
     """
     left_out = LeftOut() if left_out is None else left_out
     shards = shards_by_split(path, _SUFFIX, left_out)

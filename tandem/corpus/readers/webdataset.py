@@ -87,9 +87,9 @@ def read_webdataset(
     "train-000+1/cats/0001" in an appended archive, if the first has that name too.
 
     Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for a compressed archive or several
-    configurations at the call. An archive is scanned before its first record, and rejected as by tar_members, and its
-    records as by tar_samples. Captions that are not UTF-8, JSON or texts become their record's
-    `captions_fault`. Pictures are read on demand.
+    configurations at the call. An archive is scanned before its first record, and rejected as by
+    tar_members, and its records as by tar_samples. Captions that are not UTF-8, JSON or texts
+    become their record's `captions_fault`. Pictures are read on demand.
     """
     left_out = LeftOut() if left_out is None else left_out
     _check_uncompressed(path, split, left_out)

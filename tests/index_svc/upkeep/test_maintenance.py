@@ -19,7 +19,7 @@ from index_svc.upkeep import maintenance, rebuild, snapshot
 from index_svc.upkeep.index_loader import load_index
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Delete, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
@@ -50,10 +50,10 @@ def open_shard(folder: Path, **settings: object) -> Shard:
     return shard
 
 
-def image_item(number: int, seed: int | None = None) -> StoredItem:
+def image_item(number: int, seed: int | None = None) -> ItemRecord:
     embedding = unit_vector(number if seed is None else seed, DIMENSION)
     content = ImageContent(str(number).encode())
-    return StoredItem(f"{number:05}", content, Encoding(embedding, TOKENS), {"number": number})
+    return ItemRecord(f"{number:05}", content, Encoding(embedding, TOKENS), {"number": number})
 
 
 def ingest(shard: Shard, numbers: range, seed: int | None = None) -> None:

@@ -10,7 +10,7 @@ import grpc
 
 from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
@@ -73,7 +73,7 @@ async def observe_served(stub: IndexServiceStub, item_ids: Sequence[str]) -> Obs
     return Observation(versions, 0, findings)
 
 
-def _stored_items(path: Path) -> tuple[list[StoredItem | ItemCorrupt], int]:
+def _stored_items(path: Path) -> tuple[list[ItemRecord | ItemCorrupt], int]:
     """Reads the store beside the running service, as rerank_svc does."""
     store = ItemStore.open(path, 0, 1, readonly=True)
     try:
@@ -84,7 +84,7 @@ def _stored_items(path: Path) -> tuple[list[StoredItem | ItemCorrupt], int]:
         store.close()
 
 
-def _each_item(store: ItemStore) -> Iterator[StoredItem | ItemCorrupt]:
+def _each_item(store: ItemStore) -> Iterator[ItemRecord | ItemCorrupt]:
     for entry in store.scan_embeddings(INDEX_ID):
         if isinstance(entry, ItemCorrupt):
             yield entry
@@ -94,7 +94,7 @@ def _each_item(store: ItemStore) -> Iterator[StoredItem | ItemCorrupt]:
             yield item
 
 
-def _judged(items: Sequence[StoredItem | ItemCorrupt]) -> tuple[dict[str, Version], list[Finding]]:
+def _judged(items: Sequence[ItemRecord | ItemCorrupt]) -> tuple[dict[str, Version], list[Finding]]:
     versions: dict[str, Version] = {}
     findings: list[Finding] = []
     for item in items:

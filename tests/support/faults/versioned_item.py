@@ -10,7 +10,7 @@ from tandem.contract.content import (
     TextContent,
     TextTokens,
 )
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tests.support.item_store.made_items import DIMENSION, unit_vector
 
 _PICTURE_START = b"\x89PNG"
@@ -23,17 +23,17 @@ def modality_of(version: int) -> Modality:
 
 def versioned_item(
     item_id: str, version: int, dimension: int = DIMENSION, padding_bytes: int = 0
-) -> StoredItem:
+) -> ItemRecord:
     """Returns the item, whose content, tokens and embedding are unique to the version."""
     words = f"{item_id} {'.' * padding_bytes} of version {version}"
     embedding = unit_vector(version, dimension)
     if modality_of(version) is Modality.TEXT:
         tokens = TextTokens(np.array([101, version, 102], dtype=np.int32))
         text = TextContent(words)
-        return StoredItem(item_id, text, Encoding(embedding, tokens))
+        return ItemRecord(item_id, text, Encoding(embedding, tokens))
     values = np.random.default_rng(version).standard_normal((49, 4)).astype(np.float16)
     picture = ImageContent(_PICTURE_START + f" {words}".encode())
-    return StoredItem(item_id, picture, Encoding(embedding, ImageTokens(values)))
+    return ItemRecord(item_id, picture, Encoding(embedding, ImageTokens(values)))
 
 
 def content_version(item_id: str, content: TextContent | ImageContent) -> int:
@@ -46,7 +46,7 @@ def content_version(item_id: str, content: TextContent | ImageContent) -> int:
     return version if content == expected else 0
 
 
-def is_whole(item: StoredItem) -> bool:
+def is_whole(item: ItemRecord) -> bool:
     """Returns whether all parts of the item are those of its version, to the bit."""
     version = content_version(item.item_id, item.content)
     expected = versioned_item(item.item_id, version, len(item.encoding.embedding))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tandem.contract.attribute_wire import attributes_to_proto
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import content_to_proto, embedding_to_proto, tokens_to_proto
@@ -12,7 +12,7 @@ from tests.support.item_store.made_items import FINGERPRINT, unit_vector
 INDEX_ID = "scenes"
 
 
-def encoded_item(item: StoredItem) -> pb.EncodedItem:
+def encoded_item(item: ItemRecord) -> pb.EncodedItem:
     """Returns the item as a message."""
     return pb.EncodedItem(
         item_id=item.item_id,
@@ -23,7 +23,7 @@ def encoded_item(item: StoredItem) -> pb.EncodedItem:
     )
 
 
-def upsert_request(items: Sequence[StoredItem], index_id: str = INDEX_ID) -> pb.UpsertItemsRequest:
+def upsert_request(items: Sequence[ItemRecord], index_id: str = INDEX_ID) -> pb.UpsertItemsRequest:
     """Returns the request that stores the items."""
     return pb.UpsertItemsRequest(
         index_id=index_id, model_fingerprint=FINGERPRINT, items=map(encoded_item, items)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, TextContent, TextTokens
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 
 DIMENSION = 8
 FINGERPRINT = "model-a"
@@ -15,15 +15,15 @@ def unit_vector(seed: int, dimension: int = DIMENSION) -> np.ndarray:
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def text_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> StoredItem:
+def text_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> ItemRecord:
     """Returns a text item with words and embedding from its seed."""
     tokens = TextTokens(np.array([101, seed, 102], dtype=np.int32))
     encoding = Encoding(unit_vector(seed, dimension), tokens)
-    return StoredItem(item_id, TextContent(f"{item_id} of seed {seed}"), encoding)
+    return ItemRecord(item_id, TextContent(f"{item_id} of seed {seed}"), encoding)
 
 
-def image_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> StoredItem:
+def image_item(item_id: str, seed: int = 0, dimension: int = DIMENSION) -> ItemRecord:
     """Returns an image item of 49 x 4 tokens, whose bytes are no real picture."""
     values = np.random.default_rng(seed).standard_normal((49, 4)).astype(np.float16)
     encoding = Encoding(unit_vector(seed, dimension), ImageTokens(values))
-    return StoredItem(item_id, ImageContent(b"\x89PNG" + bytes([seed % 256]) * 50), encoding)
+    return ItemRecord(item_id, ImageContent(b"\x89PNG" + bytes([seed % 256]) * 50), encoding)

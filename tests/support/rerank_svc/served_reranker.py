@@ -20,7 +20,7 @@ from tandem.contract.content import (
     TextTokens,
     Tokens,
 )
-from tandem.item_store.item_record import StoredItem
+from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.model_io.manifest import Manifest
@@ -51,10 +51,10 @@ def image_tokens(seed: int, manifest: Manifest) -> ImageTokens:
     return ImageTokens(np.random.default_rng(seed).standard_normal(shape).astype(np.float16))
 
 
-def item(item_id: str, tokens: Tokens) -> StoredItem:
+def item(item_id: str, tokens: Tokens) -> ItemRecord:
     """Returns an item of these tokens; its content is none of theirs."""
     content = TextContent("words") if isinstance(tokens, TextTokens) else ImageContent(b"picture")
-    return StoredItem(item_id, content, Encoding(unit_vector(1), tokens))
+    return ItemRecord(item_id, content, Encoding(unit_vector(1), tokens))
 
 
 QUERY = text_tokens(2, 10, 11, 12, 3)

@@ -12,7 +12,7 @@ import grpc
 import trustme
 
 from tandem.chassis.tokens import Scope
-from tandem.contract.access import Access
+from tandem.contract.access import AccessRule
 from tests.support.chassis.authority import Files
 from tests.support.security.secured_stack import OTHER_INDEX_ID, SecuredStack, token_entry
 
@@ -123,6 +123,6 @@ class Door:
         self.path.write_text("\n".join(entries))
 
 
-def scope_of(access: Access) -> Scope | None:
+def scope_of(access: AccessRule) -> Scope | None:
     """Returns what a token needs for a method; None where certificates alone are asked for."""
-    return None if access is Access.INTERNAL else Scope(access.value)
+    return None if access is AccessRule.INTERNAL else Scope(access.value)
