@@ -33,6 +33,7 @@ OLD_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "--target": "--target-modality",
         "--truncation": "--truncation-policy",
     },
+    "train": {"--pretrained": "--from"},
 }
 """New names by old names, by command: docs/decisions/0045-one-name-for-one-thing.md."""
 

@@ -23,7 +23,9 @@ from tandem.model_io.readable_records import (
 )
 from tandem.modeling.config import ImageSource
 from tandem.training.data.fitting_captions import FittingCaptions
+from tandem.training.data.spoken_captions import SpokenCaptions
 from tandem.training.recipe import Recipe
+from tandem.training.recipe_settings import with_settings
 from tandem.training.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -42,14 +44,19 @@ def train(
     ] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option(help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from"),
+        typer.Option(
+            "--from", help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from"
+        ),
     ] = None,
     image_source: Annotated[
         ImageSource | None, typer.Option(help="source of image tokens; by default the recipe's")
     ] = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(help="bf16 or fp32, for matrix products; by default the recipe's"),
+        typer.Option(
+            help="bf16 or fp32, for matrix products; by default the recipe's, or fp32 where a CPU "
+            "would emulate bf16"
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False,
     overwrite: Annotated[
@@ -86,6 +93,18 @@ def train(
         int | None,
         typer.Option(help="with --corpus: number of training records; by default all", min=1),
     ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="with --corpus: language of the captions to read; repeatable; by default all"
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="change a field of the recipe; repeatable"
+        ),
+    ] = None,
     drop_long_captions: Annotated[
         bool,
         typer.Option("--drop-long-captions", help="with --corpus: drop too long captions"),
@@ -116,13 +135,16 @@ def train(
         backbone_steps=backbone_steps,
         pretrained=pretrained,
         image_source=image_source,
+        language=",".join(language) if language else None,
         count=count,
         drop_long_captions=drop_long_captions or None,
         on_error=on_error,
     )
-    chosen = options.chosen(recipe, seed)
+    chosen = with_settings(options.chosen(recipe, seed), settings or ())
     if precision is not None:
         chosen = replace(chosen, precision=precision.value)
+    elif not any(each.startswith("precision=") for each in settings or ()):
+        chosen = _in_native_precision(chosen, place.type)
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
     check_writable(target)
@@ -131,7 +153,11 @@ def train(
         check_unfinished(target)
     elif not overwrite:
         check_free(target)
-    reading = _Reading(on_error or OnError.STOP, drop_long_captions)
+    reading = _Reading(
+        on_error or OnError.STOP,
+        drop_long_captions,
+        spoken=SpokenCaptions(tuple(language)) if language else None,
+    )
     source: TrainingSource
     if chosen.corpus == SCENES and recipe != FINETUNE:
         source = SceneSource()
@@ -139,7 +165,8 @@ def train(
         reading.skipped.goes_on = on_error is OnError.SKIP
         splits = ("train", "val")
         records = open_divided(chosen.corpus, splits, seed, (count, None), reading.skipped)
-        source = RecordSource(*records, regions=regions, read=reading.of, skipped=reading.skipped)
+        spoken = [reading.spoken.of(each) if reading.spoken else each for each in records]
+        source = RecordSource(*spoken, regions=regions, read=reading.of, skipped=reading.skipped)
     with (
         told_if_interrupted(lambda: _kept(target)),
         torchrun_processes(place) as processes,
@@ -172,6 +199,7 @@ class _Reading:
     drops_long_captions: bool
     skipped: SkippedRecords = field(default_factory=SkippedRecords)
     captions: FittingCaptions | None = None
+    spoken: SpokenCaptions | None = None
 
     def of(self, records: Iterable[Record], check: TextCheck) -> Iterable[Record]:
         """Yields the records that the model can read, in order."""
@@ -182,12 +210,22 @@ class _Reading:
 
     def lines(self) -> Iterable[str]:
         """Yields lines on what was skipped, or that nothing was."""
+        if self.spoken and self.spoken.left_out_count:
+            languages = " or ".join(self.spoken.languages)
+            yield f"{self.spoken.left_out_count:,} records have no caption in {languages}"
         if self.captions and self.captions.dropped_count:
             whole_count = self.captions.kept_count + self.captions.dropped_count
             yield f"{self.captions.dropped_count:,} of {whole_count:,} captions were too long"
             yield from self.skipped.lines()
         else:
             yield from self.skipped.report()
+
+
+def _in_native_precision(recipe: Recipe, device: str) -> Recipe:
+    """Returns the recipe in fp32 where a CPU would emulate its bf16."""
+    if device == "cpu" and recipe.precision == Precision.BF16:
+        return replace(recipe, precision=native_precision().value)
+    return recipe
 
 
 def _kept(folder: Path) -> str:
@@ -212,5 +250,5 @@ def _tell_start(
     if device == "cpu" and recipe.precision == Precision.BF16 != native_precision():
         bar.say(
             "this CPU emulates bf16, several times slower than fp32; "
-            "--precision fp32 is faster here, and gives different weights"
+            "leave the precision out for fp32, which gives different weights"
         )

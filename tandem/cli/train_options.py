@@ -16,6 +16,7 @@ FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"
 RECIPE_NAMES: Final = (*sorted(RECIPES), FINETUNE)
 _FINETUNE_ROUND_COUNT = 300
+_OPTIONS: Final = {"pretrained": "--from"}
 _OF_EVERY_CORPUS = frozenset(
     {
         "corpus",
@@ -24,6 +25,7 @@ _OF_EVERY_CORPUS = frozenset(
         "rounds",
         "backbone_steps",
         "count",
+        "language",
         "drop_long_captions",
         "on_error",
     }
@@ -41,6 +43,8 @@ class TrainOptions:
     backbone_steps: int | None
     pretrained: str | None
     image_source: ImageSource | None
+    language: str | None
+    """Languages of the captions that are read, separated by commas."""
     count: int | None
     drop_long_captions: bool | None
     on_error: OnError | None
@@ -50,6 +54,9 @@ class TrainOptions:
 
         Raises ValueError for an unknown name and for an option that would be ignored.
         """
+        return replace(self._named(recipe, seed), languages=self.language or "")
+
+    def _named(self, recipe: str, seed: int) -> Recipe:
         if recipe == FINETUNE:
             return self._finetune(seed)
         if recipe not in RECIPES:
@@ -129,7 +136,7 @@ class TrainOptions:
 
     def _refuse_all_but(self, taken: Collection[str], why: str) -> None:
         ignored = [
-            f"--{each.name.replace('_', '-')}"
+            _OPTIONS.get(each.name, f"--{each.name.replace('_', '-')}")
             for each in fields(self)
             if each.name not in taken and getattr(self, each.name) is not None
         ]

@@ -59,6 +59,6 @@ class StepPlace:
     def _to_try(self) -> str:
         finer = "--precision fp32, " if self.precision != "fp32" else ""
         return (
-            f"{finer}another --seed, another start (--init, --pretrained), or a recipe with a "
+            f"{finer}another --seed, another start (--init, --from), or a recipe with a "
             "lower learning_rate; also check the corpus' pictures and regions"
         )

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class CurvePoint:
         fields |= {f"{use}_loss": loss for use, loss in self.losses.items()}
         fields |= {"learning_rate": self.learning_rate, "seconds": round(self.seconds, 3)}
         if self.recall:
-            fields["dev_recall_percent"] = asdict(self.recall)
+            fields["dev_recall_percent"] = self.recall.to_dict()
         return fields
 
 

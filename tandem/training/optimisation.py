@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-_WARM_UP_STEP_COUNT = 100
-
 
 class NotFinite(ArithmeticError):
     """A loss, a gradient or a weight is NaN or infinite."""
@@ -58,13 +56,17 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, obj
     ]
 
 
-def warm_up_then_linear(optimiser: AdamW, step_count: int) -> LambdaLR:
-    """Returns a schedule that warms up over 100 steps, or a tenth, and falls linearly to 0.
+def warm_up_then_linear(
+    optimiser: AdamW, step_count: int, warm_up_step_count: int = 100
+) -> LambdaLR:
+    """Returns a schedule that warms up, over at most a tenth of the steps, and falls linearly to 0.
 
     The papers need no warm-up, because they start from pretrained weights.
     """
-    warm_up = min(_WARM_UP_STEP_COUNT, max(1, step_count // 10))
+    warm_up = min(warm_up_step_count, max(1, step_count // 10))
     return LambdaLR(
         optimiser,
-        lambda step: min((step + 1) / warm_up, max(0.0, (step_count - step) / step_count)),
+        lambda step: min(
+            (step + 1) / warm_up if warm_up else 1.0, max(0.0, (step_count - step) / step_count)
+        ),
     )

@@ -6,10 +6,13 @@ ones are in recipes.py.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.modeling.config import ImageSource
+from tandem.training.recipe_ranges import check_ranges
+
+DevScore = Literal["text_to_image", "mean_recall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,14 @@ class Recipe:
     """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
     detector."""
     image_source: ImageSource = "grid"
+    warm_up_step_count: int = 100
+    """Steps, at most a tenth of them, in which the learning rate rises to its full value."""
+    adam_epsilon: float = 1e-8
+    dropout: float = 0.0
+    """Of the encoder in training, unless it begins from a checkpoint of ours."""
+    dev_score: DevScore = "text_to_image"
+    """What the best checkpoint is picked by: `text_to_image` takes R@1 and R@10 of the BE and R@1
+    of the CE in that direction, `mean_recall` takes R@1, R@5 and R@10 of both directions."""
     accumulation_step_count: int = 1
     """Micro-batches of the sizes above whose mean gradient makes one step."""
     mined_from_round_count: int = 0
@@ -91,6 +102,8 @@ class Recipe:
 
     corpus: str = "scenes"
     """Name or path of what is trained on."""
+    languages: str = ""
+    """Languages of the captions that are read, separated by commas; empty reads all of them."""
     corpus_sha256: str = ""
     """Digest of the records that are read; filled in when the run starts, except for scenes, which
     follow from the seed."""
@@ -102,6 +115,7 @@ class Recipe:
     """Of matrix products: bf16, or fp32 to compare runs closely."""
 
     def __post_init__(self) -> None:
+        check_ranges(self.to_dict())
         if self.precision not in ("bf16", "fp32"):
             raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
         if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):

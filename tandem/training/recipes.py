@@ -194,6 +194,42 @@ def half_minilm(seed: int = 1) -> Recipe:
     return replace(minilm(seed), name="half_minilm", has_half_the_layers=True, layer_count=3)
 
 
+def paper(seed: int = 1) -> Recipe:
+    """Trains the joint model as Geigle et al. 2022 did theirs, from BERT over region features.
+
+    A round is a BE step of 128 pairs against the hardest negative of the batch, then a CE step of
+    128 matches and as many random mismatches. The rate falls to 0 without a warm-up, and the best
+    checkpoint has the highest mean recall. Two things differ: their encoder, OSCAR, had seen
+    pictures, and their dev set has five captions of each picture where ours has one.
+    """
+    return replace(
+        default(seed),
+        name="paper",
+        pretrained="google-bert/bert-base-uncased",
+        image_source="regions",
+        width=768,
+        layer_count=12,
+        head_count=12,
+        vocabulary_size=30_522,
+        dropout=0.1,
+        backbone_step_count=0,
+        round_count=30_000,
+        ce_steps_per_round=1,
+        mlm_steps_per_round=0,
+        be_batch_size=128,
+        ce_family_count=32,
+        softmax_round_count=0,
+        random_negative_round_count=0,
+        sibling_negative_share=0.0,
+        learning_rate=2e-5,
+        warm_up_step_count=0,
+        adam_epsilon=1e-6,
+        dev_family_count=250,
+        dev_every_round_count=2_500,
+        dev_score="mean_recall",
+    )
+
+
 def tiny(seed: int = 1) -> Recipe:
     """Trains a model that learns next to nothing within seconds, for tests of everything else.
 
@@ -266,6 +302,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
         minilm,
         half_minilm,
         no_masked_words,
+        paper,
         random_negatives,
         small,
         tiny,

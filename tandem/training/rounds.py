@@ -6,7 +6,6 @@ Image tokens are fixed by now (backbone_stage.py); objectives.py has each use's 
 import platform
 import random
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict
 from functools import partial
 from statistics import fmean as mean
 
@@ -48,8 +47,9 @@ def train_rounds(
     optimiser = AdamW(
         decayed_groups(model.joint_encoder, recipe.weight_decay),
         recipe.learning_rate,
+        eps=recipe.adam_epsilon,
     )
-    schedule = warm_up_then_linear(optimiser, recipe.round_count)
+    schedule = warm_up_then_linear(optimiser, recipe.round_count, recipe.warm_up_step_count)
 
     # What each step of a round minimises. One generator draws every batch, so that a run repeats.
     rng = random.Random(f"rounds/{recipe.seed}")
@@ -143,7 +143,7 @@ def _made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object
     return {
         "recipe": run.recipe.to_dict(),
         "round": round_number,
-        "dev_recall_percent": asdict(recall),
+        "dev_recall_percent": recall.to_dict(),
         "training_seconds": round(run.seconds()),
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",

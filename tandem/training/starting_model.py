@@ -95,7 +95,7 @@ def starting_model(
             head_count=recipe.head_count,
         )
     model = _untrained(
-        replace(config, image_source=recipe.image_source),
+        replace(config, image_source=recipe.image_source, dropout=recipe.dropout),
         init if recipe.begins_with_backbone else None,
     )
     if published:

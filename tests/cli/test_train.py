@@ -50,8 +50,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
             "keeps all of its layers",
         ),
         (
-            ["tiny", "--corpus", "emoji", "--init", "SHIPPED", "--pretrained", "x"],
-            "--pretrained would be ignored: the checkpoint",
+            ["tiny", "--corpus", "emoji", "--init", "SHIPPED", "--from", "x"],
+            "--from would be ignored: the checkpoint",
         ),
         (
             ["cross_encoder", "--corpus", "emoji", "--count", "600", "--drop-long-captions"],
@@ -62,10 +62,13 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (["tiny", "--drop-long-captions"], "--drop-long-captions would be ignored"),
         (["tiny", "--on-error", "skip"], "--on-error would be ignored"),
         (["tiny", "--device", "tpu"], "no device 'tpu'"),
+        (["tiny", "--language", "en"], "--language would be ignored"),
+        (["tiny", "--corpus", "emoji", "--language", "xx"], "no caption is in xx; the corpus has"),
+        (["tiny", "--set", "widht=8"], "no field 'widht'; did you mean width?"),
         (["tiny", "--precision", "int8"], "has precision 'int8': bf16 or fp32"),
         (
-            ["finetune", "--corpus", "emoji", "--pretrained", "x", "--image-source", "patches"],
-            "--pretrained, --image-source would be ignored",
+            ["finetune", "--corpus", "emoji", "--from", "x", "--image-source", "patches"],
+            "--from, --image-source would be ignored",
         ),
         (["finetune", "--corpus", "nowhere"], "no corpus 'nowhere'"),
         (["finetune", "--corpus", "emoji", "--init", "/nowhere"], "/nowhere is no checkpoint"),
@@ -175,19 +178,22 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
         *("--device", "cpu", "--folder", str(tmp_path / "out"), "--drop-long-captions"),
-        *("--precision", "fp32", "--backbone-steps", "2"),
+        *("--precision", "bf16", "--backbone-steps", "2", "--language", "en"),
+        *("--set", "margin=0.2", "--set", "softmax_round_count=1"),
     )
 
     assert (status, error) == (0, "")
-    assert "emulates" not in printed
+    assert ("emulates bf16" in printed) == (native_precision() is not Precision.BF16)
     assert re.search(r"[\d,]+ of [\d,]+ captions were too long", printed)
     assert "before: BE R@1" in printed.replace("\n", " ")
     folder = tmp_path / "out" / "finetune"
     training = json.loads((folder / "training.json").read_text())
     assert training["recipe"]["corpus"] == str(corpus)
+    assert training["recipe"]["languages"] == "en"
+    assert (training["recipe"]["margin"], training["recipe"]["softmax_round_count"]) == (0.2, 1)
     assert training["recipe"]["round_count"] == 2
     assert training["recipe"]["backbone_step_count"] == 2
-    assert training["recipe"]["precision"] == "fp32"
+    assert training["recipe"]["precision"] == "bf16"
     assert len((folder / "loss_curve.jsonl").read_text().splitlines()) == 2
 
 
@@ -205,7 +211,7 @@ def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -
     write_regions(regions, made, region_count=3)
     published_bert(tmp_path / "published")
     arguments = ["tiny", "--corpus", str(corpus), "--regions", str(regions), "--rounds", "2"]
-    arguments += ["--pretrained", str(tmp_path / "published"), "--folder", str(tmp_path / "out")]
+    arguments += ["--from", str(tmp_path / "published"), "--folder", str(tmp_path / "out")]
 
     status, _, error = run(*arguments)
     assert status == 1
@@ -282,11 +288,12 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
     else:
         assert (status, error) == (0, "")
         told = " ".join(printed.split())
-        assert ("emulates bf16" in told) == (native_precision() is not Precision.BF16)
+        assert "emulates bf16" not in told
         assert "skipped records: 3" in told
         assert "picture not readable 1" in told
         assert "picture file not there 1" in told
         training = json.loads((tmp_path / "out" / "finetune" / "training.json").read_text())
+        assert training["recipe"]["precision"] == native_precision().value
         assert "images[7] has no str 'split'" in told
         expected = {
             "not as its layout allows": 1,

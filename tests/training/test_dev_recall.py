@@ -7,7 +7,15 @@ import torch
 
 from tandem.modeling.joint_model import JointModel
 from tandem.training.data.batches import TextBatch
-from tandem.training.dev_recall import DevRecall, DevSet, _rerank, _retrieve, dev_recall
+from tandem.training.dev_recall import (
+    DevRecall,
+    DevSet,
+    _order,
+    _rerank,
+    _similarity,
+    dev_recall,
+    mean_recall,
+)
 from tandem.training.first_recall import FirstRecall
 from tandem.training.recipes import tiny
 from tests.support.modeling.tiny_checkpoint import tiny_model
@@ -101,6 +109,35 @@ def test_a_recipe_is_scored_by_what_it_trains() -> None:
     assert ce_alone.score == ce_alone.ce_r1
 
 
+def test_mean_recall_is_of_three_cut_offs_and_both_directions() -> None:
+    """Worked by hand: the second text finds its picture third, and all else is first."""
+    scores = torch.tensor([[9.0, 0.0, 0.0], [7.0, 6.0, 8.0], [0.0, 0.0, 9.0]])
+
+    assert mean_recall(scores) == pytest.approx((200 / 3 + 100 + 100 + 100 + 100 + 100) / 6)
+
+
+def test_the_papers_score_is_the_mean_recall_of_both_stages() -> None:
+    """The BE's over all pairs and the CE's over all pairs of as many pictures."""
+    model, texts, tokens = tiny_dev_set(12)
+    dev = DevSet(texts, tokens, every_counts(tokens))
+
+    by_both = dev_recall(model, dev, CLS_ID, replace(tiny(), dev_score="mean_recall"))
+    plain = dev_recall(model, dev, CLS_ID, tiny())
+
+    grid = torch.stack(
+        [
+            model.match_logits(texts.ids[q].expand(12, -1), texts.mask[q].expand(12, -1), tokens)
+            for q in range(12)
+        ]
+    )
+    assert by_both.ce_mean_recall == pytest.approx(mean_recall(grid.detach()))
+    assert by_both.be_mean_recall is not None
+    assert by_both.score == (by_both.be_mean_recall + by_both.ce_mean_recall) / 2
+    assert (plain.be_mean_recall, plain.ce_mean_recall) == (None, None)
+    assert set(plain.to_dict()) == {"be_r1", "be_r10", "ce_r1"}
+    assert "CE mean recall" in str(by_both)
+
+
 def tiny_dev_set(count: int) -> tuple[JointModel, TextBatch, torch.Tensor]:
     """Returns an untrained model and as many random texts and images."""
     generator = torch.Generator().manual_seed(4)
@@ -114,7 +151,7 @@ def test_similarities_are_told_apart_under_autocast() -> None:
     model, texts, tokens = tiny_dev_set(60)
 
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        order = _retrieve(model, DevSet(texts, tokens, every_counts(tokens)), 2)
+        order = _order(_similarity(model, DevSet(texts, tokens, every_counts(tokens)), 2))
         embeddings = model.embed_texts(texts.ids, texts.mask), model.embed_images(tokens, 2)
         rounded = embeddings[0] @ embeddings[1].T
     exact = embeddings[0].float() @ embeddings[1].float().T
@@ -143,7 +180,7 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
     mask[:, 40:] = 0
 
     def orders(dev: DevSet) -> tuple[torch.Tensor, torch.Tensor]:
-        retrieved_QN = _retrieve(model, dev, CLS_ID)
+        retrieved_QN = _order(_similarity(model, dev, CLS_ID))
         return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
 
     masked = [orders(DevSet(texts, each, mask)) for each in (tokens, other)]

@@ -127,7 +127,7 @@ def test_half_the_layers_are_taken(tmp_path: Path) -> None:
 
 
 def test_half_takes_half_of_whatever_it_begins_with(tmp_path: Path) -> None:
-    """`tandem train half --pretrained`: two of three layers, as the recipe says beside them."""
+    """`tandem train half --from`: two of three layers, as the recipe says beside them."""
     published_bert(tmp_path)
     asked = replace(half(1), pretrained=str(tmp_path), image_source="patches")
 
@@ -165,13 +165,13 @@ def test_a_run_does_not_go_on_from_other_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["minilm", "half_minilm"])
 def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name: str) -> None:
-    """`tandem train minilm --pretrained FOLDER`: the folder's encoder, and no download."""
+    """`tandem train minilm --from FOLDER`: the folder's encoder, and no download."""
     recipe = RECIPES[name](1)
     assert recipe.pretrained == "sentence-transformers/all-MiniLM-L6-v2"
     assert recipe.has_half_the_layers is (name == "half_minilm")
 
     result = CliRunner().invoke(
-        app, ["train", name, "--pretrained", str(tmp_path), "--folder", str(tmp_path / "ours")]
+        app, ["train", name, "--from", str(tmp_path), "--folder", str(tmp_path / "ours")]
     )
 
     assert isinstance(result.exception, PublishedCheckpointInvalid)
@@ -182,7 +182,7 @@ def test_a_recipe_of_a_published_encoder_is_trained_by_name(tmp_path: Path, name
 def test_the_image_source_can_be_chosen_by_name(tmp_path: Path) -> None:
     """`tandem train --image-source`; regions are refused, since scenes have none."""
     published_bert(tmp_path / "published")
-    arguments = ["train", "tiny", "--pretrained", str(tmp_path / "published")]
+    arguments = ["train", "tiny", "--from", str(tmp_path / "published")]
     arguments += ["--overwrite", "--folder", str(tmp_path), "--image-source"]
 
     patches = CliRunner().invoke(app, [*arguments, "patches"])

@@ -1,0 +1,88 @@
+"""Single fields of a recipe: set by name, typed, and within their range."""
+
+from dataclasses import fields, replace
+from typing import get_type_hints
+
+import pytest
+
+from tandem.training.recipe import Recipe
+from tandem.training.recipe_settings import with_settings
+from tandem.training.recipes import default, minilm, paper
+
+
+def test_fields_get_values_of_their_types() -> None:
+    """An integer, a number, a truth, a text and one of several words."""
+    settings = ["round_count=1_200", "margin=0.2", "has_half_the_layers=TRUE"]
+    settings += ["pretrained=./bert", "dev_score = mean_recall"]
+
+    changed = with_settings(default(3), settings)
+
+    assert changed == replace(
+        default(3),
+        round_count=1_200,
+        margin=0.2,
+        has_half_the_layers=True,
+        pretrained="./bert",
+        dev_score="mean_recall",
+    )
+    assert with_settings(default(3), []) == default(3)
+
+
+def test_every_field_can_be_set_or_says_how() -> None:
+    """With its own value nothing changes; what is refused names an option or the digest."""
+    recipe, refused = default(1), {}
+    assert set(get_type_hints(Recipe)) == {each.name for each in fields(Recipe)}
+    for name, value in recipe.to_dict().items():
+        try:
+            assert with_settings(recipe, [f"{name}={value}"]) == recipe
+        except ValueError as error:
+            refused[name] = str(error)
+
+    digests = {name for name in recipe.to_dict() if name.endswith("_sha256")}
+    assert set(refused) == digests | {"name", "seed", "corpus", "languages", "begins_trained"}
+    assert all("digest" in refused[name] for name in digests)
+    assert all("--set" in why for why in refused.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (["margin"], "--set margin: write it as field=value, such as margin=0.2"),
+        (["marign=0.2"], "no field 'marign'; did you mean margin"),
+        (["zzz=1"], "no field 'zzz'. The fields are width, layer_count"),
+        (["margin=0.1", "margin=0.2"], "margin is given twice"),
+        (["margin=wide"], "margin is 'wide', not a number"),
+        (["margin=nan"], "margin is NaN, not 0.0 to 2.0"),
+        (["margin=-1"], "margin is -1.0, not 0.0 to 2.0"),
+        (["round_count=2.5"], "round_count is '2.5', not an integer"),
+        (["mlm_steps_per_round=-1"], "mlm_steps_per_round is -1, not 0 to"),
+        (["be_batch_size=1"], "be_batch_size is 1, not 2 to"),
+        (["has_half_the_layers=perhaps"], "not true or false"),
+        (["dev_score=luck"], "'luck', not one of text_to_image, mean_recall"),
+        (["seed=2"], "--set seed: use --seed"),
+        (["corpus=emoji"], "--set corpus: use --corpus"),
+        (["corpus_sha256=0"], "a digest, which the run fills in"),
+        (["precision=int8"], "has precision 'int8': bf16 or fp32"),
+    ],
+)
+def test_what_no_recipe_can_have_is_refused(settings: list[str], why: str) -> None:
+    """By the field's name and with what it may be."""
+    with pytest.raises(ValueError, match=why):
+        with_settings(default(1), settings)
+
+
+def test_a_shape_that_weights_fix_is_refused() -> None:
+    """It would be ignored; from random weights it is taken."""
+    assert with_settings(default(1), ["width=96"]).width == 96
+    with pytest.raises(ValueError, match="width would be ignored: the weights"):
+        with_settings(minilm(1), ["width=96"])
+
+
+def test_the_papers_recipe_is_the_papers() -> None:
+    """128 pairs, margin 0.1, the hardest negative from the first step, random mismatches."""
+    recipe = paper(1)
+
+    assert (recipe.be_batch_size, recipe.margin, recipe.softmax_round_count) == (128, 0.1, 0)
+    assert recipe.uses_in_order(is_mined=False) == ("be", "ce")
+    assert (recipe.learning_rate, recipe.weight_decay) == (2e-5, 0.05)
+    assert recipe.sibling_negative_share == recipe.mined_negative_share == 0
