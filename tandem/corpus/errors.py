@@ -9,6 +9,8 @@ CorpusError
 ├── SplitUnknown            the corpus has no such split
 ├── NothingRead             a split was read and gave no record
 ├── ExtraMissing            a reader needs a library that is not installed
+├── RegionsMissing          a detector's file has no regions of an image
+├── RegionsUnreadable       an image's regions violate their layout
 └── PictureUnavailable      one record's picture has no bytes to decode; found when it is read
     ├── PictureMissing      the record names no picture
     ├── PictureFileMissing  the named file is missing
@@ -79,6 +81,20 @@ class ExtraMissing(CorpusError):
 
     def __init__(self, *, what: str, extra: str) -> None:
         super().__init__(f'{what}; install it with: pip install "tandem-search[{extra}]"')
+
+
+class RegionsMissing(CorpusError):
+    """A detector's file has no regions of an image."""
+
+    def __init__(self, *, place: object, image_id: str) -> None:
+        super().__init__(
+            f"{place} has no regions of image {image_id!r}; run the detector on it, or leave the "
+            "image out"
+        )
+
+
+class RegionsUnreadable(CorpusError):
+    """An image's regions violate their layout, or are another detector's."""
 
 
 class PictureUnavailable(CorpusError):

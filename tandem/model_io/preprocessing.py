@@ -31,7 +31,7 @@ class Filter(StrEnum):
 
 
 class Transparency(StrEnum):
-    """What becomes of transparent pixels."""
+    """How transparent pixels are read."""
 
     WHITE = "white"
     """Blends them onto white."""
@@ -57,12 +57,47 @@ class ImageRules:
     """
 
 
+class BoxNumbers(StrEnum):
+    """Lists the numbers that stand for a region's box, in units of the picture's sides."""
+
+    CORNERS_SIDES = "corners_sides"
+    """x1, y1, x2, y2, width, height: OSCAR."""
+    CORNERS_SIDES_AREA = "corners_sides_area"
+    """The same and width times height: UNITER and VILLA."""
+    CORNERS_AREA = "corners_area"
+    """x1, y1, x2, y2, width times height: M3P."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers there are."""
+        return {"corners_sides": 6, "corners_sides_area": 7, "corners_area": 5}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionRules:
+    """Describes how a detector's regions become float16 vectors [R, D], padded with zeros.
+
+    A vector is the detector's features, unchanged, and the numbers of its box: D is the sum of
+    both widths. The first `max_regions` count, in the detector's order.
+    """
+
+    feature_width: int
+    """Features of a box. Another width is another detector's."""
+    box_numbers: BoxNumbers
+    max_regions: int
+
+    @property
+    def vector_width(self) -> int:
+        """D: numbers of a region."""
+        return self.feature_width + self.box_numbers.width
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRules:
     """Describes how a text becomes token ids [T], and how rows are padded."""
 
     tokenizer: str
-    """Name of the tokenizer's file beside the manifest."""
+    """Name of the tokenizer's file next to the manifest."""
     max_tokens: int
     """Includes special tokens. A longer text is cut so that the special tokens stay."""
     lengths: tuple[int, ...]

@@ -8,7 +8,7 @@ Shapes: N images of the file, B records, n regions of one image, R regions at mo
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,16 @@ class RegionFile:
     def __contains__(self, record_id: str) -> bool:
         """Returns whether the file has the record's regions."""
         return record_id in self._rows
+
+    def record_ids(self) -> Iterator[str]:
+        """Yields the records' ids in the file's order."""
+        yield from self._rows
+
+    def vectors(self, record_id: str) -> Tensor:
+        """Returns a record's regions without padding, float16 [n, D]; raises RegionsInvalid."""
+        row = self._row(record_id)
+        tokens_RD: Tensor = self._tokens[row]
+        return tokens_RD[: int(self._counts[row])]
 
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] and int64 [B, R]; raises RegionsInvalid naming a record."""

@@ -1,0 +1,114 @@
+"""Reads M3P's HDF5 file of regions.
+
+    image_id [N]   wh [N, 2]   num_boxes [N]   bbox [N, 100, 4] px   features or feature [N, 100, F]
+
+The authors' code takes `wh` for height and width, the name says the reverse. The boxes decide: no
+box reaches out of its image. Needs the extra `regions`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.corpus.errors import (
+    CorpusFileMissing,
+    CorpusMalformed,
+    ExtraMissing,
+    RegionsMissing,
+    RegionsUnreadable,
+)
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+
+try:
+    import h5py
+except ImportError as error:
+    raise ExtraMissing(what="HDF5 files are read with h5py", extra="regions") from error
+
+_WANTED: Final = ("image_id", "wh", "num_boxes", "bbox")
+_FEATURES: Final = ("features", "feature")
+_ROWS_AT_ONCE: Final = 4096
+
+
+class M3pH5:
+    """Reads regions from one file, row by row."""
+
+    def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
+        """Reads ids, sizes and boxes; raises CorpusMalformed for another layout."""
+        if not path.is_file():
+            raise CorpusFileMissing(f"no file {path}; correct the path")
+        self._path, self._feature_width = path, feature_width
+        try:
+            self._file = h5py.File(path, "r")
+        except OSError as error:
+            raise CorpusMalformed(f"{path} is no whole HDF5 file; copy it again") from error
+        names = [*_WANTED, next((n for n in _FEATURES if n in self._file), _FEATURES[0])]
+        if lacks := [name for name in names if not isinstance(self._file.get(name), h5py.Dataset)]:
+            raise CorpusMalformed(f"{path} has no dataset {', '.join(lacks)}; it is none of M3P's")
+        lengths = {name: self._file[name].shape[:1] for name in names}
+        if len(set(lengths.values())) != 1:
+            raise CorpusMalformed(f"{path} has datasets of several lengths: {lengths}")
+        self._features, self._boxes = self._file[names[-1]], self._file["bbox"]
+        if self._features.ndim != 3 or self._boxes.ndim != 3:
+            raise CorpusMalformed(f"{path} has no [N, 100, 4] bbox and [N, 100, F] features")
+        self._counts = np.asarray(self._file["num_boxes"]).reshape(-1)
+        self._rows = {_id(each): row for row, each in enumerate(np.ravel(self._file["image_id"]))}
+        if len(self._rows) != len(self._counts):
+            raise CorpusMalformed(f"{path} has an image twice; remove one of the two rows")
+        self._sizes_N2 = self._sizes(np.asarray(self._file["wh"], np.float64))
+
+    def image_ids(self) -> Iterator[str]:
+        """Yields the ids in the rows' order."""
+        yield from self._rows
+
+    def read(self, image_id: str) -> Regions:
+        """Returns an image's regions; errors as `RegionReader.read`."""
+        if image_id not in self._rows:
+            raise RegionsMissing(place=self._path, image_id=image_id)
+        row = self._rows[image_id]
+        place = f"{self._path}: image {image_id!r}"
+        count = int(self._counts[row])
+        if not 0 <= count <= min(self._features.shape[1], self._boxes.shape[1]):
+            raise RegionsUnreadable(
+                f"{place} counts {count:,} regions of {self._features.shape[1]:,}"
+            )
+        try:
+            features, boxes = self._features[row, :count], self._boxes[row, :count]
+        except OSError as error:
+            raise RegionsUnreadable(f"{place} cannot be read ({error}); copy it again") from error
+        width, height = self._sizes_N2[row]
+        return checked_regions(place, features, boxes, (width, height), self._feature_width)
+
+    def _sizes(self, said_N2: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns width and height of each image, in the order that the boxes allow."""
+        if said_N2.ndim != 2 or said_N2.shape[1] != 2:
+            raise CorpusMalformed(f"{self._path} has no [N, 2] wh")
+        reach_N2 = self._reach()
+        outside = [
+            int((reach_N2 > 1.01 * each).any(axis=1).sum()) for each in (said_N2, said_N2[:, ::-1])
+        ]
+        is_square = (said_N2[:, 0] == said_N2[:, 1]).all()
+        if min(outside) == 0 and (max(outside) > 0 or is_square):
+            return said_N2 if outside[0] == 0 else said_N2[:, ::-1]
+        why = "boxes fit both" if max(outside) == 0 else "boxes of some images fit neither"
+        raise CorpusMalformed(
+            f"{self._path}: wh may be width and height or the reverse, and {why}; write the order "
+            "width, height into it and add an image whose boxes need it"
+        )
+
+    def _reach(self) -> NDArray[np.float64]:
+        """Returns the largest x2 and y2 of each image, [N, 2]."""
+        reach_N2 = np.zeros((len(self._counts), 2))
+        for start in range(0, len(reach_N2), _ROWS_AT_ONCE):
+            boxes = np.asarray(self._boxes[start : start + _ROWS_AT_ONCE], np.float64)
+            counts = self._counts[start : start + _ROWS_AT_ONCE]
+            counted = np.arange(boxes.shape[1]) < counts[:, None]
+            corners = np.where(counted[:, :, None], boxes[:, :, 2:4], 0)
+            reach_N2[start : start + _ROWS_AT_ONCE] = corners.max(axis=1, initial=0)
+        return reach_N2
+
+
+def _id(value: Any) -> str:  # noqa: ANN401  whatever type the file's ids have
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,53 @@
+"""Finds the reader of a detector's file or folder."""
+
+from pathlib import Path
+
+from tandem.corpus.errors import CorpusFileMissing
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.plain_file import open_plain_file
+from tandem.corpus.regions.bottom_up_tsv import COLUMN_COUNT, BottomUpTsv
+from tandem.corpus.regions.npz_folder import NpzFolder
+from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader
+from tandem.corpus.regions.scan_precomp import IMAGES_END, ScanPrecomp
+from tandem.corpus.regions.vinvl_tsv import IDS_NAME, VinvlTsv
+
+
+def open_regions(
+    path: Path, left_out: LeftOut | None = None, feature_width: int = FEATURE_WIDTH
+) -> RegionReader:
+    """Returns the reader of the layout that is found at `path`.
+
+    A folder with data.mdb is UNITER's database, one with .npz an archive an image; a file is known
+    by its name, a .tsv by its columns. Raises CorpusError as the readers do, and CorpusFileMissing
+    where nothing is known.
+    """
+    if path.is_dir():
+        if (path / "data.mdb").exists():
+            from tandem.corpus.regions.uniter_lmdb import UniterLmdb
+
+            return UniterLmdb(path, feature_width)
+        return NpzFolder(path, left_out, feature_width=feature_width)
+    if path.suffix in (".h5", ".hdf5"):
+        from tandem.corpus.regions.m3p_h5 import M3pH5
+
+        return M3pH5(path, feature_width)
+    if path.name.endswith(IMAGES_END):
+        return ScanPrecomp(path, feature_width)
+    if _is_tsv(path):
+        if (path.parent / IDS_NAME).exists() or _column_count(path) != COLUMN_COUNT:
+            return VinvlTsv(path, feature_width)
+        return BottomUpTsv(path, feature_width)
+    raise CorpusFileMissing(
+        f"{path} is no detector's output that is known: a .tsv, .h5, *{IMAGES_END}, OSCAR's .pt, "
+        "or a folder with UNITER's data.mdb or with .npz files"
+    )
+
+
+def _is_tsv(path: Path) -> bool:
+    # BAN's files end in .tsv.1.
+    return ".tsv" in path.suffixes
+
+
+def _column_count(path: Path) -> int:
+    with open_plain_file(path) as file:
+        return file.readline().count(b"\t") + 1

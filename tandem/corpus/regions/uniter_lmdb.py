@@ -1,0 +1,146 @@
+"""Reads UNITER's database of regions, which is VILLA's too.
+
+    feat_th0.2_max100_min10[_compressed]/data.mdb   "<image id>.npz" to msgpack or npz; "__keys__"
+    nbb_th0.2_max100_min10.json                     "<image id>.npz" to the regions that count
+
+A value is the dict of arrays that region_archive.py describes, packed as msgpack-numpy packs it
+or, compressed, as .npz. Needs the extra `regions`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.corpus.errors import (
+    CorpusMalformed,
+    ExtraMissing,
+    RegionsMissing,
+    RegionsUnreadable,
+)
+from tandem.corpus.readers.plain_file import open_plain_file
+from tandem.corpus.regions.region_archive import (
+    RegionChoice,
+    archived_arrays,
+    archived_regions,
+)
+from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions
+
+try:
+    import lmdb
+    import msgpack
+except ImportError as error:
+    raise ExtraMissing(
+        what="UNITER's databases are read with lmdb and msgpack", extra="regions"
+    ) from error
+
+DATA_NAME: Final = "data.mdb"
+_KEYS: Final = b"__keys__"
+_SUFFIX: Final = ".npz"
+_ZIP_START: Final = b"PK"
+_CHOICE = re.compile(r"feat_th(?P<least>[\d.]+)_max(?P<most>\d+)_min(?P<fewest>\d+)")
+
+
+class UniterLmdb:
+    """Reads regions from a folder with UNITER's data.mdb."""
+
+    def __init__(self, folder: Path, feature_width: int = FEATURE_WIDTH) -> None:
+        """Reads the ids; raises CorpusMalformed for a database that is none of UNITER's."""
+        self._folder, self._feature_width = folder, feature_width
+        self._choice = _choice_of(folder.name)
+        self._counts = _counts_beside(folder)
+        try:
+            self._environment = lmdb.open(
+                str(folder), readonly=True, lock=False, create=False, max_readers=1
+            )
+            with self._environment.begin() as transaction:
+                listed = transaction.get(_KEYS)
+        except lmdb.Error as error:
+            raise CorpusMalformed(f"{folder} is no LMDB ({error}); copy it again") from error
+        self._ids = [name.removesuffix(_SUFFIX) for name in _names(folder, listed)]
+
+    def image_ids(self) -> Iterator[str]:
+        """Yields the ids in the order of the database's own list."""
+        yield from self._ids
+
+    def read(self, image_id: str) -> Regions:
+        """Returns an image's regions; errors as `RegionReader.read`."""
+        name = image_id + _SUFFIX
+        with self._environment.begin() as transaction:
+            value = transaction.get(name.encode()) if name != _SUFFIX else None
+        if value is None:
+            raise RegionsMissing(place=self._folder, image_id=image_id)
+        place = f"{self._folder}: image {image_id!r}"
+        is_compressed = value[:2] == _ZIP_START
+        arrays = archived_arrays(place, value) if is_compressed else unpacked_arrays(place, value)
+        count = self._counts.get(name)
+        return archived_regions(place, arrays, self._choice, count, self._feature_width)
+
+
+def unpacked_arrays(place: str, value: bytes) -> dict[str, NDArray[Any]]:
+    """Returns the dict of arrays that msgpack-numpy packed; raises RegionsUnreadable."""
+    try:
+        arrays = msgpack.unpackb(value, raw=False, strict_map_key=False, object_hook=_array)
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise RegionsUnreadable(
+            f"{place} is no whole msgpack of arrays ({error}); copy the database again"
+        ) from error
+    if not isinstance(arrays, dict):
+        raise RegionsUnreadable(f"{place} is no dict of arrays")
+    return {str(name): array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+
+
+def _array(packed: dict[Any, Any]) -> object:
+    """Returns the array that a map of msgpack-numpy describes, or the map itself."""
+    fields = {_text(key): value for key, value in packed.items()}
+    if fields.get("nd") is not True:
+        return packed
+    dtype = np.dtype(_text(fields["type"]))
+    if dtype.kind not in "fiu":
+        raise ValueError(f"an array of {dtype} is no array of numbers")
+    return np.frombuffer(fields["data"], dtype).reshape(tuple(fields["shape"]))
+
+
+def _text(value: object) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _names(folder: Path, listed: bytes | None) -> list[str]:
+    try:
+        names = json.loads(listed or b"")
+    except (ValueError, RecursionError) as error:
+        raise CorpusMalformed(
+            f"{folder} has no list of its images under {_KEYS.decode()}; it is none of UNITER's"
+        ) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise CorpusMalformed(f"{folder} has other things than names under {_KEYS.decode()}")
+    return names
+
+
+def _choice_of(name: str) -> RegionChoice:
+    match = _CHOICE.match(name)
+    if match is None:
+        return RegionChoice()
+    return RegionChoice(float(match["least"]), int(match["fewest"]), int(match["most"]))
+
+
+def _counts_beside(folder: Path) -> Mapping[str, int]:
+    """Returns the counts of the side file that belongs to a folder; none without it."""
+    match = _CHOICE.match(folder.name)
+    path = folder.parent / f"nbb{match[0].removeprefix('feat')}.json" if match else None
+    if path is None or not path.exists():
+        return {}
+    try:
+        with open_plain_file(path) as file:
+            counts = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise CorpusMalformed(f"{path} is no JSON ({error}); copy it again") from error
+    if not isinstance(counts, dict) or not all(
+        type(count) is int and count > 0 for count in counts.values()
+    ):
+        raise CorpusMalformed(f"{path} is no object of counts; copy it again")
+    return counts

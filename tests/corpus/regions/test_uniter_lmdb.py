@@ -1,0 +1,113 @@
+"""UNITER's database, written as its scripts write it: msgpack-numpy's layout, or .npz."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgpack
+import numpy as np
+import pytest
+
+from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreadable
+from tandem.corpus.regions.uniter_lmdb import UniterLmdb, unpacked_arrays
+
+NAME = "feat_th0.2_max100_min1"
+ARRAYS = {
+    "norm_bb": np.array([[0, 0, 0.5, 1, 0.5, 1], [0.5, 0, 1, 1, 0.5, 1]], np.float16),
+    "features": np.array([[1, 2], [3, 4]], np.float16),
+    "conf": np.array([[0.9], [0.1]], np.float16),
+}
+
+
+def packed(array: np.ndarray) -> dict[bytes, Any]:
+    """Returns what msgpack-numpy's `encode` makes of an array."""
+    return {
+        b"nd": True,
+        b"type": array.dtype.str,
+        b"kind": b"",
+        b"shape": array.shape,
+        b"data": array.tobytes(),
+    }
+
+
+def as_msgpack(arrays: dict[str, np.ndarray]) -> bytes:
+    """Returns a value of the uncompressed variant."""
+    return bytes(msgpack.packb({name: packed(each) for name, each in arrays.items()}))
+
+
+def as_npz(arrays: dict[str, np.ndarray]) -> bytes:
+    """Returns a value of the compressed variant."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def write(folder: Path, values: dict[bytes, bytes]) -> Path:
+    """Writes a database."""
+    with (
+        lmdb.open(str(folder), map_size=1 << 20) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for key, value in values.items():
+            transaction.put(key, value)
+    return folder
+
+
+@pytest.mark.parametrize("variant", ["", "_compressed"])
+def test_both_variants_are_read(tmp_path: Path, variant: str) -> None:
+    """One confidence is over 0.2, and the folder's name asks for one region at least."""
+    value = as_npz(ARRAYS) if variant else as_msgpack(ARRAYS)
+    keys = json.dumps(["coco_val2014_000000000042.npz"]).encode()
+    values = {b"coco_val2014_000000000042.npz": value, b"__keys__": keys}
+    reader = UniterLmdb(write(tmp_path / (NAME + variant), values), feature_width=2)
+
+    regions = reader.read("coco_val2014_000000000042")
+
+    assert list(reader.image_ids()) == ["coco_val2014_000000000042"]
+    assert regions.features.tolist() == [[1, 2]]
+    assert regions.boxes is not None
+    assert regions.boxes.tolist() == [[0, 0, 0.5, 1]]
+    with pytest.raises(RegionsMissing, match="'43'"):
+        reader.read("43")
+
+
+def test_the_side_file_says_how_many_count(tmp_path: Path) -> None:
+    """It wins over the confidences."""
+    (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": 2}')
+    values = {b"a.npz": as_msgpack(ARRAYS), b"b.npz": as_msgpack(ARRAYS)}
+    folder = write(tmp_path / NAME, values | {b"__keys__": b'["a.npz", "b.npz"]'})
+
+    reader = UniterLmdb(folder, feature_width=2)
+
+    assert [len(reader.read(each)) for each in ("a", "b")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (as_msgpack(ARRAYS)[:-5], "no whole msgpack"),
+        (as_msgpack(ARRAYS) + b"x", "no whole msgpack"),
+        (msgpack.packb([1]), "no dict of arrays"),
+        (msgpack.packb({"features": packed(np.zeros(2)) | {b"type": "O"}}), "no whole msgpack"),
+        (msgpack.packb({"features": packed(np.zeros(2)) | {b"shape": (9,)}}), "no whole msgpack"),
+    ],
+)
+def test_a_damaged_value_is_named(value: bytes, message: str) -> None:
+    with pytest.raises(RegionsUnreadable, match=f"^it is {message}"):
+        unpacked_arrays("it", value)
+
+
+@pytest.mark.parametrize("keys", [{}, {b"__keys__": b"[1]"}, {b"__keys__": b'["a'}])
+def test_another_database_is_refused(tmp_path: Path, keys: dict[bytes, bytes]) -> None:
+    with pytest.raises(CorpusMalformed, match="__keys__"):
+        UniterLmdb(write(tmp_path / "feat", {b"a": b"b"} | keys))
+
+
+def test_a_side_file_of_other_things_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / NAME, {b"__keys__": b"[]"})
+    (tmp_path / "nbb_th0.2_max100_min1.json").write_text('{"a.npz": "two"}')
+
+    with pytest.raises(CorpusMalformed, match=r"min1\.json is no object of counts"):
+        UniterLmdb(tmp_path / NAME)
