@@ -2,4 +2,13 @@
 
 A family turns a folder in the hub's layout into a `PublishedModel` (published_model.py): three
 functions as torch modules, and the rules by which contents become their inputs.
+
+- reader.py: the front door; finds the folder and, by a table of `model_type`, the family
+- published_folder.py: the files of a folder, their digests; licence.py: the model card's licence
+- loaded_model.py: published weights into a class of transformers, every weight or none
+- text_rules.py, image_rules.py: tokenizer and image processor, as their files tell
+- towers.py: the two functions of a bi-encoder; clip.py, siglip.py: families
+
+A new family is one file with `read_NAME(folder: PublishedFolder) -> PublishedModel` and a line in
+reader.py's table. transformers is imported inside functions, because it takes seconds.
 """

@@ -4,7 +4,7 @@ transformers is needed only to download by name and to read older tokenizer file
 XLM-R.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,15 @@ from tandem.modeling.stored_weights import (
 )
 
 CONFIG = "config.json"
-_TOKENIZER = "tokenizer.json"
+TOKENIZER = "tokenizer.json"
 _WEIGHTS = "model.safetensors"
 _PICKLED = "pytorch_model.bin"
+WEIGHT_NAMES = (_WEIGHTS, _PICKLED)
 _DOWNLOADED = (
     CONFIG,
     "*.safetensors",
     f"{_WEIGHTS}.index.json",
-    _TOKENIZER,
+    TOKENIZER,
     VOCABULARY,
     "tokenizer_config.json",
 )
@@ -48,7 +49,7 @@ _DOWNLOADED_WITHOUT_SAFETENSORS = ("pytorch_model*.bin", f"{_PICKLED}.index.json
 
 
 class PublishedCheckpointInvalid(ValueError):
-    """The folder or name is no checkpoint that an encoder can start from."""
+    """The folder or name is no published checkpoint that can be used."""
 
 
 def published_folder(name_or_folder: str) -> Path:
@@ -59,6 +60,18 @@ def published_folder(name_or_folder: str) -> Path:
     folder = Path(name_or_folder)
     if folder.is_dir():
         return folder
+    folder = hub_snapshot(name_or_folder, _DOWNLOADED)
+    if _listed(folder, _WEIGHTS) is None:
+        folder = hub_snapshot(name_or_folder, (*_DOWNLOADED, *_DOWNLOADED_WITHOUT_SAFETENSORS))
+    return folder
+
+
+def hub_snapshot(name: str, patterns: Sequence[str], revision: str | None = None) -> Path:
+    """Returns the folder with a hub repository's files of these patterns, downloaded if need be.
+
+    Raises PublishedCheckpointInvalid where the hub has no such repository or revision, and where
+    it cannot be reached and its copy here is incomplete.
+    """
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
@@ -68,19 +81,14 @@ def published_folder(name_or_folder: str) -> Path:
         )
     except ImportError as error:
         raise PublishedCheckpointInvalid(
-            f"{name_or_folder} is no folder, and to download it by that name transformers is "
+            f"{name} is no folder, and to download it by that name transformers is "
             "needed: pip install 'tandem-search[pretrained]'"
         ) from error
-    wanted = list(_DOWNLOADED)
     try:
-        folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
-        if _listed(folder, _WEIGHTS) is None:
-            wanted += _DOWNLOADED_WITHOUT_SAFETENSORS
-            folder = Path(snapshot_download(name_or_folder, allow_patterns=wanted))
-        return folder
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         raise PublishedCheckpointInvalid(
-            f"{name_or_folder} is neither a folder nor a checkpoint that the hub gives: {error}"
+            f"{name} is neither a folder nor a checkpoint that the hub gives: {error}"
         ) from error
 
 
@@ -90,28 +98,29 @@ def read_fields(path: Path) -> dict[str, Any]:
         return read_object(path)
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Returns the weight files, sorted by name: safetensors, or else torch's pickles.
+def weight_files(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> list[Path]:
+    """Returns the weight files of the first of `names` that is there, sorted.
 
-    Raises PublishedCheckpointInvalid where they are missing or lie outside the folder.
+    By default safetensors, or else torch's pickles. Raises PublishedCheckpointInvalid where they
+    are missing or lie outside the folder.
     """
-    for name in (_WEIGHTS, _PICKLED):
+    for name in names:
         if (files := _listed(folder, name)) is not None:
             with _refused():
                 for path in files:
                     check_file(path)
             return files
-    raise PublishedCheckpointInvalid(f"{folder} has no {_WEIGHTS}, nor {_PICKLED}")
+    raise PublishedCheckpointInvalid(f"{folder} has no {', nor '.join(names)}")
 
 
-def told_weights(folder: Path) -> dict[str, StoredWeight]:
+def told_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
     """Returns shape and type of all weights by their published names.
 
     Reads only the headers of safetensors files, so that no memory is allocated for weights that do
     not fit. Raises what `read_weights` raises.
     """
     told: dict[str, StoredWeight] = {}
-    for path in weight_files(folder):
+    for path in weight_files(folder, names):
         with _refused():
             is_whole = path.suffix == ".safetensors"
             part = stored_weights(path) if is_whole else weights_like(_unpickled(path))
@@ -120,14 +129,14 @@ def told_weights(folder: Path) -> dict[str, StoredWeight]:
     return told
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
     """Returns all weights by their published names, in float32.
 
     Raises what `weight_files` raises, and PublishedCheckpointInvalid for a damaged file, a pickle
     of more than tensors, and a weight that is NaN or infinite.
     """
     weights: dict[str, Tensor] = {}
-    for path in weight_files(folder):
+    for path in weight_files(folder, names):
         try:
             part = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
         except (OSError, SafetensorError) as error:
@@ -152,7 +161,7 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
     ids.
     """
     with _refused():
-        path = folder / _TOKENIZER
+        path = folder / TOKENIZER
         if path.exists():
             tokenizer = read_tokenizer_file(path)
         elif (folder / VOCABULARY).exists():
@@ -161,23 +170,28 @@ def read_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
             tokenizer = _older(folder)
         else:
             raise PublishedCheckpointInvalid(
-                f"{folder} has no tokenizer: neither {_TOKENIZER} nor {VOCABULARY}; copy the one "
+                f"{folder} has no tokenizer: neither {TOKENIZER} nor {VOCABULARY}; copy the one "
                 "that its model was trained with into it"
             )
     try:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         special_tokens(tokenizer)
-        check_tokenizer(tokenizer, vocabulary_size)
-        token_count = tokenizer.get_vocab_size()
-        if token_count * _LEAST_SHARE < vocabulary_size:
-            raise ValueError(
-                f"the tokenizer has {token_count:,} tokens and {CONFIG} {vocabulary_size:,}; "
-                "they are not of one checkpoint"
-            )
+        check_vocabulary(tokenizer, vocabulary_size)
     except ValueError as error:
         raise PublishedCheckpointInvalid(f"{folder}: {error}") from error
     return tokenizer
+
+
+def check_vocabulary(tokenizer: Tokenizer, vocabulary_size: int) -> None:
+    """Raises ValueError for the tokenizer of another model, by its ids and their number."""
+    check_tokenizer(tokenizer, vocabulary_size)
+    token_count = tokenizer.get_vocab_size()
+    if token_count * _LEAST_SHARE < vocabulary_size:
+        raise ValueError(
+            f"the tokenizer has {token_count:,} tokens and {CONFIG} {vocabulary_size:,}; "
+            "they are not of one checkpoint"
+        )
 
 
 @contextmanager
@@ -244,7 +258,7 @@ def _older(folder: Path) -> Tokenizer:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise PublishedCheckpointInvalid(
-            f"{folder} has no {_TOKENIZER}, and for its older files transformers is needed: "
+            f"{folder} has no {TOKENIZER}, and for its older files transformers is needed: "
             "pip install 'tandem-search[pretrained]'"
         ) from error
     try:

@@ -416,7 +416,8 @@ def test_pickles_are_downloaded_where_there_is_nothing_else(
     for name in {"model.safetensors", "pytorch_model.bin"} - set(published):
         (tmp_path / "hub" / name).unlink()
 
-    def download(name: str, allow_patterns: list[str]) -> str:
+    def download(name: str, allow_patterns: list[str], revision: str | None) -> str:
+        assert revision is None
         (tmp_path / name).mkdir(exist_ok=True, parents=True)
         for file in (tmp_path / "hub").iterdir():
             if any(fnmatch(file.name, pattern) for pattern in allow_patterns):

@@ -1,0 +1,105 @@
+"""Loads published weights into a class of transformers, by name and without exception.
+
+transformers itself initialises a missing weight at random and drops one that it does not know;
+here either is an error, found by the files' headers before memory is allocated.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from torch import Tensor, nn
+
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.files import WEIGHT_NAMES
+from tandem.modeling.stored_weights import weight_faults, weights_like
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+Model = TypeVar("Model", bound="PreTrainedModel")
+Weight = TypeVar("Weight")
+
+Attention = Literal["sdpa", "eager"]
+Renaming = Callable[[str], str | None]
+"""Returns a stored weight's present name, or None for one that is not needed."""
+
+# Older files store these counters with the weights.
+_COUNTERS: Final = re.compile(r"(^|\.)position_ids$")
+
+
+def read_config(
+    folder: PublishedFolder, kind: "type[PreTrainedConfig]", fields: Mapping[str, Any]
+) -> Any:  # noqa: ANN401  its types say that any field may be missing
+    """Returns the fields as a configuration of transformers; refuses values that it refuses."""
+    try:
+        # Whatever number type the weights were saved in, they are read in float32.
+        return kind.from_dict({**fields, "torch_dtype": None, "dtype": "float32"})
+    except Exception as error:  # whatever its checks raise
+        raise folder.refused(f"its configuration is none of {kind.__name__}: {error}") from error
+
+
+def load_model(
+    folder: PublishedFolder,
+    kind: type[Model],
+    config: "PreTrainedConfig",
+    *,
+    attention: Attention = "sdpa",
+    renamed: Renaming = lambda name: name,
+    names: Sequence[str] = WEIGHT_NAMES,
+) -> Model:
+    """Returns the model with the folder's weights, float32 on the CPU, in evaluation mode.
+
+    Refuses a missing, an unknown and a misshapen weight, and one that is NaN or infinite.
+    """
+    told = _present(folder.told_weights(names), renamed)
+    model = _empty_model(folder, kind, config, attention)
+    if faults := weight_faults(told, weights_like(model.state_dict())):
+        raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
+    return _filled(model, _present(folder.read_weights(names), renamed))
+
+
+def model_of_weights(
+    folder: PublishedFolder,
+    kind: type[Model],
+    config: "PreTrainedConfig",
+    weights: Mapping[str, Tensor],
+) -> Model:
+    """Returns the model with weights that were converted from another format; errors alike."""
+    model = _empty_model(folder, kind, config, "sdpa")
+    if faults := weight_faults(weights_like(weights), weights_like(model.state_dict())):
+        raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
+    return _filled(model, weights)
+
+
+def parameter_count(*modules: nn.Module) -> int:
+    """Returns the number of weights, each counted once."""
+    return sum({p.data_ptr(): p.numel() for m in modules for p in m.parameters()}.values())
+
+
+def _present(weights: Mapping[str, Weight], renamed: Renaming) -> dict[str, Weight]:
+    present = {}
+    for stored_name, weight in weights.items():
+        name = renamed(stored_name)
+        if name is not None and not _COUNTERS.search(name):
+            present[name] = weight
+    return present
+
+
+def _empty_model(
+    folder: PublishedFolder, kind: type[Model], config: "PreTrainedConfig", attention: Attention
+) -> Model:
+    from transformers.initialization import no_init_weights
+
+    config._attn_implementation = attention  # noqa: SLF001  transformers has no public name
+    try:
+        # Memory that is never written is never taken: the stored weights replace it.
+        with no_init_weights():
+            return kind(config)
+    except Exception as error:  # whatever a configuration makes its layers raise
+        raise folder.refused(f"no {kind.__name__} has its configuration: {error}") from error
+
+
+def _filled(model: Model, weights: Mapping[str, Tensor]) -> Model:
+    model.load_state_dict(weights, assign=True)
+    return model.eval().requires_grad_(False)

@@ -1,0 +1,99 @@
+"""Reads the files of a folder in the hub's layout, and notes which were read.
+
+No code of a checkpoint is ever run: a file that asks for it (`auto_map`) is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tandem.model_io.json_object import FileInvalid
+from tandem.modeling.families.licence import card_licence
+from tandem.modeling.published.files import (
+    CONFIG,
+    WEIGHT_NAMES,
+    PublishedCheckpointInvalid,
+    read_fields,
+    read_weights,
+    told_weights,
+    weight_files,
+)
+from tandem.modeling.stored_weights import StoredWeight
+
+_CARD = "README.md"
+
+
+class PublishedFolder:
+    """A folder in the hub's layout; errors are PublishedCheckpointInvalid naming the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: set[Path] = set()
+
+    def has(self, name: str) -> bool:
+        """Returns whether the folder has a file of that name."""
+        return (self.path / name).is_file()
+
+    def file(self, name: str) -> Path:
+        """Returns the file's path, and notes that it is read."""
+        self._read.add(self.path / name)
+        return self.path / name
+
+    def config(self) -> dict[str, Any]:
+        """Returns the fields of config.json."""
+        return self.fields(CONFIG)
+
+    def fields(self, name: str) -> dict[str, Any]:
+        """Returns the fields of a JSON file; refuses one that asks for code of its own."""
+        fields = read_fields(self.file(name))
+        if fields.get("auto_map"):
+            raise self.refused(
+                f"{name} asks for code of the checkpoint (auto_map), which is never run; take a "
+                "checkpoint that transformers reads with its own classes"
+            )
+        return fields
+
+    def optional_fields(self, name: str) -> dict[str, Any]:
+        """Returns the fields of a JSON file, none if it is missing."""
+        return self.fields(name) if self.has(name) else {}
+
+    def told_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, StoredWeight]:
+        """Returns shape and type of the weights, by the headers of their files."""
+        return told_weights(self.path, names)
+
+    def read_weights(self, names: Sequence[str] = WEIGHT_NAMES) -> dict[str, Tensor]:
+        """Returns the weights in float32."""
+        weights = read_weights(self.path, names)
+        self._read.update(weight_files(self.path, names))
+        return weights
+
+    def licence(self) -> str:
+        """Returns the licence that the model card names, empty if it names none."""
+        if not self.has(_CARD):
+            return ""
+        try:
+            return card_licence(self.file(_CARD))
+        except FileInvalid as error:
+            raise PublishedCheckpointInvalid(str(error)) from error
+
+    def inner(self, name: str) -> "PublishedFolder":
+        """Returns a folder inside this one, whose files are noted as this one's."""
+        folder = PublishedFolder(self.path / name)
+        folder._read = self._read
+        return folder
+
+    def sha256s(self, base: Path | None = None) -> Mapping[str, str]:
+        """Returns the digest of every file that was read, by its name in the folder."""
+        digests = {}
+        for path in sorted(self._read):
+            with path.open("rb") as file:
+                name = path.relative_to(base or self.path).as_posix()
+                digests[name] = file_digest(file, "sha256").hexdigest()
+        return digests
+
+    def refused(self, why: str) -> PublishedCheckpointInvalid:
+        """Returns the error that names the folder."""
+        return PublishedCheckpointInvalid(f"{self.path}: {why}")

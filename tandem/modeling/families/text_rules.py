@@ -1,0 +1,121 @@
+"""Reads how a published model wants its texts: tokenizer, padding and length, from its files.
+
+Padding and truncation are read and not stripped, since a model may depend on them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tokenizers import Tokenizer
+
+from tandem.model_io.json_object import FileInvalid, shown
+from tandem.model_io.preprocessing import TextRules
+from tandem.model_io.tokenizer_file import read_tokenizer_file
+from tandem.modeling.export.export_manifest import text_length_buckets
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.published.files import (
+    TOKENIZER,
+    PublishedCheckpointInvalid,
+    check_vocabulary,
+)
+from tandem.modeling.published.vocabulary import VOCABULARY, word_piece_tokenizer
+
+_CONFIG: Final = "tokenizer_config.json"
+_SPECIAL_TOKENS: Final = "special_tokens_map.json"
+# What older repositories have instead of tokenizer.json.
+_SLOW: Final = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json")
+# Some files write 1e30 for "no limit".
+_MAX_LENGTH: Final = 100_000
+
+
+def read_text_rules(
+    folder: PublishedFolder,
+    *,
+    vocabulary_size: int,
+    position_count: int,
+    is_fixed_length: bool = False,
+    reads_padding: bool = False,
+) -> tuple[Tokenizer, TextRules]:
+    """Returns the folder's tokenizer and its rules.
+
+    `position_count` is the longest text that the text tower takes. With `is_fixed_length` every
+    text is padded to the longest. Refuses a tokenizer of another model, one that pads or cuts on
+    the left, and one that needs other libraries to be read.
+    """
+    tokenizer = read_tokenizer(folder, vocabulary_size)
+    config = folder.optional_fields(_CONFIG)
+    for what, told in (("padding", tokenizer.padding), ("truncation", tokenizer.truncation)):
+        side = config.get(f"{what}_side", (told or {}).get("direction", "right"))
+        if side != "right":
+            raise folder.refused(f"its tokenizer's {what} is on the {side}; only right is served")
+    max_tokens = min(position_count, _told_length(tokenizer, config) or position_count)
+    return tokenizer, TextRules(
+        tokenizer=TOKENIZER,
+        max_tokens=max_tokens,
+        lengths=(max_tokens,) if is_fixed_length else text_length_buckets(max_tokens),
+        vocabulary_size=vocabulary_size,
+        pad_id=_pad_id(folder, tokenizer, config),
+        reads_padding=reads_padding,
+    )
+
+
+def read_tokenizer(folder: PublishedFolder, vocabulary_size: int) -> Tokenizer:
+    """Returns the tokenizer as its file says; refuses that of another model."""
+    try:
+        if folder.has(TOKENIZER):
+            tokenizer = read_tokenizer_file(folder.file(TOKENIZER))
+        elif folder.has(VOCABULARY):
+            folder.file(VOCABULARY)
+            tokenizer = word_piece_tokenizer(folder.path)
+        else:
+            raise _slow_only(folder)
+        check_vocabulary(tokenizer, vocabulary_size)
+    except FileInvalid as error:
+        raise PublishedCheckpointInvalid(str(error)) from error
+    except PublishedCheckpointInvalid:
+        raise
+    except ValueError as error:
+        raise folder.refused(str(error)) from error
+    return tokenizer
+
+
+def end_token_id(folder: PublishedFolder, tokenizer: Tokenizer) -> int:
+    """Returns the id that the tokenizer puts after every text."""
+    ids: list[int] = tokenizer.encode("").ids
+    mask = tokenizer.encode("").attention_mask
+    around = [each for each, counts in zip(ids, mask, strict=True) if counts]
+    if not around:
+        raise folder.refused("its tokenizer puts no end token after a text, where the model pools")
+    return around[-1]
+
+
+def _slow_only(folder: PublishedFolder) -> PublishedCheckpointInvalid:
+    found = [name for name in _SLOW if folder.has(name)]
+    if not found:
+        return folder.refused(
+            f"it has no tokenizer: no {TOKENIZER}; copy that of the same model into it"
+        )
+    return folder.refused(
+        f"its tokenizer is {found[0]} alone, which is not read here; write {TOKENIZER} next to it "
+        "once, where its library is installed: "
+        "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+    )
+
+
+def _told_length(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int | None:
+    told = config.get("model_max_length", (tokenizer.truncation or {}).get("max_length"))
+    if not isinstance(told, int | float) or not 1 < told <= _MAX_LENGTH:
+        return None
+    return int(told)
+
+
+def _pad_id(folder: PublishedFolder, tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
+    token = config.get("pad_token", folder.optional_fields(_SPECIAL_TOKENS).get("pad_token"))
+    if isinstance(token, dict):  # with the settings of an added token
+        token = token.get("content")
+    if token is None and tokenizer.padding is not None:
+        return int(tokenizer.padding["pad_id"])
+    pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
+    if pad_id is None:
+        raise folder.refused(f"its padding token is {shown(token)}, which its tokenizer lacks")
+    return int(pad_id)

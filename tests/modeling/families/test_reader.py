@@ -1,0 +1,225 @@
+"""Published folders become models of their family, or are refused with what can be done."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.model_io.preprocessing import Filter, Fit, Transparency
+from tandem.modeling.families.published_model import BiEncoderParts
+from tandem.modeling.families.reader import published_model_folder, read_published_model
+from tandem.modeling.published.files import PublishedCheckpointInvalid
+from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
+
+Published = Callable[[str], Path]
+
+
+@pytest.fixture
+def clip(published: Published, tmp_path: Path) -> Path:
+    """A CLIP's folder that a test may change."""
+    folder = tmp_path / "clip"
+    shutil.copytree(published("clip"), folder)
+    return folder
+
+
+def _parts(folder: Path) -> BiEncoderParts:
+    parts = read_published_model(folder).bi_encoder
+    assert parts is not None
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "architecture", "licence", "dim"),
+    [
+        ("clip", "clip", "CLIPModel", "mit", 24),
+        ("metaclip_2", "metaclip_2", "MetaClip2Model", "cc-by-nc-4.0", 24),
+        ("siglip", "siglip", "SiglipModel", "apache-2.0", 32),
+        ("siglip 2", "siglip", "SiglipModel", "apache-2.0", 32),
+    ],
+)
+def test_a_folder_becomes_a_model_of_its_family(
+    published: Published, name: str, family: str, architecture: str, licence: str, dim: int
+) -> None:
+    model = read_published_model(published(name))
+    assert (model.family, model.architecture, model.licence) == (family, architecture, licence)
+    assert model.cross_encoder is None
+    assert model.bi_encoder is not None
+    assert model.bi_encoder.embedding_dim == dim
+    assert set(model.files_sha256) == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "preprocessor_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+
+
+def test_the_rules_are_those_of_the_files(published: Published) -> None:
+    clip, siglip, second = map(_parts, map(published, ("clip", "siglip", "siglip 2")))
+    assert (clip.image.size, clip.image.fit, clip.image.filter) == (SIZE, Fit.CROP, Filter.BICUBIC)
+    assert clip.image.is_exact
+    assert clip.image.transparency is Transparency.IGNORE
+    assert (siglip.image.fit, siglip.image.filter) == (Fit.SQUASH, Filter.BICUBIC)
+    assert (second.image.fit, second.image.filter) == (Fit.SQUASH, Filter.BILINEAR)
+    assert (clip.text.max_tokens, clip.text.lengths[-1]) == (77, 77)
+    assert len(clip.text.lengths) > 1
+    assert clip.text.pad_id == 519  # the end token's
+    for parts, pad_id in ((siglip, 1), (second, 0)):
+        assert parts.text.lengths == (64,)
+        assert parts.text.reads_padding
+        assert parts.text.pad_id == pad_id
+
+
+@pytest.mark.parametrize("side", [SIZE, 224])
+def test_a_crop_names_the_shorter_side_before_it(clip: Path, side: int) -> None:
+    change_json(clip / "preprocessor_config.json", size={"shortest_edge": side})
+    assert _parts(clip).image.resize_to == (None if side == SIZE else side)
+
+
+def test_one_file_for_all_processors_is_read_first(clip: Path) -> None:
+    fields = json.loads((clip / "preprocessor_config.json").read_text())
+    fields["resample"] = 2
+    write_json(clip / "processor_config.json", {"image_processor": fields})
+    assert _parts(clip).image.filter is Filter.BILINEAR
+    (clip / "preprocessor_config.json").unlink()
+    assert _parts(clip).image.filter is Filter.BILINEAR
+
+
+def test_counters_that_older_files_store_are_left_out(clip: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(clip / "model.safetensors")
+    weights["text_model.embeddings.position_ids"] = torch.arange(77)[None]
+    save_file(weights, clip / "model.safetensors")
+    read_published_model(clip)
+
+
+def test_pickled_weights_are_read_without_running_them(clip: Path) -> None:
+    from safetensors.torch import load_file
+
+    before = _parts(clip).embed_text(torch.tensor([[518, 513, 519]]), torch.ones(1, 3).long())
+    torch.save(load_file(clip / "model.safetensors"), clip / "pytorch_model.bin")
+    (clip / "model.safetensors").unlink()
+    after = _parts(clip).embed_text(torch.tensor([[518, 513, 519]]), torch.ones(1, 3).long())
+    torch.testing.assert_close(before, after)
+    torch.save({"weight": Path}, clip / "pytorch_model.bin")
+    with pytest.raises(PublishedCheckpointInvalid, match="would run code"):
+        read_published_model(clip)
+
+
+@pytest.mark.parametrize(
+    ("licence", "note"),
+    [
+        ("mit", None),
+        ("apache-2.0", None),
+        ("cc-by-nc-4.0", "does not allow commercial use"),
+        ("other\nlicense_name: apple-amlr", "apple-amlr, does not allow commercial use"),
+        ("other", "its publisher's own"),
+        ("", "names no licence"),
+    ],
+)
+def test_a_licence_is_told_with_a_warning(clip: Path, licence: str, note: str | None) -> None:
+    write_card(clip, licence)
+    notes = read_published_model(clip).notes
+    assert (note is None and notes == ()) or (note is not None and note in notes[0])
+
+
+def _without_file(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _with(name: str, **fields: object) -> Callable[[Path], None]:
+    return lambda folder: change_json(folder / name, **fields)
+
+
+def _slow_only(folder: Path) -> None:
+    (folder / "tokenizer.json").rename(folder / "spiece.model")
+
+
+def _cut_weights(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    def changed(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_with("config.json", model_type="jina_clip"), "no family that is served; there are clip"),
+        (_with("config.json", model_type=None), "no family that is served"),
+        (_with("config.json", model_type="siglip2"), "fixed resolution"),
+        (_with("config.json", auto_map={"AutoModel": "x.Model"}), "never run"),
+        (_with("preprocessor_config.json", auto_map={"AutoImageProcessor": "x.Y"}), "never run"),
+        (_with("config.json", text_config={"num_hidden_layers": "two"}), "its configuration"),
+        (_cut_weights, "damaged or cut short"),
+        (
+            _changed_weights(lambda weights: weights.pop("logit_scale")),
+            "missing logit_scale",
+        ),
+        (
+            _changed_weights(lambda weights: weights.update(extra=torch.ones(1))),
+            "unexpected extra",
+        ),
+        (
+            _changed_weights(lambda weights: weights.update(logit_scale=torch.tensor(torch.nan))),
+            "NaN",
+        ),
+        (_without_file("model.safetensors"), "nor pytorch_model.bin"),
+        (_without_file("preprocessor_config.json"), "how its pictures are made"),
+        (_without_file("tokenizer.json"), "has no tokenizer"),
+        (_slow_only, "spiece.model alone.*save_pretrained"),
+        (_with("preprocessor_config.json", crop_size=24), "32; take the preprocessor_config.json"),
+        (_with("preprocessor_config.json", size=24), "out of pictures of 24"),
+        (_with("preprocessor_config.json", do_center_crop=False), "no square"),
+        (_with("preprocessor_config.json", do_resize=False), "does not resize"),
+        (_with("preprocessor_config.json", resample=9), "resample is 9"),
+        (_with("preprocessor_config.json", image_std=[0.5, 0.5]), "three numbers"),
+        (_with("preprocessor_config.json", image_std=[0.5, 0.5, 0]), "above 0"),
+        (
+            _with("preprocessor_config.json", image_processor_type="FlavaImageProcessor"),
+            "CLIPImageProcessor is known",
+        ),
+        (_with("tokenizer_config.json", padding_side="left"), "only right"),
+        (_with("tokenizer_config.json", pad_token="<nothing>"), "its tokenizer lacks"),
+    ],
+)
+def test_a_folder_is_refused_with_what_can_be_done(
+    clip: Path, change: Callable[[Path], None], told: str
+) -> None:
+    change(clip)
+    before = sorted(clip.iterdir())
+    with pytest.raises(PublishedCheckpointInvalid, match=told) as refused:
+        read_published_model(clip)
+    assert str(clip) in str(refused.value)
+    assert sorted(clip.iterdir()) == before
+
+
+def test_the_tokenizer_of_another_model_is_refused(clip: Path, published: Published) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(published("siglip") / name, clip / name)
+    with pytest.raises(PublishedCheckpointInvalid, match="not of one checkpoint"):
+        read_published_model(clip)
+
+
+def test_a_name_without_a_folder_is_looked_up_among_the_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(PublishedCheckpointInvalid, match="neither a folder nor a checkpoint"):
+        published_model_folder("someone/some-clip", "a-revision")
+    assert published_model_folder(str(tmp_path)) == tmp_path
