@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from tandem.chassis.admission import DEFAULT_LIMITS, AdmissionLimits
-from tandem.chassis.allocator import bound_memory
+from tandem.chassis.allocator import Trimmer, bound_memory
 from tandem.chassis.channels import SERVER_OPTIONS
 from tandem.chassis.exposure import warn_of_exposure
 from tandem.chassis.grpc_server import GrpcServer
@@ -118,7 +118,7 @@ async def serve(  # noqa: PLR0913
             return health.is_serving() and own_port.state() is PortState.ANSWERED
 
         door = _open_door(name, settings, registry, is_live, is_ready)
-        beating = asyncio.create_task(heartbeat.beat())
+        lasting = [asyncio.create_task(each) for each in (heartbeat.beat(), Trimmer().watch())]
         try:
             await server.start()
             log.info("listening", address=settings.address, port=port)
@@ -130,7 +130,8 @@ async def serve(  # noqa: PLR0913
             await asyncio.sleep(settings.drain_notice_seconds)
             health.end_watches()  # Otherwise they hold the server for its whole grace period.
             await server.stop(settings.grace_seconds)
-            beating.cancel()
+            for task in lasting:
+                task.cancel()
             door.close()
     finally:
         await close()

@@ -8,13 +8,12 @@ a message has come. What does show is that the message takes long and that the p
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import grpc
 
+from tandem.chassis.allocator import resident_bytes
 from tandem.errors import DeadlineExceeded
 
 # Between two looks at the process's memory, while any message is waited for.
@@ -25,9 +24,6 @@ _SLOW_LOOK_COUNT = 5
 _MAX_GROWN_BYTES = 16 << 20
 # Looks that are remembered: about as long as a probe is waited for at most.
 _KEPT_LOOK_COUNT = 500
-
-_MEMORY = Path("/proc/self/statm")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class SlowMessages:
@@ -56,7 +52,7 @@ class SlowMessages:
         if not self._is_looking:
             self._is_looking = True
             self._memory.clear()
-            self._memory.append(_resident_bytes())
+            self._memory.append(resident_bytes())
             asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -65,13 +61,9 @@ class SlowMessages:
             return
         loop = asyncio.get_running_loop()
         loop.call_later(_LOOK_SECONDS, self._look)
-        self._memory.append(_resident_bytes())
+        self._memory.append(resident_bytes())
         is_growing = self._memory[-1] - min(self._memory) > self._max_grown_bytes
         for wait, look_count in self._look_counts.items():
             self._look_counts[wait] = look_count + 1
             if is_growing and look_count >= _SLOW_LOOK_COUNT and not wait.expired():
                 wait.reschedule(loop.time())
-
-
-def _resident_bytes() -> int:
-    return int(_MEMORY.read_text().split()[1]) * _PAGE_BYTES

@@ -1,4 +1,4 @@
-"""tandem.chassis.allocator: what a process holds after it let go of a large picture's memory."""
+"""tandem.chassis.allocator: what a process holds after it let go of what was large."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+
+from tandem.chassis.allocator import MOST_GROWN_BYTES, Trimmer
 
 MIB = 1 << 20
 
@@ -55,3 +57,64 @@ def test_what_the_environment_sets_is_left() -> None:
     command = [sys.executable, "-c", PROGRAM, "bounded"]
 
     assert int(subprocess.check_output(command, env=environment)) > 64 * MIB
+
+
+# A request's 96 MiB in blocks as gRPC's, each below a small one that stays.
+MANY_BLOCKS = f"""
+import asyncio, ctypes, time
+from tandem.chassis.allocator import Trimmer, bound_memory, resident_bytes
+
+async def main():
+    bound_memory()
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    watching = asyncio.create_task(Trimmer().watch())
+    await asyncio.sleep(0)
+    before = resident_bytes()
+    blocks = []
+    for number in range(96 * 8):
+        blocks.append(block := libc.malloc({MIB // 8}))
+        ctypes.memset(block, 1, {MIB // 8})
+        ctypes.memset(libc.malloc(100), 1, 100)
+    for block in blocks:
+        libc.free(block)
+    print(resident_bytes() - before)
+    # The look is due after two seconds; a busy machine may be late.
+    end = time.monotonic() + (30 if watching and not watching.done() else 0)
+    while resident_bytes() - before > 8 * {MIB} and time.monotonic() < end:
+        await asyncio.sleep(0.1)
+    print(resident_bytes() - before)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_trimmed", [True, False])
+def test_what_is_free_between_small_blocks_goes_back(is_trimmed: bool) -> None:
+    """The control is an operator's own rule for trimming, which is left to malloc."""
+    environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+    environment |= {} if is_trimmed else {"MALLOC_TRIM_THRESHOLD_": str(8 * MIB)}
+
+    told = subprocess.check_output([sys.executable, "-c", MANY_BLOCKS], env=environment)
+
+    freed, kept = map(int, told.split())
+    assert freed > 64 * MIB
+    assert (kept < 8 * MIB) == is_trimmed, kept
+
+
+def test_a_trim_is_due_once_for_each_growth() -> None:
+    """Not again and again for memory that is in use, and again after it has shrunk."""
+    trimmer = Trimmer()
+    assert not trimmer.is_due()
+    held = bytearray(2 * MOST_GROWN_BYTES)
+    held[::4096] = b"1" * len(held[::4096])
+    assert trimmer.is_due()
+    trimmer.trim()
+    assert not trimmer.is_due()
+    del held
+    assert not trimmer.is_due()
+    held = bytearray(2 * MOST_GROWN_BYTES)
+    held[::4096] = b"1" * len(held[::4096])
+    assert trimmer.is_due()

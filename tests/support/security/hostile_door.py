@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tandem.chassis import log
-from tandem.chassis.allocator import bound_memory
+from tandem.chassis.allocator import Trimmer, bound_memory
 from tandem.chassis.guard import Guard
 from tandem.chassis.side_thread import switch_threads_often
 from tandem.chassis.tokens import TokenFile
@@ -38,7 +38,7 @@ async def main(token_path: Path) -> None:
         for service in (behind.encoder, *behind.shards):
             service.calls = Forgotten()
         print(address, flush=True)
-        await asyncio.Event().wait()
+        await Trimmer().watch()
 
 
 if __name__ == "__main__":
