@@ -53,7 +53,8 @@ class OfflineMeasure:
         texts = _texts(self._checkpoint)
         check: RecordCheck
         if self._images is None:
-            check = ModelCheck(self._checkpoint.model.config.image_size, texts, needs_caption=False)
+            rules = self._checkpoint.model.config.image_rules
+            check = ModelCheck(rules.size, texts, needs_caption=False, fit=rules.fit)
         else:
             check = RegionCheck(self._images, texts, needs_caption=False)
         return partial(_check_both, _texts(self._retriever), check) if self._retriever else check

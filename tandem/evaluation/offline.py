@@ -143,7 +143,7 @@ class OfflineGallery:
         )
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
-        source = images or PixelTokens(self._model.image_backbone, config.image_size)
+        source = images or PixelTokens(self._model.image_backbone, config.image_rules)
         token_start_time = time.monotonic()
         with torch.inference_mode():
             tokens, masks = zip(

@@ -20,7 +20,7 @@ from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.image import decode_image
-from tandem.model_io.preprocessing import ImageRules
+from tandem.model_io.preprocessing import Fit, ImageRules
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import TextNotUnicode
 
@@ -117,6 +117,7 @@ class ModelCheck:
     texts: TextPreprocessor
     needs_caption: bool = True
     """Whether a record without captions is a fault, like one with an empty caption."""
+    fit: Fit = Fit.LETTERBOX
 
     def __call__(self, record: Record) -> None:
         """Raises RecordUnreadable for the first fault."""
@@ -127,7 +128,7 @@ class ModelCheck:
         check_captions(record, self.texts, self.needs_caption)
         image_bytes = picture_bytes(record)
         try:
-            return decode_image(image_bytes, ImageRules(size=self.image_size))
+            return decode_image(image_bytes, ImageRules(size=self.image_size, fit=self.fit))
         except (ImageUnreadable, ImageTooLarge) as error:
             raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
 

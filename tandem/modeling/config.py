@@ -5,6 +5,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Final, Literal, Self, get_args
 
 from tandem.model_io.json_object import from_fields, within
+from tandem.model_io.preprocessing import Fit, ImageRules
 
 TOKEN_SIZE = 16
 """Side of the square that one image token of a grid or of patches covers, in pixels."""
@@ -17,6 +18,9 @@ Encoder = Literal["pre_norm", "post_norm"]
 
 ImageSource = Literal["grid", "patches", "efficientnet_lite0", "regions"]
 """Sources of image tokens: our small CNN, raw pixels, a frozen network, or a detector."""
+
+PictureFit = Literal["letterbox", "squash", "crop"]
+"""Ways to make a picture a square (Fit): with margins, distorted, or cut."""
 
 _PATCH_WIDTH = TOKEN_SIZE * TOKEN_SIZE * 3
 _EFFICIENTNET_STRIDE, _EFFICIENTNET_WIDTH = 32, 1280
@@ -46,6 +50,18 @@ class JointConfig:
     """Maximum number of regions per image."""
     has_two_encoders: bool = False
     """Whether BE and CE are two encoders of this shape (Sep+Coop) instead of one."""
+    has_two_towers: bool = False
+    """Whether text and picture are embedded apart and a matcher scores pairs (two_towers.py)."""
+    embedding_width: int | None = None
+    """Of two towers; None means `width`."""
+    head_width: int = 384
+    """Inner width of the image side of two towers."""
+    head_dropout: float = 0.0
+    """Dropout there, in training."""
+    matcher_width: int = 0
+    """Width of the words and image tokens that the matcher of two towers compares; 0 has none."""
+    picture_fit: PictureFit = "letterbox"
+    """How a picture becomes a square."""
 
     def __post_init__(self) -> None:
         """Raises ValueError naming a field from which no model can be built."""
@@ -66,6 +82,18 @@ class JointConfig:
         if self.image_source not in get_args(ImageSource):
             known = ", ".join(get_args(ImageSource))
             raise ValueError(f"no image_source {self.image_source!r}; there are {known}")
+        if self.has_two_encoders and self.has_two_towers:
+            raise ValueError("has_two_encoders and has_two_towers: a model is one of them")
+        if self.has_two_towers and self.head_width % 8:
+            raise ValueError(f"head_width {self.head_width} does not divide by 8")
+        if self.matcher_width and not self.has_two_towers:
+            raise ValueError("matcher_width: only two towers have a matcher")
+        if self.has_two_towers and self.image_token_count == 1:
+            raise ValueError("has_two_towers: a picture needs two image tokens at least")
+        if self.picture_fit not in get_args(PictureFit):
+            raise ValueError(
+                f"no picture_fit {self.picture_fit!r}; there are {', '.join(get_args(PictureFit))}"
+            )
         if self.has_two_encoders and self.image_token_count == 1:
             raise ValueError("has_two_encoders: a pair needs two image tokens at least")
 
@@ -93,6 +121,16 @@ class JointConfig:
             "regions": REGION_WIDTH,
         }
         return widths[self.image_source]
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of embeddings."""
+        return self.embedding_width or self.width
+
+    @property
+    def image_rules(self) -> ImageRules:
+        """How an image file becomes the pixels that the model reads."""
+        return ImageRules(size=self.image_size, fit=Fit(self.picture_fit))
 
     @property
     def least_weight_count(self) -> int:
@@ -139,8 +177,12 @@ _RANGES: Final = {
     "norm_epsilon": (0.0, 1.0),
     "grid_width": (1, 65_536),
     "region_count": (1, 65_536),
+    "embedding_width": (1, 65_536),
+    "head_width": (8, 65_536),
+    "head_dropout": (0.0, 0.99),
+    "matcher_width": (0, 65_536),
 }
-_FRACTIONS: Final = {"dropout", "norm_epsilon"}
+_FRACTIONS: Final = {"dropout", "norm_epsilon", "head_dropout"}
 
 _LATER_FIELDS = {
     "encoder",
@@ -150,4 +192,10 @@ _LATER_FIELDS = {
     "grid_width",
     "region_count",
     "has_two_encoders",
+    "has_two_towers",
+    "embedding_width",
+    "head_width",
+    "head_dropout",
+    "matcher_width",
+    "picture_fit",
 }

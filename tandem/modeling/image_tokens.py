@@ -30,17 +30,14 @@ class RecordTokens(Protocol):
 class PixelTokens:
     """Computes image tokens of a record's picture with a backbone; all of them count."""
 
-    def __init__(self, backbone: nn.Module, image_size: int) -> None:
-        self._backbone, self._image_size = backbone, image_size
+    def __init__(self, backbone: nn.Module, rules: ImageRules) -> None:
+        self._backbone, self._rules = backbone, rules
 
     @torch.inference_mode()
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns tokens and mask; raises the TandemError of a picture that cannot be read."""
         pixels_BHW3 = np.stack(
-            [
-                decode_image(record.image.read(), ImageRules(size=self._image_size))
-                for record in records
-            ]
+            [decode_image(record.image.read(), self._rules) for record in records]
         )
         tokens_BRD: Tensor = self._backbone(torch.from_numpy(pixels_BHW3))
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)

@@ -11,20 +11,17 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.image_tokens import image_backbone_of
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
+from tandem.modeling.two_towers import TwoTowers
 
 
 class JointModel(nn.Module):
-    """Combines an image backbone with a joint encoder, or with two separate encoders."""
+    """Combines an image backbone with a joint encoder, two separate encoders or two towers."""
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config = config
         self.image_backbone = image_backbone_of(config)
-        self.joint_encoder: JointEncoder | SeparateEncoders = (
-            SeparateEncoders(JointEncoder(config), JointEncoder(config))
-            if config.has_two_encoders
-            else JointEncoder(config)
-        )
+        self.joint_encoder = _encoder_of(config)
 
     def embed_texts(self, input_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
         """Returns the bi-encoder's embeddings, float32 [B, D]."""
@@ -77,6 +74,14 @@ class JointModel(nn.Module):
         batch, device = len(input_ids_BT), input_ids_BT.device
         nothing_B1D = torch.zeros(batch, 1, self.config.token_width, device=device)
         return nothing_B1D, torch.zeros(batch, 1, dtype=torch.int64, device=device)
+
+
+def _encoder_of(config: JointConfig) -> JointEncoder | SeparateEncoders | TwoTowers:
+    if config.has_two_towers:
+        return TwoTowers(config)
+    if config.has_two_encoders:
+        return SeparateEncoders(JointEncoder(config), JointEncoder(config))
+    return JointEncoder(config)
 
 
 def _all_count(tokens_BRD: Tensor) -> Tensor:

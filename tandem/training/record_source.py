@@ -96,7 +96,7 @@ class RecordSource:
         """
         region_file = RegionFile(self._regions) if self._regions else None
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
-        pixel_check = ModelCheck(config.image_size, texts)
+        pixel_check = ModelCheck(config.image_size, texts, fit=config.image_rules.fit)
         check: TextCheck = RegionCheck(region_file, texts) if region_file else pixel_check
 
         def readable(candidates: Sequence[Record], stage: str) -> list[Record]:

@@ -95,7 +95,7 @@ def test_an_export_gives_what_the_model_gives(
 def test_an_image_says_something_to_the_model(source: ImageSource) -> None:
     """Two pictures have two embeddings, and a text between them two logits."""
     model = model_of(source)
-    images = PixelTokens(model.image_backbone, 112)
+    images = PixelTokens(model.image_backbone, ImageRules(size=112))
 
     tokens, mask = images.of(list(scene_records("test", 1, 4))[:2])
 
@@ -112,7 +112,7 @@ def test_tokens_of_records_are_those_of_their_pixels() -> None:
     records = list(islice(scene_records("test", 1, 4), 3))
     backbone = model_of("grid").image_backbone
 
-    tokens, _ = PixelTokens(backbone, 112).of(records)
+    tokens, _ = PixelTokens(backbone, ImageRules(size=112)).of(records)
 
     with torch.inference_mode():
         for record, own in zip(records, tokens, strict=True):

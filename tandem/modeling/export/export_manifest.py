@@ -9,6 +9,7 @@ from tandem.model_io.precision import Precision
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
 
 # Each is at most 1.5 times the one before, so padding averages at most a fifth. Half of the demo's
 # texts have at most 11 tokens, all have at most 26. The model's own limit is the last bucket.
@@ -23,10 +24,10 @@ def export_manifest(
     special = special_tokens(files.tokenizer)
     return Manifest(
         format_version=FORMAT_VERSION,
-        family="separate" if config.has_two_encoders else "joint",
+        family=_family(config),
         fingerprint=_fingerprint(files, precision),
         precision=precision,
-        embedding_dim=config.width,
+        embedding_dim=config.embedding_dim,
         token_width=config.token_width,
         image_token_count=config.image_token_count,
         image_size=config.image_size,
@@ -47,6 +48,12 @@ def text_length_buckets(max_text_tokens: int) -> tuple[int, ...]:
     """Returns the lengths that texts are padded to, ascending."""
     shorter = (length for length in _SHORT_TEXT_LENGTHS if length < max_text_tokens)
     return (*shorter, max_text_tokens)
+
+
+def _family(config: JointConfig) -> str:
+    if config.has_two_towers:
+        return "two_towers"
+    return "separate" if config.has_two_encoders else "joint"
 
 
 def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:

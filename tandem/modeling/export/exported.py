@@ -15,6 +15,7 @@ from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
+from tandem.modeling.two_towers import TowerRoute, TwoTowers
 
 # Both run on this machine on the same inputs. In fp32 only the order of additions may differ; in
 # fewer bits, such a difference can round a value to its neighbour.
@@ -93,8 +94,20 @@ def write_exported(
         # A trace records one branch, so the choice between the encoders is scripted.
         traced = (_traced(each, pairs) for each in encoders_in(encoder))
         torch.jit.save(torch.jit.script(SeparateEncoders(*traced)), str(encoder_file))
+    elif isinstance(encoder, TwoTowers):
+        torch.jit.save(torch.jit.script(_traced_towers(encoder.route(), pairs)), str(encoder_file))
     else:
         torch.jit.save(_traced(encoder, pairs), str(encoder_file))
+
+
+def _traced_towers(route: TowerRoute, pairs: tuple[Tensor, ...]) -> TowerRoute:
+    """Returns the route over traced functions; the text tower's weights are in the file once."""
+    ids, text_mask, tokens, image_mask = pairs
+    return TowerRoute(
+        _traced(route.text, (ids, text_mask)),
+        _traced(route.image, (tokens, image_mask)),
+        _traced(route.pair, pairs),
+    )
 
 
 def sample_pixels(manifest: Manifest, batch: int) -> Tensor:

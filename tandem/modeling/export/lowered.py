@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
+from tandem.modeling.two_towers import TwoTowers
 
 _HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
@@ -22,6 +23,9 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
     if precision is Precision.FP32:
         return model
     model = copy.deepcopy(model)
+    if isinstance(model.joint_encoder, TwoTowers):
+        _lower_towers(model, precision)
+        return model
     encoders = encoders_in(model.joint_encoder)
     if precision is Precision.INT8:
         for encoder in encoders:
@@ -33,6 +37,17 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
         _halve(encoder.layers, dtype)  # type: ignore[arg-type]
         encoder.image_project = _Halved(encoder.image_project, dtype)  # type: ignore[arg-type]
     return model
+
+
+def _lower_towers(model: JointModel, precision: Precision) -> None:
+    """Lowers the text's layers, and the picture's network; head and matcher stay in float32."""
+    assert isinstance(model.joint_encoder, TwoTowers), "the caller has asked"
+    tower = model.joint_encoder.text.tower
+    if precision is Precision.INT8:
+        tower.layers = _quantised(tower.layers)
+        return
+    _halve(model.image_backbone, _HALVES[precision])
+    _halve(tower.layers, _HALVES[precision])
 
 
 class _Halved(nn.Module):

@@ -27,6 +27,7 @@ from tandem.modeling.published.files import (
     weight_files,
 )
 from tandem.modeling.published.weights import named_as_ours, published_faults
+from tandem.modeling.text_tower import TextTower
 
 # RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
@@ -79,7 +80,7 @@ class PublishedCheckpoint:
         kept = self.layer_numbers[::2]
         return replace(self, layer_numbers=kept, config=replace(self.config, layer_count=len(kept)))
 
-    def start(self, encoder: JointEncoder) -> None:
+    def start(self, encoder: JointEncoder | TextTower) -> None:
         """Loads the published weights into `encoder`; weights without a published one stay.
 
         Those are the image side except its type and norm, the half of the pooler that reads the
@@ -90,7 +91,8 @@ class PublishedCheckpoint:
         converted = named_as_ours(
             read_weights(self.folder), self.layer_numbers, self.first_position, own
         )
-        encoder.load_state_dict(own | converted)
+        # A text tower has no image side and no pooler.
+        encoder.load_state_dict(own | {name: converted[name] for name in own if name in converted})
 
     def weights_sha256(self) -> str:
         """Returns the digest of all weight files in the order of their names."""

@@ -1,0 +1,129 @@
+"""Holds two towers and a matcher with the interface of the joint encoder.
+
+Text and picture are embedded apart, by the text tower and the grid head; a pair is scored by the
+matcher over the words and image tokens of both. Serving, storage and evaluation do not depend on
+the kind of model, as with SeparateEncoders.
+
+Shapes: B batch, T text tokens, R image tokens, E embedding width.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tandem.modeling.config import JointConfig
+from tandem.modeling.grid_head import GridHead
+from tandem.modeling.pooling import mean_of_counted
+from tandem.modeling.text_tower import TextTower
+from tandem.modeling.word_grid_matcher import WordGridMatcher
+
+_FIRST_TEMPERATURE = 0.07
+
+
+class TextSide(nn.Module):
+    """Embeds a text."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.tower = TextTower(config)
+        self.project = nn.Linear(config.width, config.embedding_dim)
+
+    def forward(self, input_ids: Tensor, text_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns embeddings of unit length [B, E] and word states [B, T, D], float32."""
+        states_BTD = self.tower(input_ids, text_mask)
+        mean_BD = mean_of_counted(states_BTD, text_mask)
+        return F.normalize(self.project(mean_BD).float(), dim=-1), states_BTD
+
+
+class PairSide(nn.Module):
+    """Scores a text with a picture: the matcher's logit, plus the weighted cosine of the towers.
+
+    Without a matcher, the cosine alone orders the pairs.
+    """
+
+    def __init__(self, text: TextSide, image: GridHead, matcher: WordGridMatcher | None) -> None:
+        super().__init__()
+        self.text, self.image, self.matcher = text, image, matcher
+        self.register_buffer("matcher_weight", torch.tensor(1.0 if matcher else 0.0))
+        self.register_buffer("cosine_weight", torch.tensor(0.0 if matcher else 10.0))
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the text's embedding and the match logit, float32 [B, E] and [B, 1]."""
+        text_BE, states_BTD = self.text(input_ids, text_mask)
+        image_BE, states_BRD = self.image(image_tokens, image_mask)
+        logits_B1 = self.cosine_weight * (text_BE * image_BE).sum(-1, keepdim=True)
+        if self.matcher is not None:
+            words_B1TM = self.matcher.words(states_BTD)[:, None]
+            grid_BRM = self.matcher.grid(states_BRD)
+            matched_B1 = self.matcher(words_B1TM, text_mask[:, None], grid_BRM, image_mask)
+            logits_B1 = logits_B1 + self.matcher_weight * matched_B1
+        return text_BE, logits_B1
+
+
+class TowerRoute(nn.Module):
+    """Routes a text or a picture alone to its tower, and a pair to the matcher."""
+
+    def __init__(self, text: nn.Module, image: nn.Module, pair: nn.Module) -> None:
+        super().__init__()
+        self.text, self.image, self.pair = text, image, pair
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns embedding and match logit of each row; a missing side has one position."""
+        # One expression per branch, because TorchScript compiles this (exported.py).
+        if input_ids.shape[1] > 1 and image_tokens.shape[1] > 1:
+            return self.pair(input_ids, text_mask, image_tokens, image_mask)
+        if image_tokens.shape[1] > 1:
+            image_BE = self.image(image_tokens, image_mask)[0]
+            return image_BE, torch.zeros_like(image_BE[:, :1])
+        text_BE = self.text(input_ids, text_mask)[0]
+        return text_BE, torch.zeros_like(text_BE[:, :1])
+
+
+class TwoTowers(nn.Module):
+    """Embeds a text or a picture alone by its tower, and scores a pair by the matcher."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        text, image = TextSide(config), GridHead(config)
+        matcher = WordGridMatcher(config) if config.matcher_width else None
+        self.pair = PairSide(text, image, matcher)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(1 / _FIRST_TEMPERATURE)))
+        """Logarithm of the inverse temperature that in-batch softmax learns."""
+
+    @property
+    def text(self) -> TextSide:
+        """The text's tower."""
+        return self.pair.text
+
+    @property
+    def image(self) -> GridHead:
+        """The picture's head over its tokens."""
+        return self.pair.image
+
+    @property
+    def matcher(self) -> WordGridMatcher | None:
+        """What scores pairs; None for a bi-encoder alone."""
+        return self.pair.matcher
+
+    def route(self) -> TowerRoute:
+        """Returns the three functions behind one signature, as an export traces them."""
+        return TowerRoute(self.text, self.image, self.pair)
+
+    def forward(
+        self, input_ids: Tensor, text_mask: Tensor, image_tokens: Tensor, image_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns embedding and match logit of each row, like JointEncoder.forward.
+
+        The embedding of a pair is its text's, and the logit of one side is 0; neither has a
+        meaning.
+        """
+        encoded: tuple[Tensor, Tensor] = self.route()(
+            input_ids, text_mask, image_tokens, image_mask
+        )
+        return encoded

@@ -1,0 +1,179 @@
+"""Two towers with a matcher: one interface with the joint model, in a checkpoint and exported."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tandem.model_io.precision import Precision
+from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
+from tandem.modeling.config import JointConfig
+from tandem.modeling.export.export import export_model
+from tandem.modeling.joint_model import JointModel
+from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.two_towers import TwoTowers
+from tests.support.modeling.published_folders import published_bert
+from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
+
+CLS_ID = 2
+
+
+def tower_config(matcher_width: int = 8) -> JointConfig:
+    """Returns the shape of a model of a moment."""
+    return JointConfig(
+        vocabulary_size=tiny_tokenizer().get_vocab_size(),
+        width=16,
+        layer_count=2,
+        head_count=2,
+        encoder="post_norm",
+        has_two_towers=True,
+        embedding_width=12,
+        head_width=16,
+        matcher_width=matcher_width,
+    )
+
+
+def made_towers(matcher_width: int = 8) -> JointModel:
+    """Returns a model of random weights, in evaluation mode."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return JointModel(tower_config(matcher_width)).eval()
+
+
+def made_pairs(count: int = 5) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns texts of which the later ones are padded, and image tokens."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, 40, (count, 7), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[2:, 4:] = 0
+    tokens = torch.randn(count, 49, 16, generator=generator).half()
+    return ids, mask, tokens, torch.ones(count, 49, dtype=torch.int64)
+
+
+@torch.inference_mode()
+def test_one_side_alone_is_embedded_and_a_pair_is_scored() -> None:
+    """With the towers' own width, unit length, and a logit that depends on both sides."""
+    model = made_towers()
+    ids, mask, tokens, _ = made_pairs()
+
+    texts, images = model.embed_texts(ids, mask), model.embed_images(tokens, CLS_ID)
+    logits = model.match_logits(ids, mask, tokens)
+
+    for embeddings in (texts, images):
+        assert embeddings.shape == (5, 12)
+        torch.testing.assert_close(embeddings.norm(dim=-1), torch.ones(5))
+    assert not torch.allclose(logits, model.match_logits(ids.flip(0), mask.flip(0), tokens))
+    assert not torch.allclose(logits, model.match_logits(ids, mask, tokens.flip(0)))
+
+
+@torch.inference_mode()
+def test_padding_changes_nothing() -> None:
+    """Neither of words nor of image tokens; a word that counts does."""
+    model = made_towers()
+    ids, mask, tokens, image_mask = made_pairs()
+    other, others = ids.clone(), tokens.clone()
+    other[2:, 4:] = 39
+    image_mask[:, 40:] = 0
+    others[:, 40:] = 9.0
+
+    torch.testing.assert_close(model.embed_texts(other, mask), model.embed_texts(ids, mask))
+    torch.testing.assert_close(
+        model.match_logits(other, mask, others, image_mask),
+        model.match_logits(ids, mask, tokens, image_mask),
+    )
+    torch.testing.assert_close(
+        model.embed_images(others, CLS_ID, image_mask),
+        model.embed_images(tokens, CLS_ID, image_mask),
+    )
+    other[2:, 3] = 39
+    assert not torch.allclose(model.embed_texts(other, mask)[2], model.embed_texts(ids, mask)[2])
+
+
+@torch.inference_mode()
+def test_the_matcher_scores_all_pairs_as_it_scores_one() -> None:
+    """Training shares the captions between pictures, serving has one of each."""
+    encoder = made_towers().joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    assert encoder.matcher is not None
+    ids, mask, tokens, image_mask = made_pairs(4)
+    words = encoder.matcher.words(encoder.text(ids, mask)[1])
+    grid = encoder.matcher.grid(encoder.image(tokens, image_mask)[1])
+
+    every = encoder.matcher(words[None], mask[None], grid, image_mask)
+
+    for picture in range(4):
+        alone = encoder.matcher(
+            words[:, None],
+            mask[:, None],
+            grid[picture].expand(4, -1, -1),
+            image_mask[picture].expand(4, -1),
+        )
+        torch.testing.assert_close(every[picture], alone[:, 0])
+
+
+@torch.inference_mode()
+def test_a_pairs_logit_is_the_matchers_and_the_weighted_cosine() -> None:
+    """Without a matcher, pairs have the order of the cosine."""
+    model, plain = made_towers(), made_towers(matcher_width=0)
+    pairs = made_pairs()
+    encoder = model.joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    cosines = (model.embed_texts(*pairs[:2]) * model.embed_images(pairs[2], CLS_ID)).sum(-1)
+
+    matched = model.match_logits(*pairs)
+    encoder.pair.matcher_weight.fill_(2.0)
+    encoder.pair.cosine_weight.fill_(3.0)
+
+    torch.testing.assert_close(model.match_logits(*pairs), 2 * matched + 3 * cosines)
+    cosines = (plain.embed_texts(*pairs[:2]) * plain.embed_images(pairs[2], CLS_ID)).sum(-1)
+    assert torch.equal(plain.match_logits(*pairs).argsort(), cosines.argsort())
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.INT8])
+def test_a_checkpoint_is_exported_and_equal(tmp_path: Path, precision: Precision) -> None:
+    """The exporter compares every kind of input; the text tower's weights are stored once."""
+    save_checkpoint(tmp_path / "towers", made_towers(), tiny_tokenizer(), {})
+
+    manifest = export_model(tmp_path / "towers", tmp_path / "repository", precision)
+
+    assert (manifest.family, manifest.embedding_dim) == ("two_towers", 12)
+    loaded = load_checkpoint(tmp_path / "towers")
+    assert loaded.model.config == tower_config()
+    if precision is Precision.FP32:
+        held = sum(p.numel() for p in loaded.model.joint_encoder.parameters())
+        [file] = (tmp_path / "repository" / "joint_encoder").rglob("model.pt")
+        assert file.stat().st_size < 4 * held + 400_000
+
+
+def test_a_published_text_encoder_starts_the_text_tower(tmp_path: Path) -> None:
+    """Its states are the published model's own."""
+    published = published_bert(tmp_path)
+    opened = PublishedCheckpoint.open(str(tmp_path))
+    model = JointModel(replace(opened.config, has_two_towers=True)).eval()
+    assert isinstance(model.joint_encoder, TwoTowers)
+    opened.start(model.joint_encoder.text.tower)
+    ids = torch.tensor([[2, 4, 5, 3, 0], [2, 6, 7, 8, 3]])
+    mask = (ids != 0).long()
+
+    with torch.inference_mode():
+        states = model.joint_encoder.text(ids, mask)[1]
+        expected = published(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    torch.testing.assert_close(states[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"has_two_encoders": True}, "a model is one of them"),
+        ({"has_two_towers": False}, "only two towers have a matcher"),
+        ({"image_size": 16}, "two image tokens at least"),
+        ({"picture_fit": "stretch"}, "no picture_fit 'stretch'; there are letterbox, squash, crop"),
+    ],
+)
+def test_a_shape_that_is_none_is_refused(changes: dict[str, object], why: str) -> None:
+    """By the name of the field."""
+    with pytest.raises(ValueError, match=why):
+        replace(tower_config(), **changes)  # type: ignore[arg-type]
