@@ -46,7 +46,7 @@ from tandem.item_store.item_write import Committed, Delete, Drop, ItemWrite
 log = get_logger()
 
 MAX_READ_BYTES = 16 * 2**20
-"""The most bytes of records to read at once; two pictures of the largest size."""
+"""The most bytes of records to read at once, unless a single one has more."""
 
 _DROP_COUNT = 256
 

@@ -4,6 +4,7 @@ import enum
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -16,14 +17,17 @@ from tandem.cli.progress import LongWork
 from tandem.cli.refusals import described
 from tandem.client import Access, Client, NewItem, TruncationPolicy
 from tandem.contract.attributes import Attributes
+from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.records import Caption, Record
 from tandem.errors import TandemError
 from tandem.model_io.readable_records import (
+    HeldPicture,
     OnError,
     SkippedRecords,
     records_with_pictures,
 )
+from tandem.model_io.smaller_jpeg import sendable_picture
 
 _SHOWN_ERROR_COUNT = 10
 
@@ -71,12 +75,13 @@ def ingest(
     opened = open_corpus(corpus, split, seed, count, skipped)
     records = records_with_pictures(opened, on_error, skipped)
     pictures = _PictureCount()
+    scaled_down = _ScaledDown()
     try:
         with Client(address, access=Access.from_environment()) as client:
             refused = ingest_items(
                 client,
                 index,
-                pictures.of(records, captions),
+                pictures.of(scaled_down.of(records), captions),
                 opened.total,
                 TruncationPolicy(long_texts.value),
                 unit="pictures",
@@ -90,6 +95,11 @@ def ingest(
         raise
     for line in skipped.report():
         errors.print(line)
+    if scaled_down.count:
+        errors.print(
+            f"scaled down, as they are over {MAX_IMAGE_BYTES:,} bytes: {scaled_down.count:,}; they "
+            "are stored so"
+        )
     if not pictures.given:
         raise ValueError(f"{corpus}: no picture of split {split!r} was left to ingest")
     if refused:
@@ -166,6 +176,24 @@ def record_items(records: Iterable[Record], with_captions: bool) -> Iterator[New
         if with_captions:
             for caption in record.captions:
                 yield caption.caption_id, caption.text, caption_attributes(record, caption)
+
+
+class _ScaledDown:
+    """Scales photographs down that no server takes, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def of(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yields the records, with smaller pictures where they have to be."""
+        for record in records:
+            image_bytes = record.image.read()
+            sendable = sendable_picture(image_bytes)
+            if sendable is image_bytes:
+                yield record
+            else:
+                self.count += 1
+                yield replace(record, image=HeldPicture(sendable, str(record.image)))
 
 
 class _PictureCount:

@@ -31,6 +31,7 @@ from tandem.contract.filter_expression import FilterTextInvalid, parse_filter
 from tandem.contract.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
+from tandem.model_io.smaller_jpeg import sendable_picture
 from tandem.v1 import content_pb2, search_service_pb2
 
 # Not splitlines, which would also split at U+2028 and similar characters.
@@ -262,7 +263,7 @@ def _parts(
     if text is not None:
         sources.append(text)
     if image is not None:
-        sources.append(_bounded_bytes(image, "a picture"))
+        sources.append(sendable_picture(_bounded_bytes(image, "a picture")))
     sources += map(StoredItem, item_ids)
     if encoding is not None:
         sources.append(_given(encoding))

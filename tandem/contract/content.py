@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-MAX_IMAGE_BYTES = 8 * 2**20
-"""The limit for an image file."""
+MAX_IMAGE_BYTES = 32 * 2**20
+"""The limit for an image file: half a message, so that the largest is sent alone."""
 MAX_LONG_TEXT_BYTES = 131_072
 """The limit for a text that may be truncated; counting its tokens takes time."""
 

@@ -39,7 +39,8 @@ _FILTER_FIELD_COUNT = 30_000
 _ITEMS_FIELD_COUNT = 300_000
 
 _SMALL = RequestLimit(64 * KIB, 1_000)
-_SEARCH = RequestLimit(32 * MIB, _FILTER_FIELD_COUNT)
+# A picture has 32 MiB at most.
+_SEARCH = RequestLimit(40 * MIB, _FILTER_FIELD_COUNT)
 _IDS = RequestLimit(256 * KIB, 5_000)
 
 REQUEST_LIMITS: Mapping[str, RequestLimit] = {

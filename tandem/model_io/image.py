@@ -23,6 +23,12 @@ from tandem.model_io.picture_fit import Box, colour_mode, scaled, scaled_size, s
 from tandem.model_io.preprocessing import ImageRules
 
 MAX_IMAGE_PIXELS: Final = 25_000_000
+"""For every picture that is decoded in full."""
+MAX_JPEG_PIXELS: Final = 210_000_000
+"""For a JPEG, which a decoder can reduce line by line; a phone's 200 megapixels are 201.3."""
+MAX_COEFFICIENT_BYTES: Final = 150_000_000
+"""For a progressive JPEG, which is held whole before it is reduced: 50 megapixels as phones
+subsample colours, 25 without. As much as a PNG of 25 megapixels with 16 bits takes."""
 MAX_IMAGE_SIDE: Final = 65_535
 """The maximum of JPEG. The scaling filter takes 32 bytes per pixel of the longer side."""
 MAX_DECODE_SECONDS: Final = 5
@@ -47,9 +53,7 @@ _TURNS: Final[Mapping[int, Image.Transpose]] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# Pillow's errors for broken files: half a million truncated and corrupted files raised the first
-# three; its parsers' code can raise the others.
-_BROKEN: Final = (
+BROKEN_FILE: Final = (
     OSError,
     SyntaxError,
     ValueError,
@@ -63,13 +67,16 @@ _BROKEN: Final = (
     struct.error,
     zlib.error,
 )
+"""Pillow's errors for broken files: half a million truncated and corrupted files raised the first
+three; its parsers' code can raise the others."""
 
 
 def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
     """Returns uint8 [size, size, 3] RGB of the first frame, upright, fitted by the rules.
 
-    Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, MAX_IMAGE_PIXELS or
-    MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
+    A JPEG over MAX_IMAGE_PIXELS is reduced while it is decoded, by exact rules too.
+    Raises ImageTooLarge over MAX_IMAGE_BYTES; over `image_file_parts`' limits, the limits of pixels
+    or MAX_IMAGE_SIDE by the header alone; and over MAX_DECODE_SECONDS of CPU time while decoding.
     Raises ImageUnreadable for anything but a complete JPEG, PNG or WebP file.
     """
     if len(image_bytes) > MAX_IMAGE_BYTES:
@@ -77,10 +84,12 @@ def decode_image(image_bytes: bytes, rules: ImageRules) -> NDArray[np.uint8]:
     parts = image_file_parts(image_bytes)
     try:
         with _open(parts) as image:
-            _check_size(image)
-            fitted = _exact if rules.is_exact else _reduced
+            check_size(image, parts)
+            _check_scaled(scaled_size(image.size, rules))
+            is_exact = rules.is_exact and _pixel_count(image) <= MAX_IMAGE_PIXELS
+            fitted = _exact if is_exact else _reduced
             upright = fitted(image, parts.orientation, rules)
-    except _BROKEN as error:
+    except BROKEN_FILE as error:
         raise ImageUnreadable(why=str(error) or type(error).__name__) from error
     return np.asarray(squared(upright, rules))
 
@@ -128,12 +137,34 @@ def _open(parts: ImageFileParts) -> ImageFile.ImageFile:
         raise ImageTooLarge(got=int(pixel_count), limit=MAX_IMAGE_PIXELS, unit="pixels") from error
 
 
-def _check_size(image: Image.Image) -> None:
-    pixel_count = image.width * image.height
-    if pixel_count > MAX_IMAGE_PIXELS:
-        raise ImageTooLarge(got=pixel_count, limit=MAX_IMAGE_PIXELS, unit="pixels")
+def check_size(image: Image.Image, parts: ImageFileParts) -> None:
+    """Raises ImageTooLarge over the limits of pixels, of a side, or of coefficients."""
+    frame = parts.jpeg_frame
+    pixel_count = max(_pixel_count(image), frame.pixel_count if frame else 0)
+    # Other codes than Huffman's, which hardly any program writes, may take long without reading.
+    limit = MAX_JPEG_PIXELS if frame and frame.is_huffman else MAX_IMAGE_PIXELS
+    if pixel_count > limit:
+        raise ImageTooLarge(got=pixel_count, limit=limit, unit="pixels")
     if max(image.size) > MAX_IMAGE_SIDE:
         raise ImageTooLarge(got=max(image.size), limit=MAX_IMAGE_SIDE, unit="pixels on a side")
+    if parts.held_coefficient_bytes > MAX_COEFFICIENT_BYTES:
+        raise ImageTooLarge(
+            got=parts.held_coefficient_bytes,
+            limit=MAX_COEFFICIENT_BYTES,
+            unit="bytes of coefficients, as a progressive JPEG, which a baseline one has not",
+        )
+
+
+def _check_scaled(target: tuple[int, int]) -> None:
+    """Refuses a line of a picture, whose longer side a crop would scale to millions of pixels."""
+    pixel_count = target[0] * target[1]
+    if pixel_count > MAX_IMAGE_PIXELS:
+        unit = "pixels where its shorter side has the model's size"
+        raise ImageTooLarge(got=pixel_count, limit=MAX_IMAGE_PIXELS, unit=unit)
+
+
+def _pixel_count(image: Image.Image) -> int:
+    return image.width * image.height
 
 
 def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:
@@ -151,10 +182,21 @@ def _drafted(image: ImageFile.ImageFile, target: tuple[int, int]) -> Box:
     A side that is not divisible is rounded up, so its last pixel is only partly picture.
     """
     if isinstance(image, JpegImageFile):
-        width, height = (math.ceil(side * _REDUCING_GAP) for side in target)
+        wanted = (math.ceil(side * _REDUCING_GAP) for side in target)
+        reduction = _least_reduction(image)
+        width, height = (
+            min(side, max(1, full // reduction))
+            for side, full in zip(wanted, image.size, strict=True)
+        )
         if drafted := image.draft(None, (width, height)):
             return drafted[1]
     return (0, 0, *image.size)
+
+
+def _least_reduction(image: Image.Image) -> int:
+    """Returns the least factor by which a JPEG has to be reduced while it is decoded."""
+    factors = (1, 2, 4, 8)
+    return next(n for n in factors if _pixel_count(image) <= MAX_IMAGE_PIXELS * n**2)
 
 
 def _upright(image: Image.Image, orientation: int) -> Image.Image:

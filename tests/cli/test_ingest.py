@@ -12,12 +12,14 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.contract.attribute_wire import attributes_from_proto
+from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server
+from tests.support.model_io.large_jpegs import phone_jpeg
 from tests.support.model_io.pictures import encoded, plain
 
 PICTURE = encoded(plain(), "PNG")
@@ -228,6 +230,26 @@ async def test_one_bad_record_of_each_kind_ends_no_ingest(tmp_path: Path) -> Non
     assert "caption not readable 2" in result.stderr
     for name in ("half", "large", "missing", "text", "twice"):
         assert f"test-0.tar: {name}" in result.stderr
+
+
+async def test_a_photograph_over_every_limit_is_sent_scaled_down(tmp_path: Path) -> None:
+    """Of 200 megapixels and more bytes than a server takes; a small one is sent as it is."""
+    (tmp_path / "a.jpg").write_bytes(phone_jpeg(16384, 12288, quality=94))
+    (tmp_path / "b.png").write_bytes(PICTURE)
+    received = {}
+
+    async def answer(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
+        received.update({item.item_id: item.content.image for item in request.items})
+        return await all_stored(request)
+
+    async with search_server(ingest=answer) as (address, _):
+        command = ["ingest", str(tmp_path), "--address", address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    assert result.exit_code == 0, result.output
+    assert "scaled down, as they are over 33,554,432 bytes: 1;" in result.stderr
+    assert 10**5 < len(received["a"]) < MAX_IMAGE_BYTES < (tmp_path / "a.jpg").stat().st_size
+    assert received["b"] == PICTURE
 
 
 async def test_what_makes_no_record_says_how_to_go_on_past_it(tmp_path: Path) -> None:

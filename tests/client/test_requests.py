@@ -198,7 +198,7 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("id", LONE_SURROGATE), RequestMalformed, "the text has an unpaired surrogate"),
     (("id", "\udcff"), RequestMalformed, "the text has an unpaired surrogate"),
     (("id", "犬" * 44_000), TextTooLong, "132,000 bytes"),
-    (("id", bytes(8 * MIB + 1)), ImageTooLarge, "8,388,609 bytes"),
+    (("id", bytes(32 * MIB + 1)), ImageTooLarge, "33,554,433 bytes"),
     (("id", None), ContentMissing, "neither"),
     (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),
     (("id", "text", {"a b": 1}), AttributeInvalid, "not a name"),
@@ -247,15 +247,14 @@ def test_an_item_that_cannot_be_sent_is_refused_alone_and_by_what_is_wrong_with_
 
 def test_the_largest_contents_are_sent() -> None:
     """As the contract has it."""
-    items: list[NewItem] = [("i", bytes(8 * MIB)), ("t", "x" * 131_072), ("j", bytearray(b"x"))]  # type: ignore[list-item]
+    items: list[NewItem] = [("t", "x" * 131_072), ("j", bytearray(b"x")), ("i", bytes(32 * MIB))]  # type: ignore[list-item]
 
-    [request] = IngestRequests(items, "scenes", 32)
+    requests = list(IngestRequests(items, "scenes", 32))
 
-    assert [item.WhichOneof("data") for item in (each.content for each in request.items)] == [
-        "image",
-        "text",
-        "image",
-    ]
+    sent = [[item.content.WhichOneof("data") for item in each.items] for each in requests]
+    # The largest picture alone, well within a message's 64 MiB.
+    assert sent == [["text", "image"], ["image"]]
+    assert requests[1].ByteSize() < 33 * MIB
 
 
 def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
@@ -280,8 +279,8 @@ def test_a_stream_that_leaves_a_batch_unanswered_did_not_end_well() -> None:
         (LONE_SURROGATE, {}, RequestMalformed),
         ([QueryPart(LONE_SURROGATE)], {}, RequestMalformed),
         ("x" * 131_073, {}, TextTooLong),
-        (bytes(8 * MIB + 1), {}, ImageTooLarge),
-        ([QueryPart(bytes(8 * MIB + 1))], {}, ImageTooLarge),
+        (bytes(32 * MIB + 1), {}, ImageTooLarge),
+        ([QueryPart(bytes(32 * MIB + 1))], {}, ImageTooLarge),
         (StoredItem(LONE_SURROGATE), {}, ItemIdInvalid),
         (GivenEncoding([1.0], LONE_SURROGATE, Modality.TEXT), {}, RequestMalformed),
         ("a", {"retrieve_k": 2**31}, KOutOfRange),

@@ -24,7 +24,7 @@ PLAIN = ModelDescription(
     embedding_dimension=192,
     max_text_token_count=64,
     max_text_bytes=8_192,
-    max_image_bytes=8 << 20,
+    max_image_bytes=32 << 20,
     max_image_pixel_count=25_000_000,
 )
 MEASURED = replace(

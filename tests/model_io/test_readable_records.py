@@ -106,7 +106,7 @@ BAD = {
     "large": (
         a_record(SENTENCE, image_bytes=bytes(MAX_IMAGE_BYTES + 1)),
         F.PICTURE_UNREADABLE,
-        "8,388,609 bytes",
+        "33,554,433 bytes",
     ),
 }
 

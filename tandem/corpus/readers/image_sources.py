@@ -16,9 +16,9 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.readers.plain_file import leads_out
 
-# Four times the decoder's limit. It keeps any file from filling the memory before the decoder, or a
-# message before the server, can reject it.
-MAX_READ_BYTES: Final = 32 * 2**20
+# Twice the decoder's limit, as the largest JPEGs of phones have. It keeps any file from filling the
+# memory before the decoder, or a message before the server, can reject it.
+MAX_READ_BYTES: Final = 64 * 2**20
 PICTURE_SUFFIXES: Final = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp")
 
 

@@ -115,20 +115,24 @@ def _metadata() -> Iterator[tuple[str, bytes, str]]:
     yield "JPEG with an EXIF bomb", _with_segments(_exif_segment(_exif_bomb(65_000))), READ
     yield "JPEG with EXIF that loops", _with_segments(_exif_segment(_exif_loop())), READ
     yield "WebP with an EXIF bomb", encoded(noise(), "WEBP", exif=_exif_bomb(65_000)), READ
-    yield "JPEG with 120 profiles", _with_segments(*[_segment(0xE2, bytes(65_000))] * 120), READ
-    pieces = [_segment(0xE1, b"Exif\0\0" + bytes(100))] * 16_000
+    yield "JPEG with 120 profiles", _with_segments(*[jpeg_segment(0xE2, bytes(65_000))] * 120), READ
+    pieces = [jpeg_segment(0xE1, b"Exif\0\0" + bytes(100))] * 16_000
     yield "JPEG with EXIF in 16,000 pieces", _with_segments(*pieces), READ
 
 
 def _structure() -> Iterator[tuple[str, bytes, str]]:
     yield "PNG of 600,000 chunks", _with_chunks(png_chunk(b"teSt", b"") * 600_000), TOO_LARGE
     yield "JPEG of 2,000,000 segments", _with_segments(b"\xff\xfe\0\2" * 2_000_000), TOO_LARGE
-    yield "JPEG with 8 MB of junk", _with_segments(_segment(0xEC, b""), bytes(8_000_000)), READ
-    yield "JPEG with 8 MB of filling", _with_segments(b"\xff" * 8_000_000), READ
-    yield "JPEG with 8 MB of filling at its end", _JPEG[:2] + b"\xff" * 8_000_000, UNREADABLE
-    yield "JPEG with 8 MB of filling behind its scan", _behind_scan(b"\xff" * 8_000_000), READ
-    yield "JPEG of 4,000,000 escaped bytes", _behind_scan(b"\xff\0" * 4_000_000), READ
-    yield "JPEG of 4,000,000 restarts", _behind_scan(b"\xff\xd0" * 4_000_000), READ
+    yield (
+        "JPEG with 32 MB of junk",
+        _with_segments(jpeg_segment(0xEC, b""), bytes(32_000_000)),
+        READ,
+    )
+    yield "JPEG with 32 MB of filling", _with_segments(b"\xff" * 32_000_000), READ
+    yield "JPEG with 32 MB of filling at its end", _JPEG[:2] + b"\xff" * 32_000_000, UNREADABLE
+    yield "JPEG with 32 MB of filling behind its scan", _behind_scan(b"\xff" * 32_000_000), READ
+    yield "JPEG of 16,000,000 escaped bytes", _behind_scan(b"\xff\0" * 16_000_000), READ
+    yield "JPEG of 16,000,000 restarts", _behind_scan(b"\xff\xd0" * 16_000_000), READ
     behind = _behind_scan(b"\xff\xfe\0\2" * 2_000_000)
     yield "JPEG of 2,000,000 segments behind its scan", behind, TOO_LARGE
     yield "JPEG of 10,000 scans", _many_scans(10_000), TOO_LARGE
@@ -188,12 +192,13 @@ def _itxt(compressed: bytes) -> bytes:
     return png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + compressed)
 
 
-def _segment(marker: int, data: bytes) -> bytes:
+def jpeg_segment(marker: int, data: bytes) -> bytes:
+    """Returns a segment of a JPEG file."""
     return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
 
 
 def _exif_segment(tiff: bytes) -> bytes:
-    return _segment(0xE1, b"Exif\0\0" + tiff)
+    return jpeg_segment(0xE1, b"Exif\0\0" + tiff)
 
 
 def _with_segments(*segments: bytes) -> bytes:

@@ -58,10 +58,10 @@ def claiming_webp(width: int, height: int) -> bytes:
     return bytes(file)
 
 
-def claiming_jpeg(width: int, height: int) -> bytes:
+def claiming_jpeg(width: int, height: int, **options: object) -> bytes:
     """Returns a JPEG file whose header was changed to claim a size."""
-    file = bytearray(encoded(plain(), "JPEG"))
-    start = file.index(b"\xff\xc0") + 5
+    file = bytearray(encoded(plain(), "JPEG", **options))
+    start = file.index(b"\xff\xc2" if options.get("progressive") else b"\xff\xc0") + 5
     file[start : start + 4] = struct.pack(">HH", height, width)
     return bytes(file)
 
