@@ -50,17 +50,21 @@ def read_image_rules(
     folder: PublishedFolder,
     processor: str,
     image_size: Any,  # noqa: ANN401  of a file
+    *,
+    is_squashed: bool = False,
 ) -> tuple[ImageRules, PixelScale]:
     """Returns the rules of the folder's image processor, and what of them runs in the graph.
 
     `processor` is the family's image processor, as "CLIPImageProcessor"; `image_size` what the
     image tower takes. Refuses a processor of another kind, and rules that do not end in that size.
+    With `is_squashed` pictures are squashed to it, though the processor would keep their shape.
     """
     fields = _processor_fields(folder)
     told = _processor(folder, processor, fields)
     if not told.do_resize:
         raise folder.refused("its image processor does not resize pictures to one size")
-    fit, resize_to, size = _fit(folder, told)
+    squash = (Fit.SQUASH, image_size, image_size)
+    fit, resize_to, size = squash if is_squashed else _fit(folder, told)
     if image_size not in (size, [size, size], (size, size)):
         raise folder.refused(
             f"its image processor makes pictures of {size} pixels per side, and its image tower "

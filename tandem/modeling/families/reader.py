@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Final
 
 from tandem.model_io.json_object import shown
+from tandem.modeling.families.blip import read_blip
+from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.siglip import read_siglip
+from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.published.files import CONFIG, hub_snapshot
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
+    "blip": read_blip,
+    "blip-2": read_blip2,
     "clip": read_clip,
     "metaclip_2": read_metaclip_2,
     "siglip": read_siglip,
+    "vilt": read_vilt,
 }
 _NOT_SERVED: Final[Mapping[str, str]] = {
     "siglip2": "it is a SigLIP 2 of free resolution (NaFlex), whose image tower loops over "

@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.modeling.published_cross_encoders import (
+    published_blip,
+    published_blip2,
+    published_vilt,
+)
 from tests.support.modeling.published_pairs import (
     published_clip,
     published_metaclip_2,
@@ -12,11 +17,14 @@ from tests.support.modeling.published_pairs import (
 )
 
 MAKERS: dict[str, Callable[[Path], object]] = {
+    "blip": published_blip,
+    "blip-2": published_blip2,
     "clip": published_clip,
     "clip of old files": lambda folder: published_clip(folder, end_id=2),
     "metaclip_2": published_metaclip_2,
     "siglip": published_siglip,
     "siglip 2": lambda folder: published_siglip(folder, is_second=True),
+    "vilt": published_vilt,
 }
 
 

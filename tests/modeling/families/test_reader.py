@@ -159,7 +159,7 @@ def _changed_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Cal
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_with("config.json", model_type="jina_clip"), "no family that is served; there are clip"),
+        (_with("config.json", model_type="jina_clip"), "no family that is served; there are blip"),
         (_with("config.json", model_type=None), "no family that is served"),
         (_with("config.json", model_type="siglip2"), "fixed resolution"),
         (_with("config.json", auto_map={"AutoModel": "x.Model"}), "never run"),

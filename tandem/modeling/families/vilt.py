@@ -1,0 +1,109 @@
+"""Serves the cross-encoder of ViLT's retrieval models.
+
+Shapes: B batch, S pixels per side, T text tokens, R image tokens, D width.
+
+One transformer reads words and patches together, so what can be kept of a picture is its patch
+embeddings: little is saved by keeping them. transformers' own image side draws patches at random
+and loops over the pictures of a batch; for squares of one size it comes down to what is here, which
+is the same on every run and can be exported.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor, nn
+
+from tandem.modeling.families.architecture import check_architecture
+from tandem.modeling.families.image_rules import PixelScale, read_image_rules
+from tandem.modeling.families.licence import licence_notes
+from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import CrossEncoderParts, PublishedModel
+from tandem.modeling.families.text_rules import read_text_rules
+
+if TYPE_CHECKING:
+    from transformers import ViltForImageAndTextRetrieval
+
+_KNOWN_CLASS: Final = "ViltForImageAndTextRetrieval"
+_NOTES: Final = (
+    "Pictures are squashed to a square; its authors keep their shape, so scores of pictures that "
+    "are no squares differ from theirs.",
+    "Its logits are made for ranking: a probability means something after tandem calibrate alone.",
+)
+
+
+def read_vilt(folder: PublishedFolder) -> PublishedModel:
+    """Returns the cross-encoder of a ViLT that was trained for retrieval."""
+    from transformers import ViltConfig, ViltForImageAndTextRetrieval
+
+    fields = folder.config()
+    check_architecture(folder, fields, _KNOWN_CLASS)
+    config = read_config(folder, ViltConfig, fields)
+    image, scale = read_image_rules(
+        folder, "ViltImageProcessor", config.image_size, is_squashed=True
+    )
+    tokenizer, text = read_text_rules(
+        folder,
+        vocabulary_size=config.vocab_size,
+        position_count=config.max_position_embeddings,
+    )
+    model = load_model(folder, ViltForImageAndTextRetrieval, config, attention="eager")
+    licence = folder.licence()
+    return PublishedModel(
+        family="vilt",
+        architecture=_KNOWN_CLASS,
+        licence=licence,
+        parameter_count=parameter_count(model),
+        files_sha256=dict(folder.sha256s()),
+        tokenizers={text.tokenizer: tokenizer},
+        bi_encoder=None,
+        cross_encoder=CrossEncoderParts(
+            score_pair=ViltPair(model).eval(),
+            image_tokens=ViltImageTokens(model, scale).eval(),
+            text=text,
+            image=image,
+            image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
+            token_width=config.hidden_size,
+        ),
+        notes=(*_NOTES, *licence_notes(licence)),
+    )
+
+
+class ViltImageTokens(nn.Module):
+    """Turns a square picture into the patch embeddings that ViltPair reads."""
+
+    def __init__(self, model: "ViltForImageAndTextRetrieval", scale: PixelScale) -> None:
+        super().__init__()
+        self.scale = scale
+        embeddings = model.vilt.embeddings
+        self.patches = embeddings.patch_embeddings
+        self.first_11D = embeddings.cls_token
+        self.position_1RD = embeddings.position_embeddings
+
+    def forward(self, pixels_BSS3: Tensor) -> Tensor:
+        """Returns tokens float16 [B, R, D]."""
+        patches_BRD = self.patches(self.scale(pixels_BSS3)).flatten(2).transpose(1, 2)
+        first_B1D = self.first_11D.expand(patches_BRD.shape[0], -1, -1)
+        return (torch.cat([first_B1D, patches_BRD], dim=1) + self.position_1RD).half()
+
+
+class ViltPair(nn.Module):
+    """Scores a text and the patch embeddings of a picture."""
+
+    def __init__(self, model: "ViltForImageAndTextRetrieval") -> None:
+        super().__init__()
+        self.model = model.vilt
+        self.head = model.rank_output
+
+    def forward(
+        self, token_ids_BT: Tensor, text_mask_BT: Tensor, tokens_BRD: Tensor, image_mask_BR: Tensor
+    ) -> Tensor:
+        """Returns the logit [B, 1] that both match."""
+        read = self.model(
+            input_ids=token_ids_BT,
+            attention_mask=text_mask_BT,
+            token_type_ids=torch.zeros_like(token_ids_BT),
+            image_embeds=tokens_BRD.float(),
+            pixel_mask=image_mask_BR,
+        )
+        return self.head(read.pooler_output)
