@@ -172,6 +172,8 @@ def _in_8_bits(image: Image.Image, rules: ImageRules) -> Image.Image:
     if image.mode.startswith("I"):  # 16-bit grey: convert() would clip instead of scaling
         grey = np.asarray(image).clip(0, 65535) // 257
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and image.has_transparency_data:
+        image = image.convert("RGBA")  # of the step straight to RGB Pillow warns
     mode = colour_mode(image, rules)
     return image if image.mode == mode else image.convert(mode)
 
