@@ -21,14 +21,13 @@ from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.visible_text import visible_text
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tests.modeling.families.conftest import MAKERS
 from tests.support.modeling.library_embeddings import library_pictures, library_texts
 from tests.support.modeling.odd_contents import odd_pictures, odd_texts
 
 Published = Callable[[str], Path]
 Embeddings = NDArray[np.float32]
 
-NAMES = list(MAKERS)
+NAMES = ("clip", "clip of old files", "metaclip_2", "siglip", "siglip 2")
 # Cosine distance: a search by one finds what a search by the other finds.
 CLOSE = 1e-5
 # The text with the names of special tokens, which are letters to us and tokens to the library.
@@ -88,7 +87,7 @@ def distance(ours: Embeddings, theirs: Embeddings) -> float:
 def traced(module: nn.Module, example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
     with warnings.catch_warnings():
         # Of the checks of lengths and sizes, which are the same for every input.
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", torch.jit._trace.TracerWarning)
         return torch.jit.trace(module, example, check_trace=False)
 
 
