@@ -7,6 +7,8 @@ functions as torch modules, and the rules by which contents become their inputs.
 - published_folder.py: the files of a folder, their digests; licence.py: the model card's licence
 - loaded_model.py: published weights into a class of transformers, every weight or none
 - text_rules.py, image_rules.py: tokenizer and image processor, as their files tell
+- oscar.py, uniter.py, m3p.py: models that read a detector's regions, without transformers, as one
+  encoder (region_encoder.py); mmt_folder.py: their folders as MMT-Retrieval saves them
 - towers.py: the two functions of a bi-encoder; clip.py, siglip.py: families
 
 A new family is one file with `read_NAME(folder: PublishedFolder) -> PublishedModel` and a line in

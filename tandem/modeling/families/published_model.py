@@ -13,6 +13,13 @@ exported with any batch size, any text length of its rules, and padded masks:
     score_pair   (token_ids int64 [B, T], text_mask int64 [B, T], image_tokens float16 [B, R, D],
                  image_mask int64 [B, R]) -> match_logit float32 [B, 1]
 
+A joint model is one module for all three, which are told apart by their masks; the absent side is
+one masked token, and the text of an image alone is [CLS]. Its image tokens are a detector's regions
+(region_vectors.py), unchanged, so that no image backbone is needed:
+
+    joint        (token_ids int64 [B, T], text_mask int64 [B, T], regions float16 [B, R, D],
+                 region_mask int64 [B, R]) -> (embedding float32 [B, d], match_logit float32 [B, 1])
+
 Embeddings have unit length. Rescaling, mean and standard deviation are inside the modules.
 """
 
@@ -22,7 +29,7 @@ from typing import Literal
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.model_io.preprocessing import ImageRules, TextRules
+from tandem.model_io.preprocessing import ImageRules, RegionRules, TextRules
 
 FusionName = Literal["none", "add", "norm_add"]
 
@@ -54,10 +61,24 @@ class CrossEncoderParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RegionJointParts:
+    """Holds one encoder of texts and a detector's regions, and how its inputs are made."""
+
+    joint: nn.Module
+    text: TextRules
+    regions: RegionRules
+    embedding_dim: int
+    cls_id: int
+    """Stands for the text of an image alone."""
+    has_pairs: bool
+    """Whether it has a head for pairs; otherwise its match logit is 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublishedModel:
     """Describes a published model of one family, ready to be exported.
 
-    At least one of the two encoders is there. A bi-encoder without a cross-encoder serves, its
+    At least one of the encoders is there. A bi-encoder without a cross-encoder serves, its
     results in BE order; a cross-encoder without a bi-encoder needs one of another model.
     """
 
@@ -74,6 +95,8 @@ class PublishedModel:
     """By the file names that the text rules use."""
     bi_encoder: BiEncoderParts | None
     cross_encoder: CrossEncoderParts | None
+    region_joint: RegionJointParts | None = None
+    """Both in one, of regions; then the other two are None."""
     default_fusion: FusionName = "none"
     """How the family's authors combine both scores: BLIP adds them."""
     notes: tuple[str, ...] = field(default=())

@@ -1,6 +1,7 @@
 """Opens a published model: a folder in the hub's layout, or a name that the hub gives.
 
-The family is found by `model_type` in config.json, by the table below.
+The family is found by `model_type` in config.json, by the table below; models that read a
+detector's regions are found by their files (region_families.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.published.files import CONFIG, hub_snapshot
@@ -43,6 +45,8 @@ def read_published_model(folder: Path) -> PublishedModel:
     another model.
     """
     published = PublishedFolder(folder)
+    if read := region_reader(published):
+        return read(published)
     _check_transformers(published)
     config = published.config()
     kind = config.get("model_type")

@@ -1,0 +1,196 @@
+"""Reads M3P (Ni et al. 2021), whose texts are in a hundred languages.
+
+XLM-R's words, and regions before the text: both get positions over the whole sequence and one more
+norm. The match head reads the first region. A folder has the authors' weights, as
+m3p_under_weights.pth or any other single .pth or .pt, and the tokenizer.json of xlm-roberta-base.
+
+Shapes: B batch, T text tokens, R regions, L = R + T, F features, W width.
+"""
+
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tandem.model_io.preprocessing import BoxNumbers, RegionRules
+from tandem.modeling.config import JointConfig
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
+from tandem.modeling.families.region_head import OuterHead, take_head
+from tandem.modeling.families.region_model import RegionModelParts, region_model
+from tandem.modeling.families.region_weights import (
+    both_ends,
+    fill,
+    layer_count,
+    present_names,
+)
+from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
+
+MAX_TEXT_TOKENS: Final = 64
+MAX_REGIONS: Final = 100
+WEIGHTS_NAME: Final = "m3p_under_weights.pth"
+_HEAD_WIDTH: Final = 64
+_BOX: Final = BoxNumbers.CORNERS_AREA
+_WORDS, _POSITIONS = "embeddings.weight", "position_embeddings.weight"
+_FEATURES: Final = "image_embeddings.image_embeddings.weight"
+_LAYER_PARTS: Final = {
+    "attention_out": "attentions.{}.out_lin",
+    "attention_norm": "layer_norm1.{}",
+    "feed_forward.0": "ffns.{}.lin1",
+    "feed_forward.2": "ffns.{}.lin2",
+    "feed_forward_norm": "layer_norm2.{}",
+}
+# Of pretraining and of generating captions. One name is misspelled in the authors' files.
+_OTHER_TASKS: Final = (
+    r"image_embeddings\.image_distbution_embeddings\.|refine_embeddings\.|cross_alignment\.|"
+    r"encoder_attn\.|layer_norm15\.|mrfr_dense\.|transformer_obj\.|cross_lang_embeddings\.|"
+    r"pred_layer\.|pred_obj_layer\."
+)
+
+
+class M3pEncoder(RegionEncoder):
+    """M3P's encoder; regions come first."""
+
+    def __init__(
+        self,
+        config: JointConfig,
+        feature_width: int,
+        head: MatchHead | None,
+        *,
+        is_normalising: bool,
+    ) -> None:
+        """`is_normalising` says that features and boxes get unit length, as the authors' do."""
+        super().__init__(config, head)
+        width, epsilon = config.width, config.norm_epsilon
+        self.feature_width, self.is_normalising = feature_width, is_normalising
+        self.position = nn.Embedding(config.max_text_tokens, width)
+        self.feature_project = nn.Linear(feature_width, width)
+        self.box_project = nn.Linear(_BOX.width, width)
+        self.image_norm = nn.LayerNorm(width, epsilon)
+        self.embedding_norm = nn.LayerNorm(width, epsilon)
+
+    def embedded(
+        self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the first layer's input [B, L, W] with its mask [B, L].
+
+        A text's first position follows the last region that counts, as without padding.
+        """
+        features_BRF = regions_BRD[:, :, : self.feature_width]
+        boxes_BR5 = regions_BRD[:, :, self.feature_width :]
+        if self.is_normalising:
+            features_BRF, boxes_BR5 = (
+                F.normalize(features_BRF, dim=-1),
+                F.normalize(boxes_BR5, dim=-1),
+            )
+        image_BRW = self.image_norm(
+            self.feature_project(features_BRF) + self.box_project(boxes_BR5)
+        )
+        image_BRW = image_BRW + self.position.weight[: regions_BRD.shape[1]]
+        numbers_BT = region_mask.sum(1, keepdim=True) + torch.cumsum(
+            torch.ones_like(token_ids), dim=1
+        )
+        text_BTW = self.word(token_ids) + self.position(numbers_BT - 1)
+        both_BLW = self.embedding_norm(torch.cat([image_BRW, text_BTW], 1))
+        return both_BLW, torch.cat([region_mask, text_mask], 1)
+
+
+def read_m3p(
+    folder: PublishedFolder, outer: OuterHead | None = None, *, is_of_mmt: bool = False
+) -> PublishedModel:
+    """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong.
+
+    `is_of_mmt` says that it was trained by MMT, which leaves features as they are.
+    """
+    weights = present_names(_weights(folder), "module.")
+    config, feature_width = _shape(folder, weights)
+    taken = take_head(folder, weights, outer, ("seq_relationship",), "pooled_layer.dense")
+    model = M3pEncoder(config, feature_width, taken.head, is_normalising=not is_of_mmt)
+    sources = {
+        "word.weight": (_WORDS,),
+        "position.weight": (_POSITIONS,),
+        **both_ends("embedding_norm", "layer_norm_emb"),
+        **both_ends("feature_project", "image_embeddings.image_embeddings"),
+        **both_ends("box_project", "image_embeddings.image_location_embeddings"),
+        **both_ends("image_norm", "image_embeddings.LayerNorm"),
+        **_layers(config.layer_count),
+        **taken.sources,
+    }
+    fill(model, taken.weights, sources, taken.unneeded(_OTHER_TASKS), folder)
+    rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
+    parts = RegionModelParts("m3p", "TransformerModel", model, config, rules, MAX_TEXT_TOKENS)
+    return region_model(folder, parts, taken.notes)
+
+
+def m3p_weights_name(folder: PublishedFolder) -> str | None:
+    """Returns the name of the folder's file of weights; None if there is not exactly one."""
+    if folder.has(WEIGHTS_NAME):
+        return WEIGHTS_NAME
+    names = [path.name for end in ("*.pth", "*.pt") for path in folder.path.glob(end)]
+    return names[0] if len(names) == 1 else None
+
+
+def _weights(folder: PublishedFolder) -> dict[str, Tensor]:
+    name = m3p_weights_name(folder)
+    if name is None:
+        raise folder.refused(f"it has no {WEIGHTS_NAME}, nor any other single .pth or .pt")
+    try:
+        stored: Any = read_pickled_tensors(folder.file(name))
+    except PickleRefused as error:
+        raise folder.refused(str(error)) from error
+    weights = stored.get("model") if isinstance(stored, dict) else None
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(each, Tensor) for name, each in weights.items()
+    ):
+        raise folder.refused(f"{name} has no weights under 'model'; it is none of M3P's")
+    return {
+        name: each.float() if each.is_floating_point() else each for name, each in weights.items()
+    }
+
+
+def _shape(folder: PublishedFolder, weights: dict[str, Tensor]) -> tuple[JointConfig, int]:
+    """Returns the shape and the number of features; the authors' files have no configuration."""
+    names = (_WORDS, _POSITIONS, _FEATURES, "ffns.0.lin1.weight")
+    found = [weights.get(name) for name in names]
+    tables = [each for each in found if each is not None and each.dim() == 2]
+    if len(tables) != len(names):
+        raise folder.refused(f"it lacks {' or '.join(names)}; it is none of M3P's")
+    words, positions, features, inner = tables
+    if words.shape[1] % _HEAD_WIDTH:
+        raise folder.refused(
+            f"its width is {words.shape[1]:,}, and M3P's heads are {_HEAD_WIDTH} wide"
+        )
+    try:
+        config = JointConfig(
+            vocabulary_size=words.shape[0],
+            width=words.shape[1],
+            layer_count=layer_count(weights, r"attentions\.(\d+)\."),
+            head_count=words.shape[1] // _HEAD_WIDTH,
+            max_text_tokens=positions.shape[0],
+            encoder="post_norm",
+            feed_forward_width=inner.shape[0],
+            norm_epsilon=1e-12,
+            image_source="regions",
+        )
+    except ValueError as error:
+        raise folder.refused(str(error)) from error
+    if config.max_text_tokens < MAX_TEXT_TOKENS + MAX_REGIONS:
+        raise folder.refused(
+            f"it has {config.max_text_tokens:,} positions, fewer than {MAX_REGIONS} regions and "
+            f"{MAX_TEXT_TOKENS} tokens take"
+        )
+    return config, features.shape[1]
+
+
+def _layers(count: int) -> dict[str, tuple[str, ...]]:
+    sources: dict[str, tuple[str, ...]] = {}
+    for number in range(count):
+        for end in ("weight", "bias"):
+            sources[f"layers.{number}.query_key_value.{end}"] = tuple(
+                f"attentions.{number}.{part}.{end}" for part in ("q_lin", "k_lin", "v_lin")
+            )
+        for own, published in _LAYER_PARTS.items():
+            sources |= both_ends(f"layers.{number}.{own}", published.format(number))
+    return sources

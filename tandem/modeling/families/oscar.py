@@ -1,0 +1,95 @@
+"""Reads OSCAR, and VinVL, which has its layout (Li et al. 2020, Zhang et al. 2021).
+
+BERT with one more linear layer: a region's 2,048 features and six numbers of its box become a
+token, without position, type or norm. A folder has pytorch_model.bin, config.json and vocab.txt.
+
+Shapes: B batch, T text tokens, R regions, L = T + R, D numbers of a region, W width.
+"""
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from tandem.model_io.json_object import shown, within
+from tandem.model_io.preprocessing import BoxNumbers, RegionRules
+from tandem.modeling.config import JointConfig
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
+from tandem.modeling.families.region_head import OuterHead, take_head
+from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
+from tandem.modeling.families.region_weights import (
+    bert_embeddings,
+    bert_layers,
+    both_ends,
+    fill,
+    present_names,
+)
+
+MAX_TEXT_TOKENS: Final = 70
+"""In all, as the authors count; MMT adds the two special tokens."""
+MAX_REGIONS: Final = 50
+_PRETRAINING: Final = r"cls\."
+
+
+class OscarEncoder(RegionEncoder):
+    """OSCAR's encoder; text comes first."""
+
+    def __init__(
+        self, config: JointConfig, width: int, head: MatchHead | None, *, has_image_norm: bool
+    ) -> None:
+        """`width` is that of a region's vector."""
+        super().__init__(config, head)
+        self.position = nn.Embedding(config.max_text_tokens, config.width)
+        self.token_type = nn.Embedding(2, config.width)
+        self.text_norm = nn.LayerNorm(config.width, config.norm_epsilon)
+        self.image_project = nn.Linear(width, config.width)
+        self.image_norm = (
+            nn.LayerNorm(config.width, config.norm_epsilon) if has_image_norm else nn.Identity()
+        )
+
+    def embedded(
+        self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the first layer's input [B, L, W] with its mask [B, L]."""
+        places_TW = self.position.weight[: token_ids.shape[1]] + self.token_type.weight[0]
+        text_BTW = self.text_norm(self.word(token_ids) + places_TW)
+        image_BRW = self.image_norm(self.image_project(regions_BRD))
+        return torch.cat([text_BTW, image_BRW], 1), torch.cat([text_mask, region_mask], 1)
+
+
+def read_oscar(folder: PublishedFolder, outer: OuterHead | None = None) -> PublishedModel:
+    """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
+    fields = folder.config()
+    config = bert_config(folder, fields)
+    width = fields.get("img_feature_dim", 2054)
+    within("img_feature_dim", width, BoxNumbers.CORNERS_SIDES.width + 1, 65_536)
+    if fields.get("img_feature_type", "faster_r-cnn") not in ("faster_r-cnn", "frcnn"):
+        raise folder.refused(
+            f"img_feature_type is {shown(fields['img_feature_type'])}, a code book's; only a "
+            "detector's features (faster_r-cnn) are read"
+        )
+    weights = present_names(folder.read_weights(), "bert.")
+    taken = take_head(folder, weights, outer, ("classifier",), "pooler.dense")
+    has_image_norm = bool(fields.get("use_img_layernorm"))
+    model = OscarEncoder(config, width, taken.head, has_image_norm=has_image_norm)
+    if has_image_norm:
+        epsilon = fields.get("img_layer_norm_eps", config.norm_epsilon)
+        model.image_norm = nn.LayerNorm(config.width, epsilon)
+    sources = {
+        **bert_embeddings(),
+        **both_ends("text_norm", "embeddings.LayerNorm"),
+        **both_ends("image_project", "img_embedding"),
+        **(both_ends("image_norm", "LayerNorm") if has_image_norm else {}),
+        **bert_layers(config.layer_count),
+        **taken.sources,
+    }
+    fill(model, taken.weights, sources, taken.unneeded(_PRETRAINING), folder)
+    rules = RegionRules(
+        feature_width=width - BoxNumbers.CORNERS_SIDES.width,
+        box_numbers=BoxNumbers.CORNERS_SIDES,
+        max_regions=MAX_REGIONS,
+    )
+    parts = RegionModelParts("oscar", "BertImgModel", model, config, rules, MAX_TEXT_TOKENS)
+    return region_model(folder, parts, taken.notes)

@@ -1,0 +1,112 @@
+"""Finds the head for pairs among published weights, or takes that of another file."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor, nn
+
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.region_encoder import MatchHead
+from tandem.modeling.families.region_weights import both_ends
+
+NO_HEAD: Final = (
+    "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order; it was "
+    "pretrained, and not trained for retrieval."
+)
+_OUTER_NAME: Final = "classifier"
+
+
+@dataclass(frozen=True, slots=True)
+class OuterHead:
+    """Holds a head for pairs that has a file of its own."""
+
+    weights: Mapping[str, Tensor]
+    reads_pooled: bool
+    """Whether it reads the pooled first position, or the position itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenHead:
+    """Holds an empty head of the weights' shape, and what of them it takes."""
+
+    head: MatchHead | None
+    weights: Mapping[str, Tensor]
+    """The encoder's, with those of an outer head."""
+    sources: Mapping[str, tuple[str, ...]]
+    dropped: tuple[str, ...]
+    """Patterns of names that are not needed: those of other heads, and a pooler that none reads."""
+
+    def unneeded(self, others: str) -> re.Pattern[str]:
+        """Returns a pattern of all names that are not needed."""
+        return re.compile("|".join([others, *self.dropped]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what a user should read."""
+        return () if self.head else (NO_HEAD,)
+
+
+def take_head(
+    folder: PublishedFolder,
+    weights: Mapping[str, Tensor],
+    outer: OuterHead | None,
+    names: tuple[str, ...],
+    pooler: str,
+) -> TakenHead:
+    """Returns the first head of `names` that the weights have, or the outer one.
+
+    `pooler` is the published name of the layer between the first position and the head.
+    """
+    present = [name for name in names if any(key.startswith(f"{name}.") for key in weights)]
+    name = _OUTER_NAME if outer else next(iter(present), names[0])
+    found = _classifier(folder, outer.weights if outer else weights, name)
+    has_pooler = found is not None and (outer is None or outer.reads_pooled)
+    dropped = [rf"{re.escape(other)}\." for other in present if found is None or other != name]
+    if not has_pooler:
+        dropped.append(rf"{re.escape(pooler)}\.")
+    if outer and _OUTER_NAME in present:
+        raise folder.refused("it has a head for pairs, and a second one in a file of its own")
+    whole = dict(weights) | (dict(outer.weights) if outer else {})
+    if found is None:
+        return TakenHead(None, whole, {}, tuple(dropped))
+    classifier, (count, width), sources = found
+    if has_pooler:
+        sources |= both_ends("head.pooler", pooler)
+    head = MatchHead(width, classifier, count, has_pooler=has_pooler)
+    return TakenHead(head, whole, sources, tuple(dropped))
+
+
+def _classifier(
+    folder: PublishedFolder, weights: Mapping[str, Tensor], name: str
+) -> tuple[nn.Module, tuple[int, int], dict[str, tuple[str, ...]]] | None:
+    """Returns an empty classifier, how many numbers it gives of how many, and its sources.
+
+    It is one linear layer, or two with ReLU between. Returns None where the weights have none.
+    """
+    single, first, second = (_matrix_shape(weights, f"{name}{part}") for part in ("", ".0", ".2"))
+    own = "head.classifier"
+    if single is not None:
+        count, width = single
+        classifier: nn.Module = nn.Linear(width, count)
+        sources = both_ends(own, name)
+    elif first is not None and second is not None:
+        (inner, width), (count, _) = first, second
+        classifier = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, count))
+        sources = both_ends(f"{own}.0", f"{name}.0") | both_ends(f"{own}.2", f"{name}.2")
+    else:
+        return None
+    if count not in (1, 2):
+        raise folder.refused(
+            f"{name} gives {count:,} numbers, and a head for matches one or two; take a checkpoint "
+            "that was trained for retrieval"
+        )
+    return classifier, (count, width), sources
+
+
+def _matrix_shape(weights: Mapping[str, Tensor], name: str) -> tuple[int, int] | None:
+    weight = weights.get(f"{name}.weight")
+    if weight is None or weight.dim() != 2:
+        return None
+    return weight.shape[0], weight.shape[1]

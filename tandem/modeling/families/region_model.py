@@ -1,0 +1,100 @@
+"""Describes a region model that was read, with the rules of its texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tandem.model_io.json_object import shown
+from tandem.model_io.preprocessing import RegionRules, TextRules
+from tandem.model_io.special_tokens import special_tokens
+from tandem.modeling.config import JointConfig
+from tandem.modeling.export.export_manifest import text_length_buckets
+from tandem.modeling.families.licence import licence_notes
+from tandem.modeling.families.loaded_model import parameter_count
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
+from tandem.modeling.families.region_encoder import RegionEncoder
+from tandem.modeling.published.files import TOKENIZER, read_tokenizer
+
+_TOKENIZER_FILES: Final = (
+    TOKENIZER,
+    "vocab.txt",
+    "tokenizer_config.json",
+    "sentencepiece.bpe.model",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionModelParts:
+    """Holds what a family's file made of a folder."""
+
+    family: str
+    architecture: str
+    """The authors' class."""
+    model: RegionEncoder
+    config: JointConfig
+    regions: RegionRules
+    max_text_tokens: int
+
+
+def region_model(
+    folder: PublishedFolder, parts: RegionModelParts, notes: Sequence[str] = ()
+) -> PublishedModel:
+    """Returns the model with the folder's tokenizer; refuses that of another model."""
+    for name in _TOKENIZER_FILES:
+        if folder.has(name):
+            folder.file(name)
+    tokenizer = read_tokenizer(folder.path, parts.config.vocabulary_size)
+    special = special_tokens(tokenizer)
+    max_tokens = min(parts.max_text_tokens, parts.config.max_text_tokens)
+    licence = folder.licence()
+    return PublishedModel(
+        family=parts.family,
+        architecture=parts.architecture,
+        licence=licence,
+        parameter_count=parameter_count(parts.model),
+        files_sha256=dict(folder.sha256s()),
+        tokenizers={TOKENIZER: tokenizer},
+        bi_encoder=None,
+        cross_encoder=None,
+        region_joint=RegionJointParts(
+            joint=parts.model,
+            text=TextRules(
+                tokenizer=TOKENIZER,
+                max_tokens=max_tokens,
+                lengths=text_length_buckets(max_tokens),
+                vocabulary_size=parts.config.vocabulary_size,
+                pad_id=special.pad_id,
+            ),
+            regions=parts.regions,
+            embedding_dim=parts.config.width,
+            cls_id=special.cls_id,
+            has_pairs=parts.model.head is not None,
+        ),
+        notes=(*notes, *licence_notes(licence)),
+    )
+
+
+def bert_config(folder: PublishedFolder, fields: Mapping[str, Any]) -> JointConfig:
+    """Returns the shape that BERT's config.json gives; refuses one that is not BERT's."""
+    names = {
+        "vocabulary_size": "vocab_size",
+        "width": "hidden_size",
+        "layer_count": "num_hidden_layers",
+        "head_count": "num_attention_heads",
+        "feed_forward_width": "intermediate_size",
+        "max_text_tokens": "max_position_embeddings",
+    }
+    if lacks := [name for name in names.values() if type(fields.get(name)) is not int]:
+        raise folder.refused(f"config.json has no whole number for {', '.join(lacks)}")
+    if fields.get("hidden_act", "gelu") != "gelu":
+        raise folder.refused(f"hidden_act is {shown(fields['hidden_act'])}; only gelu is known")
+    try:
+        return JointConfig(
+            **{own: fields[name] for own, name in names.items()},
+            encoder="post_norm",
+            norm_epsilon=fields.get("layer_norm_eps", 1e-12),
+            image_source="regions",
+        )
+    except ValueError as error:
+        raise folder.refused(f"config.json: {error}") from error
