@@ -16,11 +16,11 @@ from tandem.chassis.started_threads import started_threads
 from tandem.chassis.tls import load_identity_or_exit, triton_credentials
 from tandem.chassis.tracing import trace_headers
 from tandem.model_io.followed_version import FollowedVersion
-from tandem.model_io.manifest import read_manifest, tokenizer_file
+from tandem.model_io.manifest import read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.served_metrics import note_model
-from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_texts import ServedTexts
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
@@ -32,17 +32,17 @@ async def main(settings: EncoderSettings) -> None:
     identity = load_identity_or_exit()
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
-    manifest.verify_tokenizer(repository)
+    manifest.verify_tokenizers(repository)
     version = FollowedVersion(repository, manifest)
-    preprocessor = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
+    texts = ServedTexts.open(repository, manifest)
     triton = TritonClient(
         settings.triton_address,
         credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
     with started_threads(settings.thread_count, "preprocess") as threads:
-        model = ServedJointModel(triton, manifest)
-        encoder = Encoder(model, preprocessor, threads, version.number)
+        model = ServedModel(triton, manifest)
+        encoder = Encoder(model, texts, threads, version.number)
         queries = QueryEncodings(encoder, threads, settings.query_cache_bytes)
         servicer = EncoderServicer(encoder, queries, settings.default_timeout_seconds)
 

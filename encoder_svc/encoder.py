@@ -26,11 +26,12 @@ from tandem.errors import DeadlineExceeded, TandemError
 from tandem.model_io.canary import check_encoding
 from tandem.model_io.cost_metrics import count_inference
 from tandem.model_io.image import decode_image
+from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_version import FIRST_VERSION
-from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.priority import Priority
-from tandem.model_io.served_joint_model import ServedJointModel
-from tandem.model_io.text import TextPreprocessor, TextWindows
+from tandem.model_io.served_functions import TokenSource
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_texts import ServedText, ServedTexts
 
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")
@@ -54,18 +55,26 @@ class EncodedBatch:
     """The version of the model that made them."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Picture:
+    """Holds a picture's pixels, and those of its tokens, which other rules may have fitted."""
+
+    pixels: Pixels
+    pair_pixels: Pixels
+
+
 class Encoder:
     """Encodes batches of contents of either modality."""
 
     def __init__(
         self,
-        model: ServedJointModel,
-        text_preprocessor: TextPreprocessor,
+        model: ServedModel,
+        texts: ServedTexts,
         threads: Executor,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
     ) -> None:
         self._model = model
-        self._text_preprocessor = text_preprocessor
+        self._texts = texts
         self._threads = threads
         self._serving_version = serving_version
 
@@ -95,20 +104,23 @@ class Encoder:
         start_time = time.monotonic()
         deadline_time = start_time + timeout_seconds
         model = self._model.at(self.serving_version if model_version is None else model_version)
-        texts: dict[int, TextWindows] = {}
-        pictures: dict[int, Pixels] = {}
+        texts: dict[int, ServedText] = {}
+        pictures: dict[int, _Picture] = {}
         outcomes: dict[int, Encoding | TandemError] = {}
         prepare = partial(
-            self._prepare, truncation_policy=truncation_policy, deadline_time=deadline_time
+            self._prepare,
+            truncation_policy=truncation_policy,
+            priority=priority,
+            deadline_time=deadline_time,
         )
         if _is_short_text(contents):
-            prepared: Sequence[TextWindows | Pixels | TandemError] = [prepare(contents[0])]
+            prepared: Sequence[ServedText | _Picture | TandemError] = [prepare(contents[0])]
         else:
             prepared = await self._in_threads(prepare, contents)
         for number, result in enumerate(prepared):
             if isinstance(result, TandemError):
                 outcomes[number] = result
-            elif isinstance(result, TextWindows):
+            elif isinstance(result, ServedText):
                 texts[number] = result
             else:
                 pictures[number] = result
@@ -135,20 +147,26 @@ class Encoder:
         self,
         content: Content | TandemError,
         truncation_policy: TruncationPolicy,
+        priority: Priority,
         deadline_time: float,
-    ) -> TextWindows | Pixels | TandemError:
+    ) -> ServedText | _Picture | TandemError:
         # Past the deadline nothing waits for the result, so do not start.
         _left(deadline_time)
         try:
             if isinstance(content, TandemError):
                 return content
             if isinstance(content, TextContent):
-                return self._text_preprocessor.windows(content.text, truncation_policy)
-            return decode_image(
-                content.image_bytes, ImageRules(size=self._model.manifest.image_size)
-            )
+                return self._texts.windows(content.text, truncation_policy)
+            return self._picture(content.image_bytes, priority)
         except TandemError as error:
             return error.kept()
+
+    def _picture(self, image_bytes: bytes, priority: Priority) -> "_Picture":
+        manifest = self._model.manifest
+        pixels, pair_rules = decode_image(image_bytes, manifest.image), manifest.pair_image
+        if pair_rules in (None, manifest.image) or not _wants_tokens(manifest, priority):
+            return _Picture(pixels, pixels)
+        return _Picture(pixels, decode_image(image_bytes, pair_rules))
 
     async def _in_threads(self, function: Callable[[T], R], arguments: Sequence[T]) -> Sequence[R]:
         # Pillow and the tokenizer both release the interpreter lock while they work.
@@ -158,18 +176,19 @@ class Encoder:
 
 
 async def _encode_texts(
-    model: ServedJointModel,
-    texts: Mapping[int, TextWindows],
+    model: ServedModel,
+    texts: Mapping[int, ServedText],
     deadline_time: float,
     priority: Priority,
 ) -> tuple[dict[int, Encoding], InferenceCost]:
     if not texts:
         return {}, InferenceCost()
     windows = [ids for text in texts.values() for ids in text.windows]
+    pair_windows = [ids for text in texts.values() for ids in text.pair_windows]
     embeddings = await model.embed_texts(windows, _left(deadline_time), priority)
     encodings = (
         Encoding(embedding, TextTokens(ids))
-        for embedding, ids in zip(embeddings.values, windows, strict=True)
+        for embedding, ids in zip(embeddings.values, pair_windows, strict=True)
     )
     return {
         number: _of_windows(list(islice(encodings, len(text.windows))), text.text_use)
@@ -178,20 +197,35 @@ async def _encode_texts(
 
 
 async def _encode_images(
-    model: ServedJointModel,
-    pictures: Mapping[int, Pixels],
+    model: ServedModel,
+    pictures: Mapping[int, _Picture],
     deadline_time: float,
     priority: Priority,
 ) -> tuple[dict[int, Encoding], InferenceCost]:
     if not pictures:
         return {}, InferenceCost()
-    pixels = np.stack(list(pictures.values()))
-    tokens = await model.image_tokens(pixels, _left(deadline_time), priority)
-    embeddings = await model.embed_images(tokens.values, _left(deadline_time), priority)
+    pixels = np.stack([each.pixels for each in pictures.values()])
+    encoded = await model.encode_images(pixels, _left(deadline_time), priority)
+    tokens, cost = encoded.values.tokens, encoded.cost
+    if not _wants_tokens(model.manifest, priority):
+        tokens = np.zeros((len(pixels), 0, 0), dtype=np.float16)
+    elif tokens is None:
+        made = await model.image_tokens(
+            np.stack([each.pair_pixels for each in pictures.values()]),
+            _left(deadline_time),
+            priority,
+        )
+        tokens, cost = made.values, cost + made.cost
     return {
         number: Encoding(embedding, ImageTokens(rows))
-        for number, rows, embedding in zip(pictures, tokens.values, embeddings.values, strict=True)
-    }, tokens.cost + embeddings.cost
+        for number, rows, embedding in zip(pictures, tokens, encoded.values.embeddings, strict=True)
+    }, cost
+
+
+def _wants_tokens(manifest: Manifest, priority: Priority) -> bool:
+    """Returns whether pictures need tokens: not for a model that computes stored ones later."""
+    is_stored = priority is Priority.INGEST
+    return manifest.has_pairs and not (is_stored and manifest.tokens is TokenSource.RECOMPUTED)
 
 
 def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:

@@ -167,7 +167,7 @@ def _hit_list_to_proto(found: Found) -> pb.HitList:
 
 def _item_from_proto(message: pb.EncodedItem, embedding_D: F32) -> ItemRecord:
     content = content_from_proto(message.content)
-    tokens = tokens_from_proto(message.tokens)
+    tokens = tokens_from_proto(message.tokens, may_be_empty=True)
     if tokens.modality is not content.modality:
         raise TokensInvalid(
             why=f"they are of {tokens.modality.value}, but the content is {content.modality.value}"

@@ -20,8 +20,8 @@ from tandem.item_store.refused import StoreRefused
 from tandem.model_io.followed_version import FollowedVersion
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.model_io.served_joint_model import ServedJointModel
 from tandem.model_io.served_metrics import note_model, note_shard
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
@@ -42,7 +42,7 @@ async def main(settings: RerankSettings) -> None:
     )
     with started_threads(settings.thread_count, "read") as threads:
         reranker = Reranker(
-            ServedJointModel(triton, manifest),
+            ServedModel(triton, manifest),
             lambda: open_shard_items(settings),
             threads,
             cache_bytes=settings.score_cache_bytes,

@@ -33,13 +33,16 @@ def checked_pair(query: Tokens, candidate: Tokens, manifest: Manifest) -> Pair:
 
 
 def _check_text(text: TextTokens, manifest: Manifest) -> None:
-    if len(text.ids) > manifest.max_text_tokens:
+    rules = manifest.pair_text
+    if rules is None or text.is_empty:
+        raise TokensInvalid(why=f"a text has none, and {manifest.family} scores no pairs without")
+    if len(text.ids) > rules.max_tokens:
         raise TokensInvalid(
-            why=f"a text has {len(text.ids)} token ids, the limit is {manifest.max_text_tokens}"
+            why=f"a text has {len(text.ids)} token ids, the limit is {rules.max_tokens}"
         )
-    if text.ids.max() >= manifest.vocabulary_size:
+    if text.ids.max() >= rules.vocabulary_size:
         raise TokensInvalid(
-            why=f"token id {text.ids.max()} is over the vocabulary of {manifest.vocabulary_size}"
+            why=f"token id {text.ids.max()} is over the vocabulary of {rules.vocabulary_size}"
         )
 
 

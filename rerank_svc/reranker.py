@@ -17,7 +17,7 @@ from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
 from tandem.item_store.item_store import ItemStore
 from tandem.model_io.canary import check_matching
 from tandem.model_io.model_version import FIRST_VERSION
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Reranker:
 
     def __init__(
         self,
-        model: ServedJointModel,
+        model: ServedModel,
         open_store: Callable[[], ItemStore],
         threads: Executor,
         *,
@@ -190,7 +190,7 @@ class Reranker:
         return pairs, errors
 
     async def _computed(
-        self, model: ServedJointModel, pairs: Mapping[PairKey, Pair], deadline_time: float
+        self, model: ServedModel, pairs: Mapping[PairKey, Pair], deadline_time: float
     ) -> tuple[dict[_PairName, float], InferenceCost]:
         """Returns the pairs' logits; computes those that no other call is computing."""
         if not pairs:

@@ -133,12 +133,19 @@ def embedding_to_proto(embedding: NDArray[np.float32]) -> content_pb2.Embedding:
     return content_pb2.Embedding(values=embedding.astype("<f4", copy=False).tobytes())
 
 
-def tokens_from_proto(message: content_pb2.ContentTokens) -> Tokens:
-    """Returns the tokens; raises `TokensInvalid` if missing, of a wrong shape or not finite."""
+def tokens_from_proto(message: content_pb2.ContentTokens, *, may_be_empty: bool = False) -> Tokens:
+    """Returns the tokens; raises `TokensInvalid` if missing, of a wrong shape or not finite.
+
+    Empty ones are those of a model without a cross-encoder.
+    """
     match message.WhichOneof("tokens"):
         case "text":
+            if may_be_empty and not message.text.ids:
+                return TextTokens(np.zeros(0, dtype=np.int32))
             return _text_tokens_from_proto(message.text)
         case "image":
+            if may_be_empty and not message.image.values:
+                return ImageTokens(np.zeros((0, 0), dtype=np.float16))
             return _image_tokens_from_proto(message.image)
         case _:
             raise TokensInvalid(why="they are missing")
@@ -160,7 +167,7 @@ def encoding_from_proto(message: encoder_service_pb2.Encoding) -> Encoding:
     """Returns the encoding; raises `EmbeddingInvalid` or `TokensInvalid`."""
     return Encoding(
         embedding=embedding_from_proto(message.embedding),
-        tokens=tokens_from_proto(message.tokens),
+        tokens=tokens_from_proto(message.tokens, may_be_empty=True),
         text_use=text_use_from_proto(message.text_use) if message.HasField("text_use") else None,
         further_windows=tuple(encoding_from_proto(window) for window in message.further_windows),
     )

@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "layers": arguments.layers,
         "width": arguments.width,
         "image_tokens": manifest.image_token_count,
-        "text_tokens": manifest.text_length_buckets[0],
+        "text_tokens": manifest.text.lengths[0],
         "precision": manifest.precision,
         "k": K,
         "queries": len(queries),

@@ -23,9 +23,7 @@ from tandem.model_io.manifest import (
     JOINT_ENCODER,
     Manifest,
     model_file,
-    tokenizer_file,
 )
-from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.text import TextPreprocessor
 
 K = 20
@@ -45,13 +43,13 @@ class DeviceModel:
         self.device = device
         self._backbone = self._load(model_file(repository, IMAGE_BACKBONE))
         self._encoder = self._load(model_file(repository, JOINT_ENCODER))
-        self._texts = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
+        self._texts = TextPreprocessor.open(repository, manifest.text)
 
     def tokenize(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Returns ids and mask on the device, int64 [B, T], padded to a served length."""
         rows = [self._texts.token_ids(text) for text in texts]
-        length = bucket_of(max(map(len, rows)), self.manifest.text_length_buckets)
-        ids, mask = pad_texts(rows, length, self.manifest.pad_id)
+        length = bucket_of(max(map(len, rows)), self.manifest.text.lengths)
+        ids, mask = pad_texts(rows, length, self.manifest.text.pad_id)
         return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
 
     def image_tokens(self, records: Sequence[Record]) -> Tensor:
@@ -59,10 +57,7 @@ class DeviceModel:
         parts = []
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
-            pixels = [
-                decode_image(each.image.read(), ImageRules(size=self.manifest.image_size))
-                for each in batch
-            ]
+            pixels = [decode_image(each.image.read(), self.manifest.image) for each in batch]
             parts.append(self._backbone(torch.from_numpy(np.stack(pixels)).to(self.device)))
         return torch.cat(parts)
 
@@ -79,7 +74,7 @@ class DeviceModel:
         """Returns float32 [M, d]."""
         parts = []
         for tokens_BRD in tokens_MRD.split(_IMAGE_BATCH):
-            ids = torch.full((len(tokens_BRD), 1), self.manifest.cls_id, device=self.device)
+            ids = torch.full((len(tokens_BRD), 1), self.manifest.cls_id or 0, device=self.device)
             parts.append(self._encoder(ids, torch.ones_like(ids), tokens_BRD, _all(tokens_BRD))[0])
         return torch.cat(parts)
 

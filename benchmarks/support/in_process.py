@@ -26,7 +26,6 @@ from tandem.model_io.manifest import (
     JOINT_ENCODER,
     Manifest,
     model_file,
-    tokenizer_file,
 )
 from tandem.model_io.preprocessing import ImageRules
 from tandem.model_io.text import TextPreprocessor
@@ -58,7 +57,7 @@ class InProcess:
         self._manifest = manifest
         self._backbone = torch.jit.load(str(model_file(repository, IMAGE_BACKBONE))).eval()
         self._encoder = torch.jit.load(str(model_file(repository, JOINT_ENCODER))).eval()
-        self._texts = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
+        self._texts = TextPreprocessor.open(repository, manifest.text)
         self._ids: list[str] = []
         self._tokens: list[Tensor] = []
         self._tokens_NRD = torch.empty(0)
@@ -67,14 +66,14 @@ class InProcess:
     @torch.inference_mode()
     def add(self, records: Sequence[Record]) -> None:
         """Encodes the records' pictures and indexes them."""
-        size = self._manifest.image_size
+        size = self._manifest.image.size
         for start in range(0, len(records), _IMAGE_BATCH):
             batch = records[start : start + _IMAGE_BATCH]
             pixels = np.stack(
                 [decode_image(record.image.read(), ImageRules(size=size)) for record in batch]
             )
             tokens_BRD = self._backbone(torch.from_numpy(pixels))
-            ids = torch.full((len(batch), 1), self._manifest.cls_id)
+            ids = torch.full((len(batch), 1), self._manifest.cls_id or 0)
             embeddings, _ = self._encoder(ids, torch.ones_like(ids), tokens_BRD, _all(tokens_BRD))
             self._ids += [record.record_id for record in batch]
             self._tokens.append(tokens_BRD)
@@ -109,8 +108,8 @@ class InProcess:
 
     def _padded(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         rows = [self._texts.token_ids(text) for text in texts]
-        length = bucket_of(max(map(len, rows)), self._manifest.text_length_buckets)
-        ids, mask = pad_texts(rows, length, self._manifest.pad_id)
+        length = bucket_of(max(map(len, rows)), self._manifest.text.lengths)
+        ids, mask = pad_texts(rows, length, self._manifest.text.pad_id)
         return torch.from_numpy(ids), torch.from_numpy(mask)
 
 

@@ -15,20 +15,21 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.config_pbtxt import model_configs
 from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
-    MANIFEST_NAME,
+    TOKENIZER_NAME,
     Manifest,
     config_file,
+    manifest_file,
     model_file,
-    tokenizer_file,
 )
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export import modules_of
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import write_exported
 from tandem.modeling.export.lowered import lowered
@@ -38,6 +39,7 @@ IMAGE_TOKEN_COUNT = 50
 WIDTH = 768
 LAYER_COUNT = 12
 _GRID_PIXELS = 128
+_NAMES = (IMAGE_BACKBONE, JOINT_ENCODER)
 
 
 def export_large(
@@ -64,19 +66,22 @@ def export_large(
         model = JointModel(config).eval()
     weights_name = f"random {seed}"
     manifest = replace(
-        export_manifest(CheckpointFiles(config, tokenizer, weights_name), precision, {}),
+        export_manifest(
+            CheckpointFiles(config, tokenizer, weights_name),
+            precision,
+            dict.fromkeys(_NAMES, weights_name),
+        ),
         image_token_count=IMAGE_TOKEN_COUNT,
-        models={IMAGE_BACKBONE: weights_name, JOINT_ENCODER: weights_name},
     )
     model = lowered(model, precision)
     model.image_backbone = _First(model.image_backbone)  # type: ignore[assignment]
-    for name, config_text in joint_model_configs(manifest).items():
+    for name, config_text in model_configs(manifest).items():
         model_file(repository, name).parent.mkdir(parents=True, exist_ok=True)
         config_file(repository, name).write_text(config_text, encoding="utf-8")
-    files = (model_file(repository, name) for name in (IMAGE_BACKBONE, JOINT_ENCODER))
-    write_exported(model, manifest, *files)
-    tokenizer_file(repository).write_text(tokenizer.to_str(), encoding="utf-8")
-    manifest.write(repository / JOINT_ENCODER / MANIFEST_NAME)
+    files = {name: model_file(repository, name) for name in _NAMES}
+    write_exported(modules_of(model), manifest, files)
+    (repository / TOKENIZER_NAME).write_text(tokenizer.to_str(), encoding="utf-8")
+    manifest.write(manifest_file(repository))
     return manifest
 
 

@@ -17,9 +17,8 @@ from tandem.corpus.records import Record
 from tandem.local.free_ports import free_ports
 from tandem.model_io.config_pbtxt import pair_batch_size
 from tandem.model_io.image import decode_image
-from tandem.model_io.manifest import Manifest, tokenizer_file
-from tandem.model_io.preprocessing import ImageRules
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.text import TextPreprocessor
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
@@ -63,14 +62,12 @@ async def _figures(
     in_process: DeviceModel,
     records: Sequence[Record],
 ) -> dict[str, Any]:
-    texts = TextPreprocessor.open(tokenizer_file(repository), manifest.max_text_tokens)
+    texts = TextPreprocessor.open(repository, manifest.text)
     captions = [record.captions[0].text for record in records]
     ids = [texts.token_ids(caption) for caption in captions]
-    pixels = np.stack(
-        [decode_image(each.image.read(), ImageRules(size=manifest.image_size)) for each in records]
-    )
+    pixels = np.stack([decode_image(each.image.read(), manifest.image) for each in records])
     triton = TritonClient(address)
-    served = ServedJointModel(triton, manifest)
+    served = ServedModel(triton, manifest)
     try:
         tokens = (await served.image_tokens(pixels, _CALL_SECONDS)).values
         embeddings = (await served.embed_texts(ids, _CALL_SECONDS)).values

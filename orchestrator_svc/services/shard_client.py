@@ -169,7 +169,8 @@ class ShardClient:
                 )
             encodings |= {
                 item.item_id: Encoding(
-                    embedding_from_proto(item.embedding), tokens_from_proto(item.tokens)
+                    embedding_from_proto(item.embedding),
+                    tokens_from_proto(item.tokens, may_be_empty=True),
                 )
                 for item in response.encoded_items
             }

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.console import out
-from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.model_repository import check_swappable, our_manifest
 from tandem.model_io.model_version import (
     Serving,
     Wanted,
@@ -48,7 +48,7 @@ def swap(
     """
     if (checkpoint is None) == (to is None):
         raise typer.BadParameter("give a checkpoint, or --to a version")
-    our_manifest(repository)
+    check_swappable(our_manifest(repository), repository)
     before = serving(repository).version
     if to is not None and to not in version_numbers(repository):
         raise ValueError(f"{version_folder(repository, to)} is not there")

@@ -84,9 +84,17 @@ class TextUse:
 # eq=False below: arrays compare element by element, so `==` on the whole would raise.
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTokens:
-    """The tokenizer's output: int32 `ids` [T], with special tokens."""
+    """The cross-encoder's input of a text: int32 `ids` [T], with special tokens.
+
+    Empty if the model has no cross-encoder.
+    """
 
     ids: NDArray[np.int32]
+
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether there is nothing to score."""
+        return not self.ids.size
 
     @property
     def modality(self) -> Modality:
@@ -96,9 +104,17 @@ class TextTokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageTokens:
-    """The image backbone's output: float16 `values` [R, D]."""
+    """The cross-encoder's input of a picture: float16 `values` [R, D].
+
+    Empty if the model has no cross-encoder, or computes them from the picture when it scores.
+    """
 
     values: NDArray[np.float16]
+
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether there is nothing to score."""
+        return not self.values.size
 
     @property
     def modality(self) -> Modality:

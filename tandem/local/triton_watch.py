@@ -9,7 +9,7 @@ from tandem.model_io.canary import check_encoding
 from tandem.model_io.manifest import Manifest
 from tandem.model_io.model_repository import our_manifest
 from tandem.model_io.model_version import serving
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonUnavailable
 
@@ -27,7 +27,7 @@ class TritonWatch:
         self._failed_count = 0
         # One loop and one connection for all canaries.
         self._runner = asyncio.Runner()
-        self._model: ServedJointModel | None = None
+        self._model: ServedModel | None = None
         self._client: TritonClient | None = None
 
     def look(self) -> str | None:
@@ -71,7 +71,7 @@ class TritonWatch:
             return ModelUnavailable(model="of Triton", why="one of its processes has ended")
         if self._model is None:
             self._client = TritonClient(f"127.0.0.1:{self._stack.ports.triton}")
-            self._model = ServedJointModel(self._client, self._manifest)
+            self._model = ServedModel(self._client, self._manifest)
         try:
             await check_encoding(self._model.at(serving(self._stack.model_repository).version))
         except Overloaded:  # It works, but is busy.

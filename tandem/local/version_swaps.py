@@ -21,7 +21,7 @@ from tandem.model_io.model_version import (
     wanted,
     write_serving,
 )
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.swap_attendance import SwapAttendance
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer, TritonUnavailable
@@ -136,7 +136,7 @@ class VersionSwaps:
     async def _try(self, address: str, version: int, before: int) -> None:
         client = TritonClient(address)
         try:
-            model = ServedJointModel(client, self._manifest, before)
+            model = ServedModel(client, self._manifest, before)
             await check_version(model.at(version), model)
         finally:
             await client.close()

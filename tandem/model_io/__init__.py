@@ -2,6 +2,7 @@
 
     preprocessing               how a model's contents become tensors, as data
     visible_text, text          a text to token ids, as in training
+    served_texts                the ids that a served model embeds, and those that it pairs
     tokenizer_file, special_tokens  a tokenizer's file, checked
     image_file, image           an image file to pixels, within limits
     picture_fit                 letterbox, squash and crop
@@ -13,7 +14,8 @@
     model_version, followed_version  versions of a model; the one that a service requests
     version_check, swap_attendance  tests a version before it serves; who swaps, and progress
     triton_client, triton_fault, priority  inference calls, their errors and their order
-    served_joint_model, canary  the model as arrays in and out; whether it answers correctly
+    served_functions            the three functions of a model, and its tensors' roles
+    served_model, canary        the model as arrays in and out; whether it answers correctly
     triton_install, triton_server, triton_versions  a local Triton, and what it has loaded
     model_servicer, description describes the model to callers
     triton_metrics, cost_metrics, served_metrics  what Prometheus scrapes

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.model_io.json_object import from_fields, read_object, shown, within
-from tandem.model_io.manifest import JOINT_ENCODER
 from tandem.model_io.whole_file import write_text_whole
 
 CALIBRATION_NAME: Final = "calibration.json"
@@ -54,7 +53,7 @@ def read_calibration(repository: Path, fingerprint: str) -> Calibration | None:
 
 def calibration_file(repository: Path) -> Path:
     """Returns the path of a model repository's calibration, next to the manifest."""
-    return repository / JOINT_ENCODER / CALIBRATION_NAME
+    return repository / CALIBRATION_NAME
 
 
 def calibration_in(path: Path, fingerprint: str) -> Calibration | None:

@@ -1,24 +1,39 @@
 """Writes config.pbtxt, Triton's configuration of a model, from typed values.
 
 It follows the rules of the native libtorch backend, so that a repository runs on that and on the
-Python backend: file `1/model.pt`, inputs named like forward's arguments, outputs NAME__i.
+Python backend: file `1/model.pt` or `1/model.pt2`, inputs INPUT__i, outputs OUTPUT__i, in the order
+of the model's own.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest
+from tandem.model_io.manifest import Manifest
 from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import ImageRules, TextRules
 from tandem.model_io.priority import LEVEL_COUNT
+from tandem.model_io.served_functions import TEXT_ROLES, Role
 
 _GPU_IMAGE_BATCH_SIZE, _GPU_PAIR_BATCH_SIZE = 64, 128
 # What a CPU core computes in about 50 ms (decision 19), pairs at this width: a query's encoding may
 # have to wait that long.
 _CPU_IMAGE_BATCH_SIZE, _CPU_PAIR_BATCH_SIZE, _CPU_WIDTH = 16, 24, 192
 _MIN_PAIR_BATCH_SIZE = 4
+OWN_LINE = "# Written by the exporter (tandem models add); edits are lost at the next add."
+"""Begins each config.pbtxt of the exporter."""
 COMPUTE_SECONDS = "COMPUTE_SECONDS"
 """The output with the model's compute time for the batch."""
+
+_TYPES = {
+    Role.TOKEN_IDS: "TYPE_INT64",
+    Role.TEXT_MASK: "TYPE_INT64",
+    Role.PIXELS: "TYPE_UINT8",
+    Role.IMAGE_TOKENS: "TYPE_FP16",
+    Role.IMAGE_MASK: "TYPE_INT64",
+    Role.EMBEDDING: "TYPE_FP32",
+    Role.MATCH_LOGIT: "TYPE_FP32",
+}
 
 _BATCHED = re.compile(r"^\s*max_batch_size: [1-9]", re.MULTILINE)
 # With one instance, Triton 2.51 often left requests in the queue for half a second after the
@@ -64,20 +79,24 @@ class ModelConfig:
     device_kind: str = "KIND_CPU"
 
 
-def joint_model_configs(manifest: Manifest) -> dict[str, str]:
-    """Returns the text of config.pbtxt for each of the joint model's two models, by name."""
+def model_configs(manifest: Manifest) -> dict[str, str]:
+    """Returns the text of config.pbtxt for each Triton model, by name."""
     kind = "KIND_GPU" if _is_for_gpu(manifest) else "KIND_CPU"
-    configs = (_image_backbone(manifest), _joint_encoder(manifest))
-    return {config.name: render(replace(config, device_kind=kind)) for config in configs}
+    return {
+        name: render(replace(_config(manifest, name), device_kind=kind)) for name in manifest.models
+    }
 
 
 def image_batch_size(manifest: Manifest) -> int:
-    """Returns the image backbone's maximum batch size."""
-    return _GPU_IMAGE_BATCH_SIZE if _is_for_gpu(manifest) else _CPU_IMAGE_BATCH_SIZE
+    """Returns the maximum batch size of a model that reads pixels."""
+    if _is_for_gpu(manifest):
+        return _GPU_IMAGE_BATCH_SIZE
+    # Our backbones are small; a published encoder of pictures is as wide as its embeddings.
+    return _CPU_IMAGE_BATCH_SIZE if manifest.is_joint else pair_batch_size(manifest)
 
 
 def pair_batch_size(manifest: Manifest) -> int:
-    """Returns the joint encoder's maximum batch size.
+    """Returns the maximum batch size of a model that reads texts, pairs or image tokens.
 
     On a CPU it is smaller for wider models, because time grows with the square of the width. That
     is the width of embeddings; image tokens may have another, such as a patch's raw pixels.
@@ -86,6 +105,26 @@ def pair_batch_size(manifest: Manifest) -> int:
         return _GPU_PAIR_BATCH_SIZE
     size = round(_CPU_PAIR_BATCH_SIZE * (_CPU_WIDTH / manifest.embedding_dim) ** 2)
     return min(_CPU_PAIR_BATCH_SIZE, max(_MIN_PAIR_BATCH_SIZE, size))
+
+
+def max_batch_size(manifest: Manifest, name: str) -> int:
+    """Returns the maximum batch size of one Triton model."""
+    is_of_pixels = manifest.models[name].reads_pixels
+    return image_batch_size(manifest) if is_of_pixels else pair_batch_size(manifest)
+
+
+def image_rules_of(manifest: Manifest, name: str) -> ImageRules:
+    """Returns the rules of the pixels that a Triton model reads."""
+    if name in manifest.functions.embed_image or manifest.pair_image is None:
+        return manifest.image
+    return manifest.pair_image
+
+
+def text_rules_of(manifest: Manifest, name: str) -> TextRules:
+    """Returns the rules of the texts that a Triton model reads."""
+    if name == manifest.functions.embed_text or manifest.pair_text is None:
+        return manifest.text
+    return manifest.pair_text
 
 
 def timed(config_text: str) -> str:
@@ -102,38 +141,71 @@ def _is_for_gpu(manifest: Manifest) -> bool:
     return manifest.precision == Precision.FP16
 
 
-def _image_backbone(manifest: Manifest) -> ModelConfig:
-    pixels = TensorSpec("pixels", "TYPE_UINT8", (manifest.image_size, manifest.image_size, 3))
-    tokens = TensorSpec(
-        "OUTPUT__0", "TYPE_FP16", (manifest.image_token_count, manifest.token_width)
+def _config(manifest: Manifest, name: str) -> ModelConfig:
+    model, largest = manifest.models[name], max_batch_size(manifest, name)
+    dims = _dims_of(manifest, name)
+    inputs = tuple(
+        TensorSpec(f"INPUT__{number}", _TYPES[role], dims[role])
+        for number, role in enumerate(model.inputs)
     )
-    largest = image_batch_size(manifest)
-    warm_ups = tuple(WarmUp(size, {"pixels": pixels.dims}) for size in _warm_sizes(largest))
-    return ModelConfig(IMAGE_BACKBONE, largest, (pixels,), (tokens,), warm_ups)
-
-
-def _joint_encoder(manifest: Manifest) -> ModelConfig:
-    inputs = (
-        TensorSpec("input_ids", "TYPE_INT64", (-1,)),
-        TensorSpec("text_mask", "TYPE_INT64", (-1,)),
-        TensorSpec("image_tokens", "TYPE_FP16", (-1, manifest.token_width)),
-        TensorSpec("image_mask", "TYPE_INT64", (-1,)),
+    outputs = tuple(
+        TensorSpec(f"OUTPUT__{number}", _TYPES[role], _output_dims(manifest, role))
+        for number, role in enumerate(model.outputs)
     )
-    outputs = (
-        TensorSpec("OUTPUT__0", "TYPE_FP32", (manifest.embedding_dim,)),
-        TensorSpec("OUTPUT__1", "TYPE_FP32", (1,)),
-    )
-    rows = manifest.image_token_count
-    lengths = [(1, rows)]  # an image alone
-    for text_length in manifest.text_length_buckets:
-        lengths += [(text_length, 1), (text_length, rows)]  # a text alone; a pair
-    largest = pair_batch_size(manifest)
     warm_ups = tuple(
-        WarmUp(batch_size, _joint_dims(text_length, image_length, manifest.token_width))
-        for text_length, image_length in lengths
+        WarmUp(
+            batch_size,
+            {
+                f"INPUT__{number}": _warm_dims(dims[role], text_length, image_length, role)
+                for number, role in enumerate(model.inputs)
+            },
+        )
+        for text_length, image_length in _warm_lengths(manifest, name)
         for batch_size in _warm_sizes(largest)
     )
-    return ModelConfig(JOINT_ENCODER, largest, inputs, outputs, warm_ups)
+    return ModelConfig(name, largest, inputs, outputs, warm_ups)
+
+
+def _dims_of(manifest: Manifest, name: str) -> dict[Role, tuple[int, ...]]:
+    side = image_rules_of(manifest, name).size
+    return {
+        Role.TOKEN_IDS: (-1,),
+        Role.TEXT_MASK: (-1,),
+        Role.PIXELS: (side, side, 3),
+        Role.IMAGE_TOKENS: (-1, manifest.token_width),
+        Role.IMAGE_MASK: (-1,),
+    }
+
+
+def _output_dims(manifest: Manifest, role: Role) -> tuple[int, ...]:
+    match role:
+        case Role.EMBEDDING:
+            return (manifest.embedding_dim,)
+        case Role.IMAGE_TOKENS:
+            return (manifest.image_token_count, manifest.token_width)
+        case _:
+            return (1,)
+
+
+def _warm_lengths(manifest: Manifest, name: str) -> list[tuple[int, int]]:
+    """Returns the text and image lengths that the model is called with."""
+    model, image_length = manifest.models[name], manifest.image_token_count
+    if model.reads_pixels:
+        return [(0, 0)]
+    lengths = text_rules_of(manifest, name).lengths
+    if not model.is_joint:
+        return [(text_length, image_length) for text_length in lengths]
+    both = [(1, image_length)]  # an image alone
+    for text_length in lengths:
+        both += [(text_length, 1), (text_length, image_length)]  # a text alone; a pair
+    return both
+
+
+def _warm_dims(
+    dims: tuple[int, ...], text_length: int, image_length: int, role: Role
+) -> tuple[int, ...]:
+    length = text_length if role in TEXT_ROLES else image_length
+    return tuple(length if size == -1 else size for size in dims)
 
 
 def _warm_sizes(largest: int) -> list[int]:
@@ -141,20 +213,11 @@ def _warm_sizes(largest: int) -> list[int]:
     return sorted({1, max(1, largest // 3), largest})
 
 
-def _joint_dims(text_length: int, image_length: int, width: int) -> dict[str, tuple[int, ...]]:
-    return {
-        "input_ids": (text_length,),
-        "text_mask": (text_length,),
-        "image_tokens": (image_length, width),
-        "image_mask": (image_length,),
-    }
-
-
 def render(config: ModelConfig) -> str:
     """Returns config.pbtxt."""
     types = {spec.name: spec.data_type for spec in config.inputs}
     blocks = [
-        "# Written by the exporter (tandem models add); edits are lost at the next add.",
+        OWN_LINE,
         f'name: "{config.name}"',
         'backend: "pytorch"',
         f"max_batch_size: {config.max_batch_size}",

@@ -33,7 +33,7 @@ def describe_model(
         family=manifest.family,
         precision=precision,
         embedding_dimension=manifest.embedding_dim,
-        max_text_token_count=manifest.max_text_tokens,
+        max_text_token_count=manifest.text.max_tokens,
         max_text_bytes=MAX_TEXT_BYTES,
         max_image_bytes=MAX_IMAGE_BYTES,
         max_image_pixel_count=MAX_IMAGE_PIXELS,

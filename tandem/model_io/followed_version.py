@@ -6,7 +6,7 @@ from pathlib import Path
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration
 from tandem.errors import ModelUnavailable
 from tandem.model_io.description import describe_model
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest, read_manifest
+from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.model_version import serving
 
 
@@ -39,7 +39,7 @@ class FollowedVersion:
             held = read_manifest(self._repository).fingerprint
             if held != self._manifest.fingerprint:
                 raise ModelUnavailable(
-                    model=JOINT_ENCODER,
+                    model=self._manifest.functions.embed_text,
                     why=f"{self._repository} now holds model {held[:12]}, and this service was "
                     f"started with {self._manifest.fingerprint[:12]}; restart Triton and all "
                     "services",
@@ -64,5 +64,6 @@ class FollowedVersion:
             return self.describe(number).probability_calibration
         except (OSError, ValueError) as error:
             raise ModelUnavailable(
-                model=JOINT_ENCODER, why=f"version {number} is not available here"
+                model=self._manifest.functions.embed_text,
+                why=f"version {number} is not available here",
             ) from error

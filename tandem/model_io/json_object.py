@@ -7,7 +7,8 @@ JSON, numbers that are not finite, a git-lfs pointer instead of the file.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -142,7 +143,22 @@ def _typed(value: object, kind: Any) -> Any:  # noqa: ANN401  whatever a field's
             raise TypeError("an object")
         inner = get_args(kind)[1]
         return {name: _typed(each, inner) for name, each in value.items()}
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        if not isinstance(value, str) or value not in list(kind):
+            raise TypeError(f"one of {', '.join(kind)}")
+        return kind(value)
+    if is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise TypeError("an object")
+        return _nested(kind, value)
     return _PLAIN[kind](value)
+
+
+def _nested(kind: Any, value: Mapping[str, object]) -> Any:  # noqa: ANN401
+    try:
+        return from_fields(kind, value)
+    except ValueError as error:
+        raise TypeError(f"what it should be: {error}") from error
 
 
 def _plain(kinds: type | tuple[type, ...], name: str) -> Callable[[object], object]:

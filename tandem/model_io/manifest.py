@@ -1,37 +1,35 @@
 """Describes an exported model: the exporter writes the manifest, services read it."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from tandem.model_io.json_object import FileInvalid, from_fields, read_object, shown, within
 from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import ImageRules, TextRules
+from tandem.model_io.served_functions import ServedFunctions, TokenSource, TritonModel
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.model_io.whole_file import write_text_whole
 
-FORMAT_VERSION = 2
-"""Format 1 had no text_version: texts were read with their invisible characters."""
+FORMAT_VERSION = 3
+"""Format 2 knew one model, a joint encoder, and no rules for pictures and texts."""
 MANIFEST_NAME = "manifest.json"
 TOKENIZER_NAME = "tokenizer.json"
 IMAGE_BACKBONE = "image_backbone"
 JOINT_ENCODER = "joint_encoder"
-_SIZES = (
-    "embedding_dim",
-    "token_width",
-    "image_token_count",
-    "image_size",
-    "max_text_tokens",
-    "vocabulary_size",
-)
 _MAX_SIZE = 100_000_000
+# Names become paths, and ".." would leave the repository.
+_PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TOKENIZER_FILE = re.compile(r"[a-z][a-z0-9_]*\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Describes one model: the two files that Triton loads, and how to call it."""
+    """Describes one model: its functions, the files that Triton loads, and how to call it."""
 
     format_version: int
     family: str
@@ -39,26 +37,49 @@ class Manifest:
     """Equal if embeddings and tokens are comparable."""
     precision: str
     embedding_dim: int
-    token_width: int
     image_token_count: int
-    image_size: int
-    """In pixels per side."""
-    max_text_tokens: int
-    """Includes [CLS] and [SEP]."""
-    text_length_buckets: tuple[int, ...]
-    """Ascending lengths to which texts are padded, so that requests of different users batch."""
-    vocabulary_size: int
-    """Token ids are smaller."""
-    cls_id: int
-    sep_id: int
-    pad_id: int
+    """Of a picture, as `score_pair` reads it; 0 without `score_pair`."""
+    token_width: int
+    text: TextRules
+    """How a text becomes the ids that `embed_text` reads."""
+    image: ImageRules
+    """How a picture becomes the pixels that `embed_image` reads."""
+    pair_text: TextRules | None
+    """How a text becomes the ids that `score_pair` reads; None without `score_pair`."""
+    pair_image: ImageRules | None
+    """How a picture becomes the pixels of `score_pair`'s image tokens; None without it."""
+    cls_id: int | None
+    """Stands for the text of an image alone, in a joint model; None in others."""
     text_version: int
     """How texts are normalised before they are split into tokens (visible_text.py)."""
-    models: Mapping[str, str]
-    """sha256 of each model's file, by model name."""
-    tokenizer_sha256: str
+    functions: ServedFunctions
+    models: Mapping[str, TritonModel]
+    """By name, what Triton loads."""
+    tokens: TokenSource = TokenSource.STORED
+    """Where a stored picture's tokens come from."""
+    default_fusion: Literal["none", "add", "norm_add"] = "none"
+    """How the model's authors combine both scores."""
+    tokenizers: Mapping[str, str]
+    """sha256 of each tokenizer's file, by its name."""
     checkpoint: Mapping[str, Any]
     """The checkpoint that was exported."""
+    licence: str = ""
+    """Of the weights, as their card says; empty if it does not."""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Returns whether the model has a cross-encoder."""
+        return self.functions.score_pair is not None
+
+    @property
+    def is_joint(self) -> bool:
+        """Returns whether one Triton model embeds and scores; its versions can be swapped."""
+        return self.models[self.functions.embed_text].is_joint
+
+    @property
+    def has_one_picture(self) -> bool:
+        """Returns whether `embed_image` also gives the tokens that `score_pair` reads."""
+        return self.functions.image_tokens in self.functions.embed_image
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -95,16 +116,31 @@ class Manifest:
             )
         if self.precision not in list(Precision):
             raise ValueError(f"no precision {shown(self.precision)}")
-        for name in _SIZES:
-            within(name, getattr(self, name), 1, _MAX_SIZE)
-        for name in ("cls_id", "sep_id", "pad_id"):
-            within(name, getattr(self, name), 0, self.vocabulary_size - 1)
-        buckets = self.text_length_buckets
-        if list(buckets) != sorted(set(buckets)) or buckets[-1:] != (self.max_text_tokens,):
-            raise ValueError(
-                f"text_length_buckets {shown(buckets)} do not ascend to {self.max_text_tokens}"
-            )
-        within("text_length_buckets", buckets[0], 1, self.max_text_tokens)
+        self._check_names()
+        self.functions.check(self.models)
+        self._check_rules()
+        within("embedding_dim", self.embedding_dim, 1, _MAX_SIZE)
+        for name in ("image_token_count", "token_width"):
+            within(name, getattr(self, name), int(self.has_pairs), _MAX_SIZE)
+        if self.is_joint:
+            within("cls_id", self.cls_id, 0, self.text.vocabulary_size - 1)
+
+    def _check_names(self) -> None:
+        if odd := [name for name in self.models if not _PLAIN_NAME.fullmatch(name)]:
+            raise ValueError(f"no model is named {shown(odd[0])}")
+        rules = [self.text, *([self.pair_text] if self.pair_text else [])]
+        if self.tokenizers.keys() != {each.tokenizer for each in rules}:
+            raise ValueError(f"tokenizers {sorted(self.tokenizers)} are not those of the texts")
+        if odd := [name for name in self.tokenizers if not _TOKENIZER_FILE.fullmatch(name)]:
+            raise ValueError(f"no tokenizer is named {shown(odd[0])}")
+
+    def _check_rules(self) -> None:
+        pair_rules = (self.pair_text, self.pair_image)
+        if any((each is not None) != self.has_pairs for each in pair_rules):
+            raise ValueError("pair_text and pair_image are those of score_pair, or null without it")
+        for rules in (self.text, self.image, *pair_rules):
+            if rules is not None:
+                rules.check()
 
     def write(self, path: Path) -> None:
         """Writes the manifest."""
@@ -112,19 +148,27 @@ class Manifest:
 
     def verify(self, repository: Path) -> None:
         """Raises ValueError unless the repository's files match the manifest."""
-        for name, digest in self.models.items():
+        for name, model in self.models.items():
             _check_there(config_file(repository, name))  # operators may edit it
-            _check_digest(model_file(repository, name), digest)
-        self.verify_tokenizer(repository)
+            _check_digest(model_file(repository, name), model.sha256)
+            if model.pt2_sha256 is not None:
+                _check_digest(pt2_file(repository, name), model.pt2_sha256)
+        self.verify_tokenizers(repository)
 
-    def verify_tokenizer(self, repository: Path) -> None:
-        """Raises ValueError unless the tokenizer belongs to the model."""
-        _check_digest(tokenizer_file(repository), self.tokenizer_sha256)
+    def verify_tokenizers(self, repository: Path) -> None:
+        """Raises ValueError unless the tokenizers belong to the model."""
+        for name, digest in self.tokenizers.items():
+            _check_digest(repository / name, digest)
 
 
 def read_manifest(repository: Path) -> Manifest:
     """Returns the manifest of a model repository; errors as Manifest.read."""
-    return Manifest.read(repository / JOINT_ENCODER / MANIFEST_NAME)
+    return Manifest.read(manifest_file(repository))
+
+
+def manifest_file(repository: Path) -> Path:
+    """Returns the manifest's path: beside the folders that Triton loads."""
+    return repository / MANIFEST_NAME
 
 
 def model_file(repository: Path, name: str) -> Path:
@@ -132,14 +176,14 @@ def model_file(repository: Path, name: str) -> Path:
     return repository / name / "1" / "model.pt"
 
 
+def pt2_file(repository: Path, name: str) -> Path:
+    """Returns where Triton expects a model's torch.export archive."""
+    return model_file(repository, name).with_suffix(".pt2")
+
+
 def config_file(repository: Path, name: str) -> Path:
     """Returns where Triton expects a model's configuration."""
     return repository / name / "config.pbtxt"
-
-
-def tokenizer_file(repository: Path) -> Path:
-    """Returns the tokenizer's path."""
-    return repository / JOINT_ENCODER / TOKENIZER_NAME
 
 
 def _check_there(path: Path) -> None:

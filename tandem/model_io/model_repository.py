@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.model_io.calibration import calibration_file
-from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.config_pbtxt import model_configs
 from tandem.model_io.manifest import (
-    JOINT_ENCODER,
     MANIFEST_NAME,
     Manifest,
     config_file,
+    manifest_file,
     model_file,
+    pt2_file,
     read_manifest,
-    tokenizer_file,
 )
 from tandem.model_io.model_version import forget_versions
 
@@ -39,7 +39,7 @@ def stored_models(repository: Path) -> list[StoredModel]:
     """
     manifest = _manifest_if_any(repository)
     told_of = {} if manifest is None else dict(manifest.models)
-    configs = {} if manifest is None else joint_model_configs(manifest)
+    configs = {} if manifest is None else model_configs(manifest)
     names = {path.parent.name for path in repository.glob("*/config.pbtxt")} | told_of.keys()
     if not names:
         raise ValueError(f"{repository} has no models; run tandem models add")
@@ -59,10 +59,18 @@ def our_manifest(repository: Path) -> Manifest:
     manifest = _manifest_if_any(repository)
     if manifest is None:
         raise ValueError(
-            f"{repository} has no model of ours: {JOINT_ENCODER}/{MANIFEST_NAME} is missing; "
-            "run tandem models add"
+            f"{repository} has no model of ours: {MANIFEST_NAME} is missing; run tandem models add"
         )
     return manifest
+
+
+def check_swappable(manifest: Manifest, repository: Path) -> None:
+    """Raises ValueError unless the model can have further versions."""
+    if not manifest.is_joint:
+        raise ValueError(
+            f"{repository} holds {manifest.family}, and only a joint model has versions to swap; "
+            "serve another model with tandem models add and ingest again"
+        )
 
 
 def remove_model(repository: Path) -> list[Path]:
@@ -73,37 +81,29 @@ def remove_model(repository: Path) -> list[Path]:
     be repeated. Raises ValueError without a manifest of ours.
     """
     manifest = our_manifest(repository)
-    models = [model_file(repository, name) for name in manifest.models]
+    models = [path(repository, name) for name in manifest.models for path in (model_file, pt2_file)]
     deleted = forget_versions(repository)
-    manifest_path = repository / JOINT_ENCODER / MANIFEST_NAME
+    tokenizers = [repository / name for name in manifest.tokenizers]
     for path in (
         *models,
-        tokenizer_file(repository),
+        *tokenizers,
         calibration_file(repository),
-        manifest_path,
+        manifest_file(repository),
     ):
         if path.is_file():
             path.unlink()
             deleted.append(path)
-    for path in models:
+    for folder in {path.parent for path in models}:
         with suppress(OSError):  # other files in the version's folder are not ours
-            path.parent.rmdir()
+            folder.rmdir()
     return deleted
 
 
 def _manifest_if_any(repository: Path) -> Manifest | None:
     try:
-        manifest = read_manifest(repository)
+        return read_manifest(repository)
     except FileNotFoundError:
         return None
-    configs = joint_model_configs(manifest)
-    if manifest.models.keys() != configs.keys():
-        # Names become paths, and ".." would leave the repository.
-        raise ValueError(
-            f"{repository / JOINT_ENCODER / MANIFEST_NAME} tells of the models "
-            f"{sorted(manifest.models)} instead of {sorted(configs)}; run tandem models add"
-        )
-    return manifest
 
 
 def _file_bytes(path: Path) -> int | None:

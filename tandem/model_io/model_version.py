@@ -5,8 +5,8 @@ encoder with the same embeddings, image backbone and tokenizer, so that one inde
 cross-encoder, precision or export differs. Each is a complete folder, named by its number, as
 Triton requires.
 
-    joint_encoder/serving.json    which version serves; version 1 if it is missing
-    joint_encoder/wanted.json     which version was requested
+    serving.json                  which version serves; version 1 if it is missing
+    wanted.json                   which version was requested
     joint_encoder/2/model.pt      the version itself
     joint_encoder/2/version.json  its description
     joint_encoder/refused-3/      a rejected version, which never served; Triton ignores it
@@ -97,22 +97,22 @@ _Said = TypeVar("_Said", Serving, Wanted)
 
 def serving(repository: Path) -> Serving:
     """Returns what serves; raises ValueError for an invalid file."""
-    return _read(repository / JOINT_ENCODER / SERVING_NAME, Serving) or Serving()
+    return _read(repository / SERVING_NAME, Serving) or Serving()
 
 
 def write_serving(repository: Path, outcome: Serving) -> None:
     """Records which version serves; the file is replaced atomically."""
-    _write(repository / JOINT_ENCODER / SERVING_NAME, asdict(outcome))
+    _write(repository / SERVING_NAME, asdict(outcome))
 
 
 def wanted(repository: Path) -> Wanted | None:
     """Returns the last request, if any; errors as `serving`."""
-    return _read(repository / JOINT_ENCODER / _WANTED_NAME, Wanted)
+    return _read(repository / _WANTED_NAME, Wanted)
 
 
 def write_wanted(repository: Path, request: Wanted | None) -> None:
     """Replaces the last request; None withdraws it."""
-    path = repository / JOINT_ENCODER / _WANTED_NAME
+    path = repository / _WANTED_NAME
     if request is None:
         path.unlink(missing_ok=True)
     else:
@@ -159,7 +159,7 @@ def verify_serving_version(repository: Path, manifest: Manifest) -> int:
         except ValueError as error:
             raise ValueError(
                 f"version {version} is said to serve, and {error}; put it back, or remove "
-                f"{repository / JOINT_ENCODER / SERVING_NAME} to have version 1 serve"
+                f"{repository / SERVING_NAME} to have version 1 serve"
             ) from error
     return version
 
@@ -169,7 +169,7 @@ def forget_versions(repository: Path) -> list[Path]:
     files = _version_files(repository)
     for path in files:
         path.unlink()
-    for folder in {path.parent for path in files} - {repository / JOINT_ENCODER}:
+    for folder in {path.parent for path in files} - {repository}:
         with suppress(OSError):  # other files are not ours
             folder.rmdir()
     return files
@@ -192,7 +192,7 @@ def _version_files(repository: Path) -> list[Path]:
         and (path.parent / VERSION_NAME).is_file()  # or the folder is not ours
         and path.name in ("model.pt", VERSION_NAME, CALIBRATION_NAME)
     ]
-    said = [folder / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
+    said = [repository / name for name in (SERVING_NAME, _WANTED_NAME, ATTENDANCE_NAME)]
     # The file that marks a folder as ours goes last, so that a deletion can be repeated.
     later.sort(key=lambda path: path.name == VERSION_NAME)
     return [*later, *(path for path in said if path.is_file())]

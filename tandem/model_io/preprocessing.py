@@ -6,6 +6,11 @@ field here. What can run inside the exported graph (rescaling, mean, standard de
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from tandem.model_io.json_object import shown, within
+
+_MAX_SIZE: Final = 100_000_000
 
 
 class Fit(StrEnum):
@@ -55,6 +60,15 @@ class ImageRules:
 
     Otherwise large pictures are first reduced by whole blocks, which is faster and differs little.
     """
+
+    def check(self) -> None:
+        """Raises ValueError unless the rules give a full square."""
+        within("size", self.size, 1, _MAX_SIZE)
+        if self.resize_to is None:
+            return
+        if self.fit is not Fit.CROP:
+            raise ValueError(f"resize_to is {self.resize_to}, and pictures are not cropped")
+        within("resize_to", self.resize_to, self.size, _MAX_SIZE)
 
 
 class BoxNumbers(StrEnum):
@@ -112,3 +126,15 @@ class TextRules:
     """Whether the model attends to padding, so that the mask is all ones (SigLIP)."""
     prompt: str = ""
     """Text put before every text, as sentence-transformers' prompts are."""
+
+    def check(self) -> None:
+        """Raises ValueError unless lengths and ids are possible."""
+        within("max_tokens", self.max_tokens, 1, _MAX_SIZE)
+        within("vocabulary_size", self.vocabulary_size, 1, _MAX_SIZE)
+        within("pad_id", self.pad_id, 0, self.vocabulary_size - 1)
+        if self.first_id is not None:
+            within("first_id", self.first_id, 0, self.vocabulary_size - 1)
+        lengths = self.lengths
+        if list(lengths) != sorted(set(lengths)) or lengths[-1:] != (self.max_tokens,):
+            raise ValueError(f"lengths {shown(lengths)} do not ascend to {self.max_tokens}")
+        within("lengths", lengths[0], 1, self.max_tokens)

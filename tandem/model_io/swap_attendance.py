@@ -6,8 +6,6 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from tandem.model_io.manifest import JOINT_ENCODER
-
 ATTENDANCE_NAME = "swaps.lock"
 
 
@@ -57,4 +55,4 @@ def swap_stage(repository: Path) -> str:
 
 
 def _path(repository: Path) -> Path:
-    return repository / JOINT_ENCODER / ATTENDANCE_NAME
+    return repository / ATTENDANCE_NAME

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tandem.contract.content import MAX_LONG_TEXT_BYTES as MAX_LONG_TEXT_BYTES
 from tandem.contract.content import TextUse, TruncationPolicy
 from tandem.errors import TextEmpty, TextTooLong
+from tandem.model_io.preprocessing import TextRules
 from tandem.model_io.tokenizer_file import read_tokenizer_file
 from tandem.model_io.visible_text import visible_text
 
@@ -39,8 +40,19 @@ class TextWindows:
 class TextPreprocessor:
     """Splits texts as in training. Safe to use from several threads."""
 
-    def __init__(self, tokenizer: Tokenizer, max_text_tokens: int) -> None:
-        """Copies `tokenizer`, so that its owner's settings do not change."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_text_tokens: int,
+        *,
+        is_lower_case: bool = False,
+        first_id: int | None = None,
+        prompt: str = "",
+    ) -> None:
+        """Copies `tokenizer`, so that its owner's settings do not change.
+
+        The options are those of TextRules; padding is up to the caller.
+        """
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         # "[SEP]" and "[PAD]" in a text are plain letters.
         self._tokenizer.encode_special_tokens = True
@@ -48,14 +60,28 @@ class TextPreprocessor:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._max_text_tokens = max_text_tokens
+        self._is_lower_case = is_lower_case
+        self._first_id = first_id
+        self._prompt = prompt
 
     @classmethod
-    def open(cls, tokenizer_path: Path, max_text_tokens: int) -> "TextPreprocessor":
-        """Raises ValueError if the file is no tokenizer."""
-        return cls(read_tokenizer_file(tokenizer_path), max_text_tokens)
+    def by_rules(cls, tokenizer: Tokenizer, rules: TextRules) -> "TextPreprocessor":
+        """Returns the preprocessor of a model with these rules."""
+        return cls(
+            tokenizer,
+            rules.max_tokens,
+            is_lower_case=rules.is_lower_case,
+            first_id=rules.first_id,
+            prompt=rules.prompt,
+        )
+
+    @classmethod
+    def open(cls, folder: Path, rules: TextRules) -> "TextPreprocessor":
+        """Reads the tokenizer of the rules; raises ValueError if the file is none."""
+        return cls.by_rules(read_tokenizer_file(folder / rules.tokenizer), rules)
 
     def token_ids(self, text: str) -> TokenIds:
-        """Returns int32 [T] with [CLS] and [SEP] for a whole text; raises as `windows`."""
+        """Returns int32 [T] with special tokens for a whole text; raises as `windows`."""
         [ids] = self.windows(text, TruncationPolicy.ERROR).windows
         return ids
 
@@ -72,10 +98,7 @@ class TextPreprocessor:
         Raises TextNotUnicode for half a surrogate pair.
         """
         text = _sized(text, policy)
-        # `encode` holds the GIL; this does not, and is also faster.
-        [encoding] = self._tokenizer.encode_batch_fast([text])
-        ids = np.asarray(encoding.ids, dtype=np.int32)
-        [places] = np.nonzero(np.asarray(encoding.special_tokens_mask) == 0)
+        ids, places = self._split(text)
         if not len(places):
             raise TextEmpty
         if len(ids) <= self._max_text_tokens:
@@ -93,6 +116,38 @@ class TextPreprocessor:
             for start in starts
         )
         return TextWindows(windows, TextUse(len(ids), special_count + _covered_count(starts, room)))
+
+    def passages(self, text: str, policy: TruncationPolicy) -> tuple[str, ...]:
+        """Returns the visible text of each window of `windows`; errors as there."""
+        text = _sized(text, policy)
+        ids, places = self._split(text)
+        if len(ids) <= self._max_text_tokens:
+            return (text,)
+        room = self._max_text_tokens - (len(ids) - len(places))
+        starts = [0]
+        if policy is TruncationPolicy.BEST_WINDOW:
+            starts = _window_starts(len(places), room)
+        read, cased = self._read(text), self._prompt + text
+        [encoding] = self._tokenizer.encode_batch([read], add_special_tokens=False)
+        offsets = encoding.offsets
+        if len(read) == len(cased):  # a few letters are longer in lower case
+            read = cased
+        parts = (read[offsets[start][0] : offsets[start + room - 1][1]] for start in starts)
+        return tuple(part.removeprefix(self._prompt).strip() for part in parts)
+
+    def _split(self, text: str) -> tuple[TokenIds, NDArray[np.intp]]:
+        """Returns the ids, int32 [T], and the places of those that are no special tokens."""
+        # `encode` holds the GIL; this does not, and is also faster.
+        [encoding] = self._tokenizer.encode_batch_fast([self._read(text)])
+        ids = np.asarray(encoding.ids, dtype=np.int32)
+        if self._first_id is not None:
+            ids[0] = self._first_id
+        [places] = np.nonzero(np.asarray(encoding.special_tokens_mask) == 0)
+        return ids, places
+
+    def _read(self, text: str) -> str:
+        """Returns the letters that the tokenizer reads."""
+        return self._prompt + (text.lower() if self._is_lower_case else text)
 
 
 def _sized(text: str, policy: TruncationPolicy) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.model_io.priority import Priority
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 
 # The largest difference per value between two precisions of one model; models of different seeds
 # differ by a hundred times as much.
@@ -20,7 +20,7 @@ class VersionRefused(ValueError):
     """The version does not fit the serving one; the message says why."""
 
 
-async def check_version(candidate: ServedJointModel, serving: ServedJointModel) -> None:
+async def check_version(candidate: ServedModel, serving: ServedModel) -> None:
     """Returns if the candidate may serve the same indexes as `serving`.
 
     Raises the errors of its inferences, mainly ModelOutputInvalid for a wrong shape, and
@@ -43,29 +43,28 @@ async def check_version(candidate: ServedJointModel, serving: ServedJointModel) 
         )
 
 
-async def _check_logits(model: ServedJointModel) -> None:
+async def _check_logits(model: ServedModel) -> None:
     manifest = model.manifest
-    text = np.array([manifest.cls_id, manifest.sep_id], dtype=np.int32)
+    text = np.zeros(2, dtype=np.int32)
     image = np.zeros((manifest.image_token_count, manifest.token_width), dtype=np.float16)
     await model.match_logits([text] * _PROBE_COUNT, [image] * _PROBE_COUNT, _PROBE_SECONDS)
 
 
-async def _embeddings(model: ServedJointModel) -> list[NDArray[np.float32]]:
+async def _embeddings(model: ServedModel) -> list[NDArray[np.float32]]:
     """Returns float32 [1, d] of a synthetic text of each length, and [n, d] of pictures."""
     manifest = model.manifest
     random = np.random.default_rng(0)
     texts = [
-        random.integers(0, manifest.vocabulary_size, length, dtype=np.int32)
-        for length in manifest.text_length_buckets
+        random.integers(0, manifest.text.vocabulary_size, length, dtype=np.int32)
+        for length in manifest.text.lengths
     ]
-    size = manifest.image_size
+    size = manifest.image.size
     pictures = random.integers(0, 256, (_PROBE_COUNT, size, size, 3), dtype=np.uint8)
-    tokens = await model.image_tokens(pictures, _PROBE_SECONDS, Priority.QUERY)
     return [
         # One per call, because the texts of a call may be padded to one length.
         *[
             (await model.embed_texts([text], _PROBE_SECONDS, Priority.QUERY)).values
             for text in texts
         ],
-        (await model.embed_images(tokens.values, _PROBE_SECONDS, Priority.QUERY)).values,
+        (await model.encode_images(pictures, _PROBE_SECONDS, Priority.QUERY)).values.embeddings,
     ]

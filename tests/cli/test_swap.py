@@ -52,8 +52,10 @@ def test_without_anybody_to_make_it_a_swap_is_refused_at_once(repository: Path) 
 def test_git_sees_nothing_of_what_is_served(repository: Path) -> None:
     """`git add .` adds no model, whatever versions there are; the committed configs are seen."""
     root = Path(__file__).parents[2]
-    written = ("1/model.pt", "2/model.pt", "refused-3/version.json", "serving.json", "wanted.json")
-    paths = [f"model_repository/joint_encoder/{name}" for name in (*written, "swaps.lock")]
+    versions = ("1/model.pt", "2/model.pt", "refused-3/version.json")
+    beside = ("serving.json", "wanted.json", "swaps.lock", "manifest.json", "tokenizer.json")
+    paths = [f"model_repository/joint_encoder/{name}" for name in versions]
+    paths += [f"model_repository/{name}" for name in beside]
     config = "model_repository/joint_encoder/config.pbtxt"
 
     ignored = subprocess.run(
@@ -77,7 +79,7 @@ def test_a_version_that_is_not_there_is_not_asked_for(repository: Path) -> None:
 def test_a_damaged_word_of_what_serves_stops_by_name(repository: Path) -> None:
     """And not by a traceback."""
     write_serving(repository, Serving(version=1))
-    path = repository / "joint_encoder" / "serving.json"
+    path = repository / "serving.json"
     path.write_text(path.read_text()[:-10])
 
     status, output = swap(repository, "--to", "1")

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from tandem.chassis.metrics import REGISTRY
 from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
-from tandem.model_io.manifest import Manifest, tokenizer_file
-from tandem.model_io.served_joint_model import ServedJointModel
-from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_texts import ServedTexts
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto
@@ -25,15 +25,15 @@ LONG = " ".join([SHORT] * 20)
 
 
 @pytest.fixture(scope="module")
-def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreprocessor:
-    return TextPreprocessor.open(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
+def served_texts(tiny_repository: Path, tiny_manifest: Manifest) -> ServedTexts:
+    return ServedTexts.open(tiny_repository, tiny_manifest)
 
 
 @pytest_asyncio.fixture(scope="module")
 async def stub(
-    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    tiny_served: ServedModel, served_texts: ServedTexts
 ) -> AsyncIterator[EncoderServiceStub]:
-    async with served_channel(tiny_served, preprocessor) as channel:
+    async with served_channel(tiny_served, served_texts) as channel:
         yield EncoderServiceStub(channel)
 
 
@@ -72,27 +72,28 @@ async def test_error_refuses_a_long_text_alone(stub: EncoderServiceStub) -> None
 
 @pytest.mark.parametrize("policy", list(TruncationPolicy))
 async def test_every_text_tells_how_much_was_read(
-    stub: EncoderServiceStub, preprocessor: TextPreprocessor, policy: TruncationPolicy
+    stub: EncoderServiceStub, served_texts: ServedTexts, policy: TruncationPolicy
 ) -> None:
     """Of a short one all, whatever the policy; of a picture nothing is said."""
     picture, text = (await encode(stub, policy, SHORT)).results
 
     assert not picture.encoding.HasField("text_use")
-    count = len(preprocessor.token_ids(SHORT))
+    [ids] = served_texts.windows(SHORT, TruncationPolicy.ERROR).windows
+    count = len(ids)
     assert encoding_from_proto(text.encoding).text_use == TextUse(count, count)
     assert not text.encoding.text_use.truncated
     assert not text.encoding.further_windows
 
 
 async def test_truncation_encodes_the_beginning(
-    stub: EncoderServiceStub, tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    stub: EncoderServiceStub, tiny_served: ServedModel, served_texts: ServedTexts
 ) -> None:
     """As the model says of these tokens alone; the counter tells of the one that was cut."""
     before = truncated_count(TruncationPolicy.TRUNCATE)
 
     response = await encode(stub, TruncationPolicy.TRUNCATE, LONG, SHORT)
 
-    read = preprocessor.windows(LONG, TruncationPolicy.TRUNCATE)
+    read = served_texts.windows(LONG, TruncationPolicy.TRUNCATE)
     cut = encoding_from_proto(response.results[1].encoding)
     assert response.results[1].encoding.text_use.truncated
     assert cut.text_use == read.text_use
@@ -104,14 +105,14 @@ async def test_truncation_encodes_the_beginning(
 
 
 async def test_each_window_is_encoded_as_a_text_of_its_own(
-    stub: EncoderServiceStub, tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    stub: EncoderServiceStub, tiny_served: ServedModel, served_texts: ServedTexts
 ) -> None:
     """In its text's order, though all texts' windows share batches; nothing is cut, or counted."""
     before = truncated_count(TruncationPolicy.BEST_WINDOW)
 
     response = await encode(stub, TruncationPolicy.BEST_WINDOW, LONG, SHORT, LONG)
 
-    read = preprocessor.windows(LONG, TruncationPolicy.BEST_WINDOW)
+    read = served_texts.windows(LONG, TruncationPolicy.BEST_WINDOW)
     assert len(read.windows) > 2
     expected = (await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)).values
     for result in (response.results[1], response.results[3]):

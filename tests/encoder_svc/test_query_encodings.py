@@ -17,9 +17,9 @@ from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.errors import ModelUnavailable
-from tandem.model_io.manifest import JOINT_ENCODER, Manifest, tokenizer_file
-from tandem.model_io.served_joint_model import ServedJointModel
-from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_texts import ServedTexts
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb
@@ -51,16 +51,16 @@ COUNTERS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreprocessor:
-    return TextPreprocessor.open(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
+def served_texts(tiny_repository: Path, tiny_manifest: Manifest) -> ServedTexts:
+    return ServedTexts.open(tiny_repository, tiny_manifest)
 
 
 @pytest_asyncio.fixture
 async def stub(
-    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    tiny_served: ServedModel, served_texts: ServedTexts
 ) -> AsyncIterator[EncoderServiceStub]:
     """Of a service whose cache is empty."""
-    async with served_channel(tiny_served, preprocessor, cache_bytes=1 << 20) as channel:
+    async with served_channel(tiny_served, served_texts, cache_bytes=1 << 20) as channel:
         yield EncoderServiceStub(channel)
 
 
@@ -148,10 +148,10 @@ async def test_fifty_equal_queries_at_once_are_one_inference(
 
 
 async def test_without_a_cache_each_costs_its_own(
-    tiny_served: ServedJointModel, preprocessor: TextPreprocessor, tiny_serving: Serving
+    tiny_served: ServedModel, served_texts: ServedTexts, tiny_serving: Serving
 ) -> None:
     """Positive control: Triton's count tells sharing from its absence."""
-    async with served_channel(tiny_served, preprocessor) as channel:
+    async with served_channel(tiny_served, served_texts) as channel:
         before = Counts.at_rest(tiny_serving.metrics_url, JOINT_ENCODER)
 
         await asyncio.gather(*(ask(EncoderServiceStub(channel), DOGS) for _ in range(5)))
@@ -181,14 +181,14 @@ async def test_costs_of_all_replies_add_up_to_the_counters(stub: EncoderServiceS
 
 
 async def test_kept_queries_are_answered_while_the_model_is_down(
-    tiny_repository: Path, tiny_manifest: Manifest, preprocessor: TextPreprocessor
+    tiny_repository: Path, tiny_manifest: Manifest, served_texts: ServedTexts
 ) -> None:
     """And say so. Others fail by name, in their place where something else is there."""
     with serving(tiny_repository) as running, ThreadPoolExecutor(1) as threads:
         triton = TritonClient(running.address)
-        model = ServedJointModel(triton, tiny_manifest)
-        idle = QueryEncodings(Encoder(model, preprocessor, threads), threads, 1 << 20)
-        async with served_channel(model, preprocessor, cache_bytes=1 << 20) as channel:
+        model = ServedModel(triton, tiny_manifest)
+        idle = QueryEncodings(Encoder(model, served_texts, threads), threads, 1 << 20)
+        async with served_channel(model, served_texts, cache_bytes=1 << 20) as channel:
             stub = EncoderServiceStub(channel)
             before = await ask(stub, DOGS)
             told = [await checked(idle)]

@@ -20,13 +20,19 @@ from tandem.chassis.health import Health
 from tandem.chassis.metrics import REGISTRY
 from tandem.chassis.server import make_server
 from tandem.chassis.status import error_from_rpc
-from tandem.contract.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.content import (
+    Content,
+    ImageContent,
+    ImageTokens,
+    TextContent,
+    TextTokens,
+    TruncationPolicy,
+)
 from tandem.local.free_ports import free_ports
 from tandem.model_io.image import MAX_IMAGE_BYTES, decode_image
-from tandem.model_io.manifest import Manifest, tokenizer_file
-from tandem.model_io.preprocessing import ImageRules
-from tandem.model_io.served_joint_model import ServedJointModel
-from tandem.model_io.text import TextPreprocessor
+from tandem.model_io.manifest import Manifest
+from tandem.model_io.served_model import ServedModel
+from tandem.model_io.served_texts import ServedTexts
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import encoder_service_pb2 as pb
@@ -43,17 +49,17 @@ TIMEOUT_SECONDS = 20
 
 
 @pytest.fixture(scope="module")
-def preprocessor(tiny_repository: Path, tiny_manifest: Manifest) -> TextPreprocessor:
-    return TextPreprocessor.open(tokenizer_file(tiny_repository), tiny_manifest.max_text_tokens)
+def served_texts(tiny_repository: Path, tiny_manifest: Manifest) -> ServedTexts:
+    return ServedTexts.open(tiny_repository, tiny_manifest)
 
 
 @asynccontextmanager
 async def served_channel(
-    model: ServedJointModel, preprocessor: TextPreprocessor, *, cache_bytes: int = 0
+    model: ServedModel, served_texts: ServedTexts, *, cache_bytes: int = 0
 ) -> AsyncIterator[grpc.aio.Channel]:
     """Serves an encoder and yields a channel to it."""
     with ThreadPoolExecutor(2) as threads:
-        encoder = Encoder(model, preprocessor, threads)
+        encoder = Encoder(model, served_texts, threads)
         queries = QueryEncodings(encoder, threads, cache_bytes)
         servicer = EncoderServicer(encoder, queries, TIMEOUT_SECONDS)
         server = await make_server(
@@ -73,9 +79,9 @@ async def served_channel(
 
 @pytest_asyncio.fixture(scope="module")
 async def stub(
-    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    tiny_served: ServedModel, served_texts: ServedTexts
 ) -> AsyncIterator[EncoderServiceStub]:
-    async with served_channel(tiny_served, preprocessor) as channel:
+    async with served_channel(tiny_served, served_texts) as channel:
         yield EncoderServiceStub(channel)
 
 
@@ -110,9 +116,9 @@ def reasons(response: pb.EncodeContentsResponse) -> list[str]:
 
 async def test_mixed_batch_comes_back_in_order(
     stub: EncoderServiceStub,
-    tiny_served: ServedJointModel,
+    tiny_served: ServedModel,
     tiny_manifest: Manifest,
-    preprocessor: TextPreprocessor,
+    served_texts: ServedTexts,
 ) -> None:
     """Texts and images, mixed, get each what the model says of it alone."""
     pictures = [encoded(noise(seed), "PNG") for seed in (1, 2)]
@@ -128,15 +134,15 @@ async def test_mixed_batch_comes_back_in_order(
 
     encodings = [encoding_from_proto(result.encoding) for result in response.results]
     for encoding, picture in zip(encodings[::2], pictures, strict=True):
-        pixels = decode_image(picture, ImageRules(size=tiny_manifest.image_size))[None]
+        pixels = decode_image(picture, tiny_manifest.image)[None]
         tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
-        expected = (await tiny_served.embed_images(tokens, TIMEOUT_SECONDS)).values
+        expected = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).values.embeddings
         assert isinstance(encoding.tokens, ImageTokens)
         # Batches of other sizes add in another order, and float16 rounds that up to 1e-3.
         np.testing.assert_allclose(encoding.tokens.values, tokens[0], atol=2e-3)
         np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-3)
     for encoding, text in zip(encodings[1::2], texts, strict=True):
-        ids = preprocessor.token_ids(text)
+        ids = served_texts.windows(text, TruncationPolicy.ERROR).windows[0]
         expected = (await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)).values
         assert isinstance(encoding.tokens, TextTokens)
         np.testing.assert_array_equal(encoding.tokens.ids, ids)
@@ -219,13 +225,13 @@ async def test_largest_batch_is_encoded(stub: EncoderServiceStub) -> None:
 
 
 async def test_text_that_is_not_utf8_is_malformed(
-    tiny_served: ServedJointModel, preprocessor: TextPreprocessor
+    tiny_served: ServedModel, served_texts: ServedTexts
 ) -> None:
     """A whole request that does not parse is the caller's fault, not ours."""
     content = b"\x0a\x02\xff\xfe"  # field 1, two bytes
     batch = b"\x0a" + bytes([len(content)]) + content
 
-    async with served_channel(tiny_served, preprocessor) as channel:
+    async with served_channel(tiny_served, served_texts) as channel:
         call = channel.unary_unary("/tandem.v1.EncoderService/EncodeContents")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(batch, timeout=TIMEOUT_SECONDS)
@@ -243,14 +249,14 @@ async def test_caller_without_patience_is_told_so(stub: EncoderServiceStub) -> N
 
 
 async def test_without_triton_the_model_is_unavailable(
-    tiny_manifest: Manifest, preprocessor: TextPreprocessor
+    tiny_manifest: Manifest, served_texts: ServedTexts
 ) -> None:
     """The whole call fails, soon and by name; bad contents are not blamed."""
     [port] = free_ports(1)
     triton = TritonClient(f"127.0.0.1:{port}")
     try:
-        model = ServedJointModel(triton, tiny_manifest)
-        async with served_channel(model, preprocessor) as channel:
+        model = ServedModel(triton, tiny_manifest)
+        async with served_channel(model, served_texts) as channel:
             message = request(TextContent("two dogs"), TextContent(""))
             code, error = await asyncio.wait_for(refusal(EncoderServiceStub(channel), message), 5)
     finally:
@@ -261,15 +267,15 @@ async def test_without_triton_the_model_is_unavailable(
 
 
 async def test_canary_follows_triton(
-    tiny_served: ServedJointModel, tiny_manifest: Manifest, preprocessor: TextPreprocessor
+    tiny_served: ServedModel, tiny_manifest: Manifest, served_texts: ServedTexts
 ) -> None:
     """check() is silent before a Triton that answers, and names the model before none."""
     [port] = free_ports(1)
     triton = TritonClient(f"127.0.0.1:{port}")
     try:
         with ThreadPoolExecutor(1) as threads:
-            await Encoder(tiny_served, preprocessor, threads).check()
-            lonely = Encoder(ServedJointModel(triton, tiny_manifest), preprocessor, threads)
+            await Encoder(tiny_served, served_texts, threads).check()
+            lonely = Encoder(ServedModel(triton, tiny_manifest), served_texts, threads)
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(lonely.check(), 5)
     finally:

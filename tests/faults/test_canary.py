@@ -23,7 +23,7 @@ from tandem.errors import TandemError
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tests.support.faults.run_counts import is_full, run_count
 from tests.support.faults.summary import report
@@ -194,8 +194,8 @@ async def seconds_until_cured(stack: LocalStack, manifest: Manifest) -> float:
 async def feed(stack: LocalStack, manifest: Manifest, token_id: int) -> None:
     """Makes one instance read the token."""
     client = TritonClient(f"127.0.0.1:{stack.ports.triton}")
-    ids = np.array([manifest.cls_id, token_id, manifest.sep_id], dtype=np.int32)
+    ids = np.array([2, token_id, 3], dtype=np.int32)
     try:
-        await ServedJointModel(client, manifest).embed_texts([ids], 5.0)
+        await ServedModel(client, manifest).embed_texts([ids], 5.0)
     finally:
         await client.close()

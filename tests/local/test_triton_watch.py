@@ -9,7 +9,7 @@ import pytest
 
 from tandem.local.stack import LocalStack, Ports
 from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.model_io.manifest import JOINT_ENCODER, MANIFEST_NAME, Manifest
+from tandem.model_io.manifest import MANIFEST_NAME, Manifest
 from tandem.model_io.triton_server import TritonUnavailable
 
 
@@ -24,7 +24,7 @@ def _stack(tiny_repository: Path, tmp_path: Path) -> Iterator[LocalStack]:
 
 def manifest_path(stack: LocalStack) -> Path:
     """Returns the file that tells what the stack's repository holds."""
-    return stack.model_repository / JOINT_ENCODER / MANIFEST_NAME
+    return stack.model_repository / MANIFEST_NAME
 
 
 def test_triton_is_not_restarted_over_another_model(

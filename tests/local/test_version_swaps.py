@@ -277,7 +277,7 @@ def test_a_refused_version_whose_unload_is_late_is_seen_to_again(
 @pytest.fixture(name="full_disk")
 def _full_disk(repository: Path) -> Path:
     """A folder under the name that the outcome is first written to: no file can be made there."""
-    folder = repository / JOINT_ENCODER / f".{SERVING_NAME}.{os.getpid()}"
+    folder = repository / f".{SERVING_NAME}.{os.getpid()}"
     folder.mkdir()
     return folder
 

@@ -43,7 +43,7 @@ def test_what_was_written_is_read_by_fingerprint(repository: Path) -> None:
 
     write_calibrations(calibration_file(repository), [CALIBRATION, unmeasured])
 
-    assert calibration_file(repository) == repository / "joint_encoder" / "calibration.json"
+    assert calibration_file(repository) == repository / "calibration.json"
     assert read_calibration(repository, "bf16") == CALIBRATION
     assert read_calibration(repository, "fp32") == unmeasured
 
@@ -135,9 +135,11 @@ def test_an_export_gets_its_own_of_a_checkpoints(repository: Path, tmp_path: Pat
 
 def test_a_damaged_one_of_an_export_is_written_anew(repository: Path, tmp_path: Path) -> None:
     """The checkpoint's says what it was."""
-    write_calibrations(tmp_path / CALIBRATION_NAME, [CALIBRATION])
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    write_calibrations(folder / CALIBRATION_NAME, [CALIBRATION])
     calibration_file(repository).write_text("{")
 
-    carry_calibration(tmp_path, repository, "bf16")
+    carry_calibration(folder, repository, "bf16")
 
     assert read_calibration(repository, "bf16") == CALIBRATION

@@ -32,16 +32,16 @@ OUTPUT_COUNTS = {IMAGE_BACKBONE: 1, JOINT_ENCODER: 2}
 
 
 def served_shapes(name: str, *, width: int) -> list[Shapes]:
-    """Returns the shapes that ServedJointModel sends: texts alone, images alone, pairs."""
+    """Returns the shapes that ServedModel sends: texts alone, images alone, pairs."""
     if name == IMAGE_BACKBONE:
-        return [{"pixels": (112, 112, 3)}]
+        return [{"INPUT__0": (112, 112, 3)}]
     lengths = [(1, 49), *((text, image) for text in BUCKETS for image in (1, 49))]
     return [
         {
-            "input_ids": (text,),
-            "text_mask": (text,),
-            "image_tokens": (image, width),
-            "image_mask": (image,),
+            "INPUT__0": (text,),
+            "INPUT__1": (text,),
+            "INPUT__2": (image, width),
+            "INPUT__3": (image,),
         }
         for text, image in lengths
     ]
@@ -104,7 +104,7 @@ def test_a_config_tells_the_manifests_shapes(
     backbone = read_config(config_file(tiny_repository, IMAGE_BACKBONE))
     encoder = read_config(config_file(tiny_repository, JOINT_ENCODER))
 
-    size = tiny_manifest.image_size
+    size = tiny_manifest.image.size
     assert list(backbone.input[0].dims) == [size, size, 3]
     assert list(backbone.output[0].dims) == [
         tiny_manifest.image_token_count,
@@ -124,6 +124,11 @@ def signature(path: Path) -> tuple[tuple[str, ...], int]:
 
 def rename_input(config: ModelConfig) -> None:
     config.input[0].name = "ids"
+
+
+def count_inputs_from_one(config: ModelConfig) -> None:
+    for number, entry in enumerate(config.input, 1):
+        entry.name = f"INPUT__{number}"
 
 
 def drop_input(config: ModelConfig) -> None:
@@ -175,13 +180,13 @@ def use_bfloat(config: ModelConfig) -> None:
 
 
 def forget_a_warm_up(config: ModelConfig) -> None:
-    kept = [each for each in config.model_warmup if each.inputs["input_ids"].dims[0] != 32]
+    kept = [each for each in config.model_warmup if each.inputs["INPUT__0"].dims[0] != 32]
     config.ClearField("model_warmup")
     config.model_warmup.extend(kept)
 
 
 def warm_up_half(config: ModelConfig) -> None:
-    del config.model_warmup[0].inputs["text_mask"]
+    del config.model_warmup[0].inputs["INPUT__1"]
 
 
 def warm_up_too_many(config: ModelConfig) -> None:
@@ -189,13 +194,14 @@ def warm_up_too_many(config: ModelConfig) -> None:
 
 
 def warm_up_another_width(config: ModelConfig) -> None:
-    config.model_warmup[0].inputs["image_tokens"].dims[1] += 1
+    config.model_warmup[0].inputs["INPUT__2"].dims[1] += 1
 
 
 @pytest.mark.parametrize(
     "sabotage",
     [
         rename_input,
+        count_inputs_from_one,
         drop_input,
         rename_output,
         exchange_outputs,

@@ -12,28 +12,14 @@ from tandem.contract.model_description import (
 from tandem.model_io.calibration import Calibration, calibration_file, write_calibrations
 from tandem.model_io.description import describe_model
 from tandem.model_io.image import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
-from tandem.model_io.manifest import Manifest
 from tandem.model_io.text import MAX_TEXT_BYTES
+from tests.support.model_io.made_manifest import made_manifest, text_rules
 
-MANIFEST = Manifest(
-    format_version=2,
-    family="joint",
+MANIFEST = made_manifest(
     fingerprint="this-model",
     precision="bf16",
     embedding_dim=192,
-    token_width=192,
-    image_token_count=49,
-    image_size=112,
-    max_text_tokens=64,
-    text_length_buckets=(16, 32, 64),
-    vocabulary_size=100,
-    cls_id=2,
-    sep_id=3,
-    pad_id=0,
-    text_version=1,
-    models={},
-    tokenizer_sha256="",
-    checkpoint={},
+    text=text_rules(64),
 )
 RULE = AdaptiveDepthRule(
     first_count=5,
@@ -49,7 +35,6 @@ RULE = AdaptiveDepthRule(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    calibration_file(tmp_path).parent.mkdir()
     return tmp_path
 
 

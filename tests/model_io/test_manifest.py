@@ -12,11 +12,11 @@ from tandem.model_io.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     MANIFEST_NAME,
+    TOKENIZER_NAME,
     Manifest,
     config_file,
     model_file,
     read_manifest,
-    tokenizer_file,
 )
 
 pytestmark = pytest.mark.xdist_group("triton-model-io")
@@ -32,8 +32,9 @@ def test_what_is_written_is_read(tmp_path: Path, tiny_manifest: Manifest) -> Non
     """Reading gives back what was written, tuples and all."""
     tiny_manifest.write(tmp_path / "manifest.json")
 
-    assert Manifest.read(tmp_path / "manifest.json") == tiny_manifest
-    assert isinstance(tiny_manifest.text_length_buckets, tuple)
+    read = Manifest.read(tmp_path / "manifest.json")
+    assert read == tiny_manifest
+    assert isinstance(read.text.lengths, tuple)
 
 
 def test_an_exported_repository_is_whole(repository: Path) -> None:
@@ -57,7 +58,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     "file_of",
     [
-        tokenizer_file,
+        lambda repository: repository / TOKENIZER_NAME,
         lambda repository: model_file(repository, IMAGE_BACKBONE),
         lambda repository: model_file(repository, JOINT_ENCODER),
     ],
@@ -86,9 +87,9 @@ def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
     model_file(repository, JOINT_ENCODER).unlink()
     manifest = read_manifest(repository)
 
-    manifest.verify_tokenizer(repository)
+    manifest.verify_tokenizers(repository)
     with pytest.raises(ValueError, match=r"tokenizer\.json is not the file"):
-        replace(manifest, tokenizer_sha256="0" * 64).verify_tokenizer(repository)
+        replace(manifest, tokenizers={TOKENIZER_NAME: "0" * 64}).verify_tokenizers(repository)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_the_tokenizer_is_checked_alone(repository: Path) -> None:
 )
 def test_a_manifest_of_another_form_is_refused(repository: Path, change: dict[str, object]) -> None:
     """Another version, a field too few or too many: the message names the file."""
-    path = repository / JOINT_ENCODER / MANIFEST_NAME
+    path = repository / MANIFEST_NAME
     fields = json.loads(path.read_text()) | change
     kept = {name: value for name, value in fields.items() if value is not ...}
     path.write_text(json.dumps(kept))
@@ -119,7 +120,7 @@ def test_a_manifest_of_another_form_is_refused(repository: Path, change: dict[st
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"'])
 def test_a_file_that_is_no_manifest_is_refused(repository: Path, content: str) -> None:
     """Whatever else is in the file, the message names it."""
-    path = repository / JOINT_ENCODER / MANIFEST_NAME
+    path = repository / MANIFEST_NAME
     path.write_text(content)
 
     with pytest.raises(ValueError, match="is no manifest of this version"):

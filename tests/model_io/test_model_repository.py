@@ -83,16 +83,16 @@ def test_a_repository_of_nothing_says_what_to_run(tmp_path: Path, name: str) -> 
 def test_remove_leaves_what_a_checkout_has(repository: Path) -> None:
     """The two config.pbtxt stay, byte for byte; all that add wrote beside them goes."""
     configs = {path: path.read_bytes() for path in repository.glob("*/config.pbtxt")}
-    (repository / "joint_encoder" / "calibration.json").write_text("{}")
+    (repository / "calibration.json").write_text("{}")
 
     deleted = remove_model(repository)
 
     assert {str(path.relative_to(repository)) for path in deleted} == {
         "image_backbone/1/model.pt",
         "joint_encoder/1/model.pt",
-        "joint_encoder/calibration.json",
-        "joint_encoder/manifest.json",
-        "joint_encoder/tokenizer.json",
+        "calibration.json",
+        "manifest.json",
+        "tokenizer.json",
     }
     assert files_of(repository) == {"image_backbone/config.pbtxt", "joint_encoder/config.pbtxt"}
     assert {path: path.read_bytes() for path in configs} == configs
@@ -120,10 +120,10 @@ def test_remove_deletes_nothing_of_others(repository: Path) -> None:
 
 def test_remove_without_a_manifest_deletes_nothing(repository: Path) -> None:
     """What no manifest tells of may be anybody's."""
-    (repository / "joint_encoder" / "manifest.json").unlink()
+    (repository / "manifest.json").unlink()
     before = files_of(repository)
 
-    with pytest.raises(ValueError, match=r"has no model of ours: joint_encoder/manifest.json"):
+    with pytest.raises(ValueError, match=r"has no model of ours: manifest.json"):
         remove_model(repository)
 
     assert files_of(repository) == before
@@ -134,12 +134,15 @@ def test_a_manifest_whose_names_lead_elsewhere_is_refused(repository: Path, tmp_
     outside = tmp_path / "1" / "model.pt"
     outside.parent.mkdir()
     outside.write_text("not ours")
-    path = repository / "joint_encoder" / "manifest.json"
+    path = repository / "manifest.json"
     fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"models": {**fields["models"], "..": "0" * 64}}))
+    models = fields["models"]
+    models[".."] = models.pop("joint_encoder")
+    text = json.dumps(fields).replace('"joint_encoder"', '".."')
+    path.write_text(text)
 
     for read in (remove_model, stored_models, our_manifest):
-        with pytest.raises(ValueError, match=r"manifest\.json tells of the models \['\.\.'"):
+        with pytest.raises(ValueError, match=r"manifest\.json .*no model is named \"\.\.\""):
             read(repository)
 
     assert outside.read_text() == "not ours"

@@ -116,13 +116,13 @@ def test_versions_go_with_their_model(repository: Path, tiny_manifest: Manifest)
 def test_a_damaged_word_is_told_by_name(repository: Path, content: str) -> None:
     """One field too many or too few included, as another release may write it."""
     for name, read in (("serving.json", serving), ("wanted.json", wanted)):
-        path = repository / JOINT_ENCODER / name
+        path = repository / name
         path.write_text(content)
 
         with pytest.raises(ValueError, match=f"{path} is damaged: .*; remove it"):
             read(repository)
 
-    (repository / JOINT_ENCODER / "wanted.json").write_text('{"version": 2}')
+    (repository / "wanted.json").write_text('{"version": 2}')
     with pytest.raises(ValueError, match=r"wanted\.json is damaged: .*request_id.*; remove it"):
         wanted(repository)
 
@@ -142,7 +142,7 @@ def test_a_service_follows_what_serves(repository: Path, tiny_manifest: Manifest
 
     write_serving(repository, Serving(version=99))
     followed.look()
-    (repository / JOINT_ENCODER / "serving.json").write_text("{")
+    (repository / "serving.json").write_text("{")
     followed.look()
     assert followed.number() == version
     with pytest.raises(ModelUnavailable, match="version 99 is not available here"):
@@ -154,8 +154,11 @@ def test_a_service_does_not_go_on_over_another_model(
 ) -> None:
     """A Triton that is restarted would load it. The same model exported anew is no other."""
     followed = FollowedVersion(repository, tiny_manifest)
-    path = repository / JOINT_ENCODER / MANIFEST_NAME
-    replace(tiny_manifest, models={"joint_encoder": "other bytes"}).write(path)
+    path = repository / MANIFEST_NAME
+    models = tiny_manifest.models
+    encoder = replace(models[JOINT_ENCODER], sha256="other bytes")
+    other = {**models, JOINT_ENCODER: encoder}
+    replace(tiny_manifest, models=other).write(path)
     followed.look()
     path.unlink()  # as while an export writes
     followed.look()

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from tandem.errors import TextEmpty, TextTooLong
 from tandem.model_io.text import MAX_TEXT_BYTES, TextPreprocessor
 from tandem.training.data.caption_tokenizer import train_tokenizer
+from tests.support.model_io.made_manifest import text_rules
 
 SENTENCE = "two dogs left of one umbrella"
 
@@ -29,7 +30,7 @@ def tokenizer_path(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def preprocessor(tokenizer_path: Path) -> TextPreprocessor:
-    return TextPreprocessor.open(tokenizer_path, max_text_tokens=16)
+    return TextPreprocessor.open(tokenizer_path.parent, text_rules())
 
 
 def test_text_stands_between_its_special_tokens(
@@ -99,7 +100,7 @@ def test_truncation_and_padding_in_the_file_are_not_followed(
     cutting.enable_padding(length=12)
     cutting.save(str(tmp_path / "tokenizer.json"))
 
-    ids = TextPreprocessor.open(tmp_path / "tokenizer.json", max_text_tokens=16).token_ids(SENTENCE)
+    ids = TextPreprocessor.open(tmp_path, text_rules()).token_ids(SENTENCE)
 
     assert len(ids) == 8
 
@@ -121,13 +122,13 @@ def test_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> N
     path.write_text(content)
 
     with pytest.raises(ValueError, match=r"tokenizer\.json is (no tokenizer|empty)"):
-        TextPreprocessor.open(path, max_text_tokens=16)
+        TextPreprocessor.open(tmp_path, text_rules())
 
 
 def test_missing_tokenizer_is_refused(tmp_path: Path) -> None:
     """The start stops, naming the file."""
     with pytest.raises(ValueError, match=r"absent\.json is missing"):
-        TextPreprocessor.open(tmp_path / "absent.json", max_text_tokens=16)
+        TextPreprocessor.open(tmp_path, text_rules(tokenizer="absent.json"))
 
 
 def test_special_tokens_spelled_out_are_letters(

@@ -15,7 +15,7 @@ from tandem.errors import ModelOutputInvalid, ModelUnavailable
 from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.model_version import version_folder
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
 from tandem.model_io.triton_versions import TritonRefused, TritonVersions
@@ -88,10 +88,10 @@ def _server(repository: Path) -> Iterator[TritonServer]:
     server.stop()
 
 
-async def logits(model: ServedJointModel) -> list[float]:
+async def logits(model: ServedModel) -> list[float]:
     """Returns what the cross-encoder says of a made-up pair, three times over."""
     manifest = model.manifest
-    ids = np.array([manifest.cls_id, 7, manifest.sep_id], dtype=np.int32)
+    ids = np.array([2, 7, 3], dtype=np.int32)
     tokens = np.ones((manifest.image_token_count, manifest.token_width), dtype=np.float16)
     scored = await model.match_logits([ids] * 3, [tokens] * 3, 10.0)
     return [float(logit) for logit in scored.values]
@@ -105,7 +105,7 @@ async def test_a_version_takes_the_place_of_another(
     """
     versions = TritonVersions(server)
     client = TritonClient(server.address)
-    first = ServedJointModel(client, tiny_manifest)
+    first = ServedModel(client, tiny_manifest)
     [base, *_] = await logits(first)
     ended = asyncio.Event()
 

@@ -84,7 +84,7 @@ def test_an_export_gives_what_the_model_gives(
     assert tokens.shape[1:] == SHAPES[source]
     assert (manifest.image_token_count, manifest.token_width) == SHAPES[source]
     assert_allclose(tokens, model.image_backbone(pixels), atol=1e-3)
-    ids = torch.full((3, 1), manifest.cls_id)
+    ids = torch.full((3, 1), manifest.cls_id or 0)
     inputs = (ids, torch.ones_like(ids), tokens, torch.ones(tokens.shape[:2], dtype=torch.int64))
     for exported, eager in zip(joint_encoder(*inputs), model.joint_encoder(*inputs), strict=True):
         assert_allclose(exported, eager, atol=1e-3)

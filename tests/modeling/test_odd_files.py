@@ -45,7 +45,7 @@ ODD_VALUES: tuple[Any, ...] = (
 )
 # What no file says wrongly that has it, since it is a text that nobody compares, or may be unset.
 FREE = {
-    *("family", "fingerprint", "tokenizer_sha256", "checkpoint", "model_sha256"),
+    *("family", "fingerprint", "checkpoint", "model_sha256", "licence"),
     *("calibration_fingerprint", "request_id", "refusal", "precision"),
 }
 
@@ -92,7 +92,7 @@ FILES = {
     "manifest.json": (manifest_file, Manifest),
     "config.json": (config_file, JointConfig),
     VERSION_NAME: (version_file, ModelVersion),
-    f"{JOINT_ENCODER}/{SERVING_NAME}": (serving_file, Serving),
+    SERVING_NAME: (serving_file, Serving),
 }
 
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from torch import Tensor
 
 from tandem.model_io.buckets import pad_texts
-from tandem.model_io.manifest import read_manifest, tokenizer_file
+from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
 from tandem.model_io.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -76,9 +76,9 @@ def test_the_manifest_has_the_published_special_ids(
 
     manifest = read_manifest(tmp_path)
 
-    ids = (manifest.cls_id, manifest.sep_id, manifest.pad_id)
-    assert ids == {"bert": (2, 3, 0), "xlm-r": (0, 2, 1)}[family]
-    assert manifest.vocabulary_size == 20
+    ids = (manifest.cls_id, manifest.text.pad_id)
+    assert ids == {"bert": (2, 0), "xlm-r": (0, 1)}[family]
+    assert manifest.text.vocabulary_size == 20
 
 
 @torch.inference_mode()
@@ -89,9 +89,9 @@ def test_an_export_gives_what_the_checkpoint_gives(
     """Texts as the served tokenizer splits them, alone and beside an image, in any precision."""
     model = lowered(load_checkpoint(checkpoint).model, precision)
     manifest = export_model(checkpoint, tmp_path, precision)
-    preprocessor = TextPreprocessor.open(tokenizer_file(tmp_path), manifest.max_text_tokens)
+    preprocessor = TextPreprocessor.open(tmp_path, manifest.text)
     ids = [preprocessor.token_ids(text) for text in ("two dogs left of one umbrella", "one cat")]
-    texts = tuple(map(torch.from_numpy, pad_texts(ids, 16, manifest.pad_id)))
+    texts = tuple(map(torch.from_numpy, pad_texts(ids, 16, manifest.text.pad_id)))
     pixels = torch.randint(0, 256, (2, 112, 112, 3), dtype=torch.uint8)
     tokens = model.image_backbone(pixels)
 
@@ -133,7 +133,7 @@ def test_another_encoder_has_another_fingerprint(checkpoint: Path, tmp_path: Pat
     other = export_model(tmp_path / "other", tmp_path / "two", Precision.FP32)
 
     assert other.fingerprint != manifest.fingerprint
-    assert np.array_equal(manifest.text_length_buckets, other.text_length_buckets)
+    assert np.array_equal(manifest.text.lengths, other.text.lengths)
 
 
 def _absent_and_present(tokens_BRD: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.item_store.item_store import ItemStore
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tests.support.model_io.tiny_triton import Serving
@@ -52,7 +52,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest
 
 
 @pytest_asyncio.fixture
-async def stub(tiny_served: ServedJointModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
+async def stub(tiny_served: ServedModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
     """Of a service whose cache is empty."""
     async with served(tiny_served, store_path, cache_bytes=1 << 20) as stub:
         yield stub
@@ -123,7 +123,7 @@ async def test_fifty_searches_at_once_cost_one_batch(
 
 
 async def test_without_a_cache_each_costs_its_own(
-    tiny_served: ServedJointModel,
+    tiny_served: ServedModel,
     tiny_manifest: Manifest,
     tiny_serving: Serving,
     store_path: Path,
@@ -173,7 +173,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(
 
 
 async def test_probabilities_go_by_the_calibration(
-    tiny_served: ServedJointModel, tiny_manifest: Manifest, store_path: Path
+    tiny_served: ServedModel, tiny_manifest: Manifest, store_path: Path
 ) -> None:
     """Of kept logits and computed ones alike; logits are as without it."""
     calibration = ProbabilityCalibration(scale=0.5, bias=-2.0)

@@ -12,7 +12,7 @@ from tandem import errors
 from tandem.chassis.status import error_from_rpc
 from tandem.contract.content import Tokens
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
@@ -42,7 +42,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest
 
 @pytest_asyncio.fixture(scope="module", params=[0, 1 << 20], ids=["no cache", "cache"])
 async def stub(
-    tiny_served: ServedJointModel, store_path: Path, request: pytest.FixtureRequest
+    tiny_served: ServedModel, store_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[RerankServiceStub]:
     async with served(tiny_served, store_path, cache_bytes=request.param) as stub:
         yield stub
@@ -100,7 +100,7 @@ async def test_each_query_is_scored_as_if_it_were_alone(
 
 
 async def test_queries_share_a_batch(
-    tiny_served: ServedJointModel,
+    tiny_served: ServedModel,
     tiny_serving: Serving,
     tiny_manifest: Manifest,
     tmp_path: Path,

@@ -20,7 +20,7 @@ from tandem.item_store.files import StoreRefused
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb
@@ -51,7 +51,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory, tiny_manifest: Manifest
 
 
 @pytest_asyncio.fixture(scope="module")
-async def stub(tiny_served: ServedJointModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
+async def stub(tiny_served: ServedModel, store_path: Path) -> AsyncIterator[RerankServiceStub]:
     async with served(tiny_served, store_path) as stub:
         yield stub
 
@@ -71,7 +71,7 @@ async def refusal(
 
 
 async def test_text_scores_stored_images(
-    stub: RerankServiceStub, tiny_served: ServedJointModel, tiny_manifest: Manifest
+    stub: RerankServiceStub, tiny_served: ServedModel, tiny_manifest: Manifest
 ) -> None:
     """Each score is the model's for that pair alone, in the order asked for."""
     seeds = [7, 3, 19, 0]
@@ -95,7 +95,7 @@ async def test_text_scores_stored_images(
 
 
 async def test_image_scores_stored_texts_of_different_lengths(
-    stub: RerankServiceStub, tiny_served: ServedJointModel, tiny_manifest: Manifest
+    stub: RerankServiceStub, tiny_served: ServedModel, tiny_manifest: Manifest
 ) -> None:
     """The other direction: texts are padded to different lengths and still come back in order."""
     picture = image_tokens(5, tiny_manifest)
@@ -253,7 +253,7 @@ async def test_index_of_another_model_is_refused_naming_both(
 
 
 async def test_before_the_store_exists_the_service_waits(
-    tiny_served: ServedJointModel, tmp_path: Path, fingerprint: str
+    tiny_served: ServedModel, tmp_path: Path, fingerprint: str
 ) -> None:
     """check() asks to be tried again, and a call that comes too early is told the same."""
     path = tmp_path / "shard"
@@ -277,7 +277,7 @@ async def test_before_the_store_exists_the_service_waits(
 
 
 async def test_another_shards_store_stops_the_start(
-    tiny_served: ServedJointModel, tiny_manifest: Manifest, tmp_path: Path
+    tiny_served: ServedModel, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
     """Which retrying cannot mend, so it is no TandemError."""
     store_path = write_store(tmp_path / "shard", tiny_manifest)
@@ -297,7 +297,7 @@ async def test_without_triton_the_model_is_unavailable(
     """A call fails soon and by name, and so does the canary."""
     [port] = free_ports(1)
     triton = TritonClient(f"127.0.0.1:{port}")
-    model = ServedJointModel(triton, tiny_manifest)
+    model = ServedModel(triton, tiny_manifest)
     try:
         with ThreadPoolExecutor(2) as threads:
             write_store(tmp_path / "shard", tiny_manifest)

@@ -26,34 +26,15 @@ from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.item_store.item_write import Delete, Upsert
-from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_joint_model import Inferred, ServedJointModel
+from tandem.model_io.served_model import Inferred, ServedModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
+from tests.support.model_io.made_manifest import made_manifest
 from tests.support.rerank_svc.served_reranker import item, request, serving, text_tokens
 
 FINGERPRINT = "scripted"
 TIMEOUT_SECONDS = 20.0
-MANIFEST = Manifest(
-    format_version=2,
-    family="joint",
-    fingerprint=FINGERPRINT,
-    precision="fp32",
-    embedding_dim=8,
-    token_width=1,
-    image_token_count=1,
-    image_size=8,
-    max_text_tokens=16,
-    text_length_buckets=(16,),
-    vocabulary_size=100,
-    cls_id=2,
-    sep_id=3,
-    pad_id=0,
-    text_version=1,
-    models={},
-    tokenizer_sha256="",
-    checkpoint={},
-)
+MANIFEST = made_manifest(fingerprint=FINGERPRINT)
 ITEM_IDS = ("a", "b", "c")
 # Write numbers stand in float16 tokens, which hold integers up to here exactly.
 MAX_WRITE_COUNT = 2048
@@ -231,7 +212,7 @@ def shard_at(
     """Serves a shard, and yields it with the loop it lives in."""
     store = store_class.open(path, 0, 1, map_bytes=64 << 20)
     reads, model = SteppedReads(), SteppedModel()
-    reranker = Reranker(cast(ServedJointModel, model), lambda: store, reads, cache_bytes=1 << 20)
+    reranker = Reranker(cast(ServedModel, model), lambda: store, reads, cache_bytes=1 << 20)
 
     async def start() -> tuple[AsyncExitStack, Shard]:
         exits = AsyncExitStack()

@@ -1,8 +1,10 @@
 """Exports checkpoints for Triton and checks what was exported.
 
 - export.py: a checkpoint into a model repository; version_export.py: as a further version
+- installation.py: any model's modules into a model repository, compared with the eager ones
 - fresh_export.py: the same only if the repository is stale, without importing torch otherwise
-- exported.py: TorchScript files, their answers, and the comparison with the eager model
+- exported.py: TorchScript and torch.export files, their answers, and the one comparison
+- samples.py: inputs of every kind, batch size and length that is served
 - export_manifest.py: the manifest; lowered.py: bf16, fp16 and int8
 - verification.py: `tandem models verify`
 """

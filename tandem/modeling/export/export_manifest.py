@@ -2,10 +2,19 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 
-from tandem.model_io.manifest import FORMAT_VERSION, Manifest
+from tandem.model_io.manifest import (
+    FORMAT_VERSION,
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    TOKENIZER_NAME,
+    Manifest,
+)
 from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import TextRules
+from tandem.model_io.served_functions import PAIR_ROLES, Role, ServedFunctions, TritonModel
 from tandem.model_io.special_tokens import special_tokens
 from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
 from tandem.modeling.checkpoint_files import CheckpointFiles
@@ -14,14 +23,23 @@ from tandem.modeling.config import JointConfig
 # Each is at most 1.5 times the one before, so padding averages at most a fifth. Half of the demo's
 # texts have at most 11 tokens, all have at most 26. The model's own limit is the last bucket.
 _SHORT_TEXT_LENGTHS = (8, 12, 16, 24, 32, 48)
+# The format that fixed how a checkpoint of ours reads pictures and texts (`image_rules`,
+# `own_text_rules`): as long as those stay, so do the fingerprints, and the indexes made with them.
+_FINGERPRINT_FORMAT = 2
+_FUNCTIONS = ServedFunctions(
+    embed_text=JOINT_ENCODER,
+    embed_image=(IMAGE_BACKBONE, JOINT_ENCODER),
+    image_tokens=IMAGE_BACKBONE,
+    score_pair=JOINT_ENCODER,
+)
 
 
 def export_manifest(
     files: CheckpointFiles, precision: Precision, model_sha256: Mapping[str, str]
 ) -> Manifest:
-    """Returns the manifest of a checkpoint's export whose model files have these digests."""
+    """Returns the manifest of a checkpoint's export whose model.pt have these digests."""
     config = files.config
-    special = special_tokens(files.tokenizer)
+    image, text = config.image_rules, own_text_rules(files)
     return Manifest(
         format_version=FORMAT_VERSION,
         family=_family(config),
@@ -30,17 +48,47 @@ def export_manifest(
         embedding_dim=config.embedding_dim,
         token_width=config.token_width,
         image_token_count=config.image_token_count,
-        image_size=config.image_size,
-        max_text_tokens=config.max_text_tokens,
-        text_length_buckets=text_length_buckets(config.max_text_tokens),
-        vocabulary_size=config.vocabulary_size,
-        cls_id=special.cls_id,
-        sep_id=special.sep_id,
-        pad_id=special.pad_id,
+        text=text,
+        image=image,
+        pair_text=text,
+        pair_image=image,
+        cls_id=special_tokens(files.tokenizer).cls_id,
         text_version=VISIBLE_TEXT_VERSION,
-        models=dict(model_sha256),
-        tokenizer_sha256=_tokenizer_sha256(files),
+        functions=_FUNCTIONS,
+        models={
+            IMAGE_BACKBONE: TritonModel(
+                sha256=model_sha256.get(IMAGE_BACKBONE, ""),
+                inputs=(Role.PIXELS,),
+                outputs=(Role.IMAGE_TOKENS,),
+            ),
+            JOINT_ENCODER: TritonModel(
+                sha256=model_sha256.get(JOINT_ENCODER, ""),
+                inputs=PAIR_ROLES,
+                outputs=(Role.EMBEDDING, Role.MATCH_LOGIT),
+            ),
+        },
+        tokenizers={TOKENIZER_NAME: _tokenizer_sha256(files)},
         checkpoint={"weights_sha256": files.weights_sha256},
+    )
+
+
+def is_export_of(manifest: Manifest, files: CheckpointFiles, precision: Precision) -> bool:
+    """Returns whether a manifest is of the checkpoint's export, whatever the files' digests."""
+    expected = export_manifest(files, precision, {})
+    return replace(manifest, models=_without_digests(manifest)) == replace(
+        expected, models=_without_digests(expected)
+    )
+
+
+def own_text_rules(files: CheckpointFiles) -> TextRules:
+    """Returns how a checkpoint of ours reads texts."""
+    config = files.config
+    return TextRules(
+        tokenizer=TOKENIZER_NAME,
+        max_tokens=config.max_text_tokens,
+        lengths=text_length_buckets(config.max_text_tokens),
+        vocabulary_size=config.vocabulary_size,
+        pad_id=special_tokens(files.tokenizer).pad_id,
     )
 
 
@@ -59,11 +107,12 @@ def _family(config: JointConfig) -> str:
 def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
     """Returns a digest of what turns content into embedding and tokens.
 
-    That is weights, shape, tokenizer, precision, and the version of text normalisation. The
-    exported files are excluded, because their bytes change with each export.
+    That is weights, shape, tokenizer, precision, the version of text normalisation, and by the
+    format the rules for texts and pictures. The exported files are excluded, because their bytes
+    change with each export.
     """
     parts = {
-        "format": FORMAT_VERSION,
+        "format": _FINGERPRINT_FORMAT,
         "weights": files.weights_sha256,
         "config": files.config.to_dict(),
         "tokenizer": _tokenizer_sha256(files),
@@ -71,6 +120,12 @@ def _fingerprint(files: CheckpointFiles, precision: Precision) -> str:
         "precision": precision,
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _without_digests(manifest: Manifest) -> dict[str, TritonModel]:
+    return {
+        name: replace(model, sha256="", pt2_sha256=None) for name, model in manifest.models.items()
+    }
 
 
 def _tokenizer_sha256(files: CheckpointFiles) -> str:

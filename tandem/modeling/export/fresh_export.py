@@ -1,21 +1,23 @@
 """Exports only if the repository is stale, and imports torch only to export."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tandem.model_io.calibration import carry_calibration
-from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.config_pbtxt import model_configs
 from tandem.model_io.json_object import read_object
 from tandem.model_io.manifest import (
     JOINT_ENCODER,
     MANIFEST_NAME,
     Manifest,
     config_file,
+    manifest_file,
     read_manifest,
 )
 from tandem.model_io.precision import Precision, native_precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.export_manifest import is_export_of
 
 
 def export_if_stale(
@@ -40,12 +42,12 @@ def export_if_stale(
 
 
 def _told_precision(repository: Path) -> Precision | None:
-    try:
-        # Of any format version: the export of an earlier release is repeated in its precision.
-        fields = read_object(repository / JOINT_ENCODER / MANIFEST_NAME)
-        return Precision(str(fields.get("precision")))
-    except ValueError:
-        return None
+    # Of any format version: the export of an earlier release is repeated in its precision. Until
+    # format 2 the manifest was in the joint encoder's folder.
+    for path in (manifest_file(repository), repository / JOINT_ENCODER / MANIFEST_NAME):
+        with suppress(ValueError):
+            return Precision(str(read_object(path).get("precision")))
+    return None
 
 
 def _fresh_manifest(
@@ -53,9 +55,8 @@ def _fresh_manifest(
 ) -> Manifest | None:
     try:
         manifest = read_manifest(repository)
-        configs = joint_model_configs(manifest)
-        is_of_checkpoint = manifest == export_manifest(files, precision, manifest.models)
-        if not is_of_checkpoint or manifest.models.keys() != configs.keys():
+        configs = model_configs(manifest)
+        if not is_export_of(manifest, files, precision):
             return None
         _write_where_other(repository, configs)
         manifest.verify(repository)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.manifest import JOINT_ENCODER, Manifest, model_file, pt2_file
 from tandem.model_io.model_repository import our_manifest
 from tandem.model_io.model_version import (
     FIRST_VERSION,
@@ -11,7 +11,8 @@ from tandem.model_io.model_version import (
 )
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.export import modules_of
+from tandem.modeling.export.export_manifest import export_manifest, is_export_of
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
 from tandem.modeling.export.lowered import lowered
 
@@ -28,16 +29,23 @@ def verify_repository(repository: Path, checkpoint_folder: Path | None = None) -
     # Before anything is loaded, because loading a foreign file may run code.
     manifest.verify(repository)
     version = verify_serving_version(repository, manifest)
-    backbone_file = model_file(repository, IMAGE_BACKBONE)
-    exported = ExportedModel.load(manifest, backbone_file, model_file(repository, JOINT_ENCODER))
+    exported = ExportedModel.load(
+        manifest, {name: model_file(repository, name) for name in manifest.models}
+    )
     exported.check_answers()
+    archives = {
+        name: pt2_file(repository, name)
+        for name, model in manifest.models.items()
+        if model.pt2_sha256 is not None
+    }
+    ExportedModel.load(manifest, archives).check_answers()
     if version != FIRST_VERSION:
         later_file = version_folder(repository, version) / "model.pt"
-        ExportedModel.load(manifest, backbone_file, later_file).check_answers()
+        ExportedModel.load(manifest, {JOINT_ENCODER: later_file}).check_answers()
     if checkpoint_folder is not None:
         checkpoint = load_checkpoint(checkpoint_folder)
         _check_origin(manifest, checkpoint, repository, checkpoint_folder)
-        exported.compare(lowered(checkpoint.model, Precision(manifest.precision)))
+        exported.compare(modules_of(lowered(checkpoint.model, Precision(manifest.precision))))
     return manifest
 
 
@@ -45,9 +53,9 @@ def _check_origin(
     manifest: Manifest, checkpoint: Checkpoint, repository: Path, folder: Path
 ) -> None:
     precision = Precision(manifest.precision)
-    expected = export_manifest(checkpoint.files, precision, manifest.models)
-    if manifest == expected:
+    if is_export_of(manifest, checkpoint.files, precision):
         return
+    expected = export_manifest(checkpoint.files, precision, {})
     raise ExportMismatch(
         f"{repository} holds model {manifest.fingerprint[:12]}, and {folder} would export as "
         f"{expected.fingerprint[:12]} in {precision}; run tandem models add {folder}"

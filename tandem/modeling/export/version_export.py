@@ -9,18 +9,19 @@ import torch
 
 from tandem.model_io.calibration import CALIBRATION_NAME, calibration_in, write_calibrations
 from tandem.model_io.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
-from tandem.model_io.model_repository import our_manifest
+from tandem.model_io.model_repository import check_swappable, our_manifest
 from tandem.model_io.model_version import ModelVersion, next_version, version_folder
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.export.export import modules_of
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import (
     ExportedModel,
     ExportMismatch,
-    sample_pixels,
     write_exported,
 )
 from tandem.modeling.export.lowered import lowered
+from tandem.modeling.export.samples import sample_pixels
 
 # Fields in which a version may differ from the first.
 _OWN_FIELDS = {"fingerprint", "precision", "models", "checkpoint"}
@@ -38,6 +39,7 @@ def export_version(
     export_model.
     """
     manifest = our_manifest(repository)
+    check_swappable(manifest, repository)
     checkpoint = load_checkpoint(checkpoint_folder)
     chosen = precision or Precision(manifest.precision)
     own_manifest = export_manifest(checkpoint.files, chosen, {})
@@ -51,10 +53,11 @@ def export_version(
     folder = staging / str(version)
     folder.mkdir(parents=True)
     try:
-        files = (staging / "backbone.pt", folder / "model.pt")
-        write_exported(model, own_manifest, *files)
-        exported = ExportedModel.load(own_manifest, *files)
-        exported.compare(model)
+        files = {IMAGE_BACKBONE: staging / "backbone.pt", JOINT_ENCODER: folder / "model.pt"}
+        modules = modules_of(model)
+        write_exported(modules, own_manifest, files)
+        exported = ExportedModel.load(own_manifest, files)
+        exported.compare(modules)
         _check_same_backbone(exported, manifest, repository, checkpoint_folder)
         calibration = calibration_in(checkpoint_folder / CALIBRATION_NAME, own_manifest.fingerprint)
         if calibration is not None:
@@ -62,7 +65,7 @@ def export_version(
         ModelVersion(
             fingerprint=manifest.fingerprint,
             precision=chosen,
-            model_sha256=sha256(files[1].read_bytes()).hexdigest(),
+            model_sha256=sha256(files[JOINT_ENCODER].read_bytes()).hexdigest(),
             checkpoint=own_manifest.checkpoint,
             calibration_fingerprint=own_manifest.fingerprint,
         ).write(folder)
@@ -86,11 +89,9 @@ def _check_same_shape(own: Manifest, first: Manifest, checkpoint: Path, reposito
 def _check_same_backbone(
     exported: ExportedModel, manifest: Manifest, repository: Path, checkpoint: Path
 ) -> None:
-    serving = ExportedModel.load(
-        manifest, model_file(repository, IMAGE_BACKBONE), model_file(repository, JOINT_ENCODER)
-    )
+    serving = ExportedModel.load(manifest, {IMAGE_BACKBONE: model_file(repository, IMAGE_BACKBONE)})
     pixels = sample_pixels(manifest, 2)
-    theirs, ours = exported.backbone(pixels).float(), serving.backbone(pixels).float()
+    theirs, ours = (each.parts[IMAGE_BACKBONE](pixels).float() for each in (exported, serving))
     off = float((theirs - ours).norm() / ours.norm())
     if not off <= _TOKEN_TOLERANCE:
         raise ExportMismatch(

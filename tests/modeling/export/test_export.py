@@ -20,7 +20,7 @@ from tandem.model_io.calibration import (
     read_calibrations,
     write_calibrations,
 )
-from tandem.model_io.config_pbtxt import joint_model_configs
+from tandem.model_io.config_pbtxt import model_configs
 from tandem.model_io.manifest import read_manifest
 from tandem.model_io.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -61,8 +61,8 @@ def test_an_export_is_a_whole_model_repository(exported: Path) -> None:
         "image_backbone/config.pbtxt",
         "joint_encoder/1/model.pt",
         "joint_encoder/config.pbtxt",
-        "joint_encoder/manifest.json",
-        "joint_encoder/tokenizer.json",
+        "manifest.json",
+        "tokenizer.json",
     }
     read_manifest(exported).verify(exported)
 
@@ -74,10 +74,10 @@ def test_the_manifest_tells_of_the_checkpoint(checkpoint: Path, exported: Path) 
     manifest = read_manifest(exported)
 
     assert (manifest.embedding_dim, manifest.token_width) == (16, 16)
-    assert (manifest.image_size, manifest.image_token_count) == (112, 49)
-    assert manifest.max_text_tokens == manifest.text_length_buckets[-1] == 64
-    assert manifest.vocabulary_size == loaded.model.config.vocabulary_size
-    assert (manifest.pad_id, manifest.cls_id, manifest.sep_id) == (0, 2, 3)
+    assert (manifest.image.size, manifest.image_token_count) == (112, 49)
+    assert manifest.text.max_tokens == manifest.text.lengths[-1] == 64
+    assert manifest.text.vocabulary_size == loaded.model.config.vocabulary_size
+    assert (manifest.text.pad_id, manifest.cls_id) == (0, 2)
     assert manifest.checkpoint == {"weights_sha256": loaded.weights_sha256}
 
 
@@ -237,14 +237,14 @@ def test_a_model_whose_trace_bakes_in_a_size_is_refused(
 
 def test_an_export_that_breaks_off_leaves_no_manifest(checkpoint: Path, repository: Path) -> None:
     """Without it no service starts on what is half of one model and half of another."""
-    tokenizer_path = repository / "joint_encoder/tokenizer.json"
+    tokenizer_path = repository / "tokenizer.json"
     tokenizer_path.unlink()
     tokenizer_path.mkdir()
 
     with pytest.raises(IsADirectoryError):
         export_model(checkpoint, repository, Precision.FP32)
 
-    assert not (repository / "joint_encoder/manifest.json").exists()
+    assert not (repository / "manifest.json").exists()
     assert not list(repository.rglob(".*"))
 
 
@@ -289,7 +289,7 @@ def test_a_model_of_the_smallest_sizes_is_exported(tmp_path: Path) -> None:
 
     manifest = export_model(tmp_path / "checkpoint", tmp_path / "repository", Precision.FP32)
 
-    assert (manifest.image_token_count, manifest.text_length_buckets) == (4, (3,))
+    assert (manifest.image_token_count, manifest.text.lengths) == (4, (3,))
 
 
 def test_a_folder_that_is_no_checkpoint_writes_nothing(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_the_committed_configurations_are_those_of_the_shipped_model() -> None:
     files = CheckpointFiles.read(default_checkpoint())
     manifest = export_manifest(files, Precision.BF16, dict.fromkeys(MODELS, ""))
 
-    for name, text in joint_model_configs(manifest).items():
+    for name, text in model_configs(manifest).items():
         committed = ROOT / "model_repository" / name / "config.pbtxt"
         assert committed.read_text(encoding="utf-8") == text, f"run tandem models add: {name}"
 

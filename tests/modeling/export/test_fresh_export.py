@@ -39,8 +39,8 @@ def test_a_fresh_export_is_left_alone(checkpoint: Path, repository: Path) -> Non
     [
         ("image_backbone/1/model.pt", "cut"),
         ("joint_encoder/config.pbtxt", "cut"),
-        ("joint_encoder/tokenizer.json", "gone"),
-        ("joint_encoder/manifest.json", "gone"),
+        ("tokenizer.json", "gone"),
+        ("manifest.json", "gone"),
     ],
 )
 def test_a_damaged_file_is_repaired(
@@ -86,7 +86,7 @@ def test_a_precision_that_is_asked_for_replaces_another(checkpoint: Path, reposi
     assert export_if_stale(checkpoint, repository) == manifest
 
 
-@pytest.mark.parametrize("name", ["image_backbone/1/model.pt", "joint_encoder/tokenizer.json"])
+@pytest.mark.parametrize("name", ["image_backbone/1/model.pt", "tokenizer.json"])
 def test_a_repair_keeps_the_precision_that_is_there(
     checkpoint: Path, repository: Path, name: str
 ) -> None:
@@ -158,5 +158,5 @@ def test_a_start_with_a_fresh_export_waits_for_no_torch(checkpoint: Path, reposi
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     assert imports_torch() == "False"
-    (repository / "joint_encoder" / "manifest.json").unlink()
+    (repository / "manifest.json").unlink()
     assert imports_torch() == "True"

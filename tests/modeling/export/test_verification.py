@@ -36,9 +36,9 @@ def _exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def put_in(repository: Path, name: str, content: bytes) -> None:
     """Replaces a model's file and tells the manifest, as whoever forges both would."""
     (repository / name / "1" / "model.pt").write_bytes(content)
-    path = repository / "joint_encoder" / "manifest.json"
+    path = repository / "manifest.json"
     fields = json.loads(path.read_text())
-    fields["models"][name] = sha256(content).hexdigest()
+    fields["models"][name]["sha256"] = sha256(content).hexdigest()
     path.write_text(json.dumps(fields))
 
 
@@ -62,7 +62,7 @@ def test_a_changed_file_is_named_before_it_is_loaded(
 
 def test_a_repository_without_a_manifest_says_what_to_run(repository: Path) -> None:
     """As after a checkout, or an add that broke off."""
-    (repository / "joint_encoder" / "manifest.json").unlink()
+    (repository / "manifest.json").unlink()
 
     with pytest.raises(ValueError, match=r"has no model of ours.*run tandem models add"):
         verify_repository(repository)

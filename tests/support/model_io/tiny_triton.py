@@ -17,7 +17,7 @@ import pytest_asyncio
 from tandem.local.free_ports import free_ports
 from tandem.model_io.manifest import Manifest, read_manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.model_io.triton_client import TritonClient
 from tandem.model_io.triton_server import TritonServer
 
@@ -122,6 +122,6 @@ async def tiny_client(tiny_serving: Serving) -> AsyncIterator[TritonClient]:
 
 
 @pytest.fixture(scope="session")
-def tiny_served(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedJointModel:
+def tiny_served(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
     """The small model as the services see it."""
-    return ServedJointModel(tiny_client, tiny_manifest)
+    return ServedModel(tiny_client, tiny_manifest)

@@ -24,7 +24,7 @@ from tandem.item_store.item_record import ItemRecord
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.item_write import Upsert
 from tandem.model_io.manifest import Manifest
-from tandem.model_io.served_joint_model import ServedJointModel
+from tandem.model_io.served_model import ServedModel
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
@@ -67,8 +67,8 @@ def write_store(path: Path, tiny_manifest: Manifest) -> Path:
         *(item(f"i-{seed}", image_tokens(seed, tiny_manifest)) for seed in range(IMAGE_COUNT)),
         *(item(item_id, tokens) for item_id, tokens in TEXTS.items()),
         item("i-narrow", ImageTokens(np.zeros((49, 4), dtype=np.float16))),
-        item("t-foreign", text_tokens(2, tiny_manifest.vocabulary_size, 3)),
-        item("t-endless", text_tokens(*[5] * (tiny_manifest.max_text_tokens + 1))),
+        item("t-foreign", text_tokens(2, tiny_manifest.text.vocabulary_size, 3)),
+        item("t-endless", text_tokens(*[5] * (tiny_manifest.text.max_tokens + 1))),
     ]
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply(
@@ -83,7 +83,7 @@ def write_store(path: Path, tiny_manifest: Manifest) -> Path:
 
 @asynccontextmanager
 async def served(
-    model: ServedJointModel, store_path: Path, *, warm: bool = True, cache_bytes: int = 0
+    model: ServedModel, store_path: Path, *, warm: bool = True, cache_bytes: int = 0
 ) -> AsyncIterator[RerankServiceStub]:
     """Serves a reranker that reads the store at the path; yields a stub that calls it."""
     with ThreadPoolExecutor(2) as threads:

@@ -15,7 +15,7 @@ from tandem.model_io.buckets import bucket_of
 from tandem.model_io.config_pbtxt import INSTANCE_COUNT, pair_batch_size
 from tandem.model_io.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.precision import Precision
-from tandem.model_io.served_joint_model import ServedJointModel, TokenIds
+from tandem.model_io.served_model import ServedModel, TokenIds
 from tandem.model_io.triton_client import TritonClient
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.export.export import export_model
@@ -48,17 +48,14 @@ def random() -> np.random.Generator:
 
 def made_texts(random: np.random.Generator, manifest: Manifest, count: int) -> list[TokenIds]:
     """Returns ids of all lengths that a text may have, in no order."""
-    lengths = random.integers(2, manifest.max_text_tokens + 1, count)
-    lengths[:4] = (2, 16, 17, manifest.max_text_tokens)  # the buckets' edges
-    return [
-        np.array([manifest.cls_id, *random.integers(4, 40, length - 2), manifest.sep_id], np.int32)
-        for length in lengths
-    ]
+    lengths = random.integers(2, manifest.text.max_tokens + 1, count)
+    lengths[:4] = (2, 16, 17, manifest.text.max_tokens)  # the buckets' edges
+    return [np.array([2, *random.integers(4, 40, length - 2), 3], np.int32) for length in lengths]
 
 
 def made_pixels(random: np.random.Generator, manifest: Manifest, count: int) -> NDArray[np.uint8]:
     """Returns noise, no two pictures alike."""
-    size = manifest.image_size
+    size = manifest.image.size
     return random.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
 
 
@@ -75,7 +72,7 @@ def worst(served: NDArray[np.generic], expected: torch.Tensor) -> float:
 
 
 async def test_texts(
-    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+    tiny_served: ServedModel, eager: JointModel, random: np.random.Generator
 ) -> None:
     """More texts than a batch holds, of mixed lengths, in their order, each as if it were alone."""
     texts = made_texts(random, tiny_served.manifest, 300)
@@ -92,29 +89,31 @@ async def test_texts(
 
 
 async def test_images(
-    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+    tiny_served: ServedModel, eager: JointModel, random: np.random.Generator
 ) -> None:
     """More images than a batch of either model holds, in their order."""
-    cls_id = tiny_served.manifest.cls_id
+    cls_id = tiny_served.manifest.cls_id or 0
     pixels = made_pixels(random, tiny_served.manifest, 70)
 
     tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
-    many = np.concatenate([tokens, tokens[::-1]])
-    served = (await tiny_served.embed_images(many, TIMEOUT_SECONDS)).values
+    encoded = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).values
+    served = encoded.embeddings
 
+    assert encoded.tokens is not None
     with torch.inference_mode():
         expected_tokens = eager.image_backbone(torch.from_numpy(pixels))
-        expected = eager.embed_images(torch.from_numpy(many), cls_id)
+        expected = eager.embed_images(torch.from_numpy(encoded.tokens), cls_id)
     # float16: one step of what is near 4 is 0.004, and rounding may fall to either side.
     assert tokens.dtype == np.float16
     assert worst(tokens, expected_tokens) <= 0.004
+    assert worst(encoded.tokens, expected_tokens) <= 0.004
     assert worst(tokens[::-1], expected_tokens) > 0.1
     assert worst(served, expected) <= TOLERANCE
     assert worst(np.roll(served, 1, axis=0), expected) > 10 * TOLERANCE
 
 
 async def test_pairs(
-    tiny_served: ServedJointModel, eager: JointModel, random: np.random.Generator
+    tiny_served: ServedModel, eager: JointModel, random: np.random.Generator
 ) -> None:
     """More pairs than a batch holds, of mixed lengths, in their order."""
     texts = made_texts(random, tiny_served.manifest, 200)
@@ -140,14 +139,14 @@ async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_p
     combine(*folders, tmp_path / "combined")
     manifest = export_model(tmp_path / "combined", tmp_path / "repository", Precision.FP32)
     be, ce = (load_checkpoint(folder).model for folder in folders)
-    text = np.array([manifest.cls_id, 5, 6, 7, manifest.sep_id], np.int32)
-    tokens = made_tokens(random, manifest, 8)
+    text = np.array([2, 5, 6, 7, 3], np.int32)
+    tokens, pixels = made_tokens(random, manifest, 8), made_pixels(random, manifest, 8)
 
     with serving(tmp_path / "repository") as running:
         client = TritonClient(running.address)
-        model = ServedJointModel(client, manifest)
+        model = ServedModel(client, manifest)
         texts = (await model.embed_texts([text], TIMEOUT_SECONDS)).values
-        images = (await model.embed_images(tokens, TIMEOUT_SECONDS)).values
+        images = (await model.encode_images(pixels, TIMEOUT_SECONDS)).values
         logits = (await model.match_logits([text] * 8, list(tokens), TIMEOUT_SECONDS)).values
         await client.close()
 
@@ -155,23 +154,24 @@ async def test_two_encoders_are_served_as_one(random: np.random.Generator, tmp_p
     pairs = (ids.expand(8, -1), torch.ones(8, 5, dtype=torch.int64), torch.from_numpy(tokens))
     with torch.inference_mode():
         assert worst(texts, be.embed_texts(ids, torch.ones_like(ids))) <= TOLERANCE
-        assert worst(images, be.embed_images(pairs[2], manifest.cls_id)) <= TOLERANCE
+        seen = torch.from_numpy(np.asarray(images.tokens))
+        assert worst(images.embeddings, be.embed_images(seen, manifest.cls_id or 0)) <= TOLERANCE
         assert worst(logits, ce.match_logits(*pairs)) <= TOLERANCE
         assert worst(logits, be.match_logits(*pairs)) > 100 * TOLERANCE  # positive control
 
 
 async def test_all_at_once_is_as_one_after_another(
-    tiny_served: ServedJointModel, random: np.random.Generator
+    tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
     """Calls of all kinds that run beside one another get what they get alone."""
     manifest = tiny_served.manifest
     texts = made_texts(random, manifest, 12)
-    images = made_tokens(random, manifest, 12)
+    images, pixels = made_tokens(random, manifest, 12), made_pixels(random, manifest, 12)
 
     def calls(part: slice) -> list[Any]:
         return [
             tiny_served.embed_texts(texts[part], TIMEOUT_SECONDS),
-            tiny_served.embed_images(images[part], TIMEOUT_SECONDS),
+            tiny_served.image_tokens(pixels[part], TIMEOUT_SECONDS),
             tiny_served.match_logits(texts[part], list(images[part]), TIMEOUT_SECONDS),
         ]
 
@@ -183,23 +183,22 @@ async def test_all_at_once_is_as_one_after_another(
         np.testing.assert_allclose(got.values, expected.values, atol=1e-5)
 
 
-async def test_nothing_asked_is_nothing_given(tiny_served: ServedJointModel) -> None:
+async def test_nothing_asked_is_nothing_given(tiny_served: ServedModel) -> None:
     """Empty lists give empty arrays of the right width."""
     manifest = tiny_served.manifest
-    size, rows, width = manifest.image_size, manifest.image_token_count, manifest.token_width
+    size, rows, width = manifest.image.size, manifest.image_token_count, manifest.token_width
     no_pixels = np.zeros((0, size, size, 3), dtype=np.uint8)
-    no_tokens = np.zeros((0, rows, width), dtype=np.float16)
 
     assert (await tiny_served.embed_texts([], 1.0)).values.shape == (0, manifest.embedding_dim)
     assert (await tiny_served.image_tokens(no_pixels, 1.0)).values.shape == (0, rows, width)
-    no_images = await tiny_served.embed_images(no_tokens, 1.0)
-    assert no_images.values.shape == (0, manifest.embedding_dim)
+    no_images = await tiny_served.encode_images(no_pixels, 1.0)
+    assert no_images.values.embeddings.shape == (0, manifest.embedding_dim)
     assert (await tiny_served.match_logits([], [], 1.0)).values.shape == (0,)
     assert no_images.cost == InferenceCost()
 
 
 async def test_a_call_says_what_it_cost(
-    tiny_served: ServedJointModel, random: np.random.Generator
+    tiny_served: ServedModel, random: np.random.Generator
 ) -> None:
     """Tokens as they are, tokens as they were computed, and pairs."""
     manifest = tiny_served.manifest
@@ -207,11 +206,12 @@ async def test_a_call_says_what_it_cost(
     lengths = [7, 15] * 20
     texts = [np.full(length, 5, dtype=np.int32) for length in lengths]
     images = made_tokens(random, manifest, 40)
-    padded = [bucket_of(length, manifest.text_length_buckets) for length in lengths]
+    padded = [bucket_of(length, manifest.text.lengths) for length in lengths]
     rows = manifest.image_token_count
 
     alone = (await tiny_served.embed_texts(texts, TIMEOUT_SECONDS)).cost
-    pictures = (await tiny_served.embed_images(images, TIMEOUT_SECONDS)).cost
+    pixels = made_pixels(random, manifest, 40)
+    pictures = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).cost
     pairs = (await tiny_served.match_logits(texts, list(images), TIMEOUT_SECONDS)).cost
 
     # A text alone is computed beside one masked row, where an image would be.
@@ -222,14 +222,14 @@ async def test_a_call_says_what_it_cost(
     assert (alone.pair_count, pictures.pair_count, pairs.pair_count) == (0, 0, 40)
 
 
-async def test_a_text_that_no_bucket_holds_is_refused(tiny_served: ServedJointModel) -> None:
+async def test_a_text_that_no_bucket_holds_is_refused(tiny_served: ServedModel) -> None:
     """It is refused by name before anything is sent."""
-    too_long = np.full(tiny_served.manifest.max_text_tokens + 1, 5, dtype=np.int32)
+    too_long = np.full(tiny_served.manifest.text.max_tokens + 1, 5, dtype=np.int32)
     with pytest.raises(TextTooLong):
         await tiny_served.embed_texts([too_long], TIMEOUT_SECONDS)
 
 
-async def test_pixels_of_another_size_are_refused(tiny_served: ServedJointModel) -> None:
+async def test_pixels_of_another_size_are_refused(tiny_served: ServedModel) -> None:
     """Triton's own check of shapes comes through by name."""
     with pytest.raises(InternalFault, match="image_backbone refuses its inputs"):
         await tiny_served.image_tokens(np.zeros((1, 64, 64, 3), dtype=np.uint8), TIMEOUT_SECONDS)
@@ -298,15 +298,15 @@ async def _executions_of_texts(
 
 
 async def _text(client: TritonClient, manifest: Manifest) -> None:
-    model = ServedJointModel(client, manifest)
-    text = np.array([manifest.cls_id, 7, 8, manifest.sep_id], dtype=np.int32)
+    model = ServedModel(client, manifest)
+    text = np.array([2, 7, 8, 3], dtype=np.int32)
     assert len((await model.embed_texts([text], TIMEOUT_SECONDS)).values) == 1
 
 
 async def _pairs(
     client: TritonClient, manifest: Manifest, random: np.random.Generator, count: int
 ) -> None:
-    model = ServedJointModel(client, manifest)
-    texts = [np.full(manifest.max_text_tokens, 7, dtype=np.int32)] * count
+    model = ServedModel(client, manifest)
+    texts = [np.full(manifest.text.max_tokens, 7, dtype=np.int32)] * count
     images = list(made_tokens(random, manifest, count))
     assert len((await model.match_logits(texts, images, TIMEOUT_SECONDS)).values) == count
