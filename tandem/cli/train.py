@@ -1,6 +1,6 @@
 """Implements `tandem train`: trains a model by a recipe, on scenes or on your own corpus."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +9,7 @@ import typer
 
 from tandem.cli.command_line import told_if_interrupted
 from tandem.cli.console import errors, out
-from tandem.cli.corpora import open_divided
+from tandem.cli.corpora import open_corpus, open_divided
 from tandem.cli.seeds import MAX_SEED
 from tandem.cli.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.training_bar import TrainingBar
@@ -67,6 +67,13 @@ def train(
     ] = None,
     regions: Annotated[
         Path | None, typer.Option(help="with --corpus: file of regions to read instead of pixels")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="with --corpus: folder where image tokens of a frozen network are kept for later "
+            "runs; by default features in --folder"
+        ),
     ] = None,
     init: Annotated[
         Path | None,
@@ -130,6 +137,7 @@ def train(
     options = TrainOptions(
         corpus=corpus,
         regions=regions,
+        features=features,
         init=init,
         rounds=rounds,
         backbone_steps=backbone_steps,
@@ -163,10 +171,20 @@ def train(
         source = SceneSource()
     else:
         reading.skipped.goes_on = on_error is OnError.SKIP
-        splits = ("train", "val")
-        records = open_divided(chosen.corpus, splits, seed, (count, None), reading.skipped)
+        records: Sequence[Iterable[Record]]
+        if chosen.held_out_family_count:
+            records = [open_corpus(chosen.corpus, "train", seed, count, reading.skipped), ()]
+        else:
+            splits = ("train", "val")
+            records = open_divided(chosen.corpus, splits, seed, (count, None), reading.skipped)
         spoken = [reading.spoken.of(each) if reading.spoken else each for each in records]
-        source = RecordSource(*spoken, regions=regions, read=reading.of, skipped=reading.skipped)
+        source = RecordSource(
+            *spoken,
+            regions=regions,
+            features=features or folder / "features",
+            read=reading.of,
+            skipped=reading.skipped,
+        )
     with (
         told_if_interrupted(lambda: _kept(target)),
         torchrun_processes(place) as processes,

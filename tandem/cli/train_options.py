@@ -21,6 +21,7 @@ _OF_EVERY_CORPUS = frozenset(
     {
         "corpus",
         "regions",
+        "features",
         "init",
         "rounds",
         "backbone_steps",
@@ -38,6 +39,7 @@ class TrainOptions:
 
     corpus: str | None
     regions: Path | None
+    features: Path | None
     init: Path | None
     rounds: int | None
     backbone_steps: int | None

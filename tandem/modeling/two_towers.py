@@ -43,6 +43,9 @@ class PairSide(nn.Module):
     Without a matcher, the cosine alone orders the pairs.
     """
 
+    matcher_weight: Tensor
+    cosine_weight: Tensor
+
     def __init__(self, text: TextSide, image: GridHead, matcher: WordGridMatcher | None) -> None:
         super().__init__()
         self.text, self.image, self.matcher = text, image, matcher
@@ -110,6 +113,16 @@ class TwoTowers(nn.Module):
     def matcher(self) -> WordGridMatcher | None:
         """What scores pairs; None for a bi-encoder alone."""
         return self.pair.matcher
+
+    @property
+    def temperature(self) -> Tensor:
+        """What the in-batch softmax divides cosines by, at least 0.01."""
+        return (-self.log_scale.clamp(max=math.log(100.0))).exp()
+
+    def start_temperature(self, temperature: float) -> None:
+        """Sets the temperature that training begins with."""
+        with torch.no_grad():
+            self.log_scale.fill_(-math.log(temperature))
 
     def route(self) -> TowerRoute:
         """Returns the three functions behind one signature, as an export traces them."""

@@ -87,18 +87,22 @@ def dev_recall(
     recipe: Recipe,
     query_count: int | None = None,
     on_query: Callable[[int], None] = lambda _: None,
+    *,
+    scores_pairs: bool | None = None,
 ) -> DevRecall:
     """Returns the recalls of the uses that the recipe trains.
 
     Asks all texts, or the first `query_count`, and searches every picture. `on_query` receives the
-    number of texts that the CE has reranked.
+    number of texts that the CE has reranked. `scores_pairs` says whether there is a CE to measure,
+    by default as the rounds train one.
     """
+    scores_pairs = recipe.trains_ce if scores_pairs is None else scores_pairs
     query_count = min(query_count or len(dev.tokens), len(dev.tokens))
-    similarity_QN = _similarity(model, dev, cls_id) if recipe.trains_be else None
+    similarity_QN = similarity(model, dev, cls_id) if recipe.trains_be else None
     retrieved_QN = None if similarity_QN is None else _order(similarity_QN)[:query_count]
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []
-    if recipe.trains_ce:
+    if scores_pairs:
         every_N = torch.arange(len(dev.tokens), device=dev.tokens.device)
         every_QN = every_N.expand(query_count, -1)
         pool_QK = every_QN if retrieved_QN is None else retrieved_QN[:, :_POOL_K]
@@ -106,7 +110,7 @@ def dev_recall(
     be_mean, ce_mean = None, None
     if recipe.dev_score == "mean_recall" and query_count == len(dev.tokens):
         be_mean = None if similarity_QN is None else mean_recall(similarity_QN)
-        ce_mean = mean_recall(_all_logits(model, dev)) if recipe.trains_ce else None
+        ce_mean = mean_recall(_all_logits(model, dev)) if scores_pairs else None
     return DevRecall(
         be_r1=recall_at(be_ranks, 1).percent if be_ranks else None,
         be_r10=recall_at(be_ranks, 10).percent if be_ranks else None,
@@ -128,7 +132,8 @@ def mean_recall(scores_QN: Tensor) -> float:
 
 
 @torch.inference_mode()
-def _similarity(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
+def similarity(model: JointModel, dev: DevSet, cls_id: int) -> Tensor:
+    """Returns the BE's cosines of all texts with all pictures, [Q, N]."""
     chunks = zip(dev.tokens.split(128), dev.image_mask.split(128), strict=True)
     images_ND = torch.cat([model.embed_images(tokens, cls_id, mask) for tokens, mask in chunks])
     texts_QD = model.embed_texts(dev.texts.ids, dev.texts.mask)

@@ -65,7 +65,9 @@ def sampled_triplet_loss(texts_BSD: Tensor, images_BSD: Tensor, margin: float) -
     return F.relu(positive_B1 - wrong_B2K + margin).mean()
 
 
-def in_batch_softmax_loss(texts_BD: Tensor, images_BD: Tensor, temperature: float) -> Tensor:
+def in_batch_softmax_loss(
+    texts_BD: Tensor, images_BD: Tensor, temperature: float | Tensor
+) -> Tensor:
     """Returns the symmetric cross-entropy of each pair against all others of the batch.
 
         (CE(T I^T / tau, own image) + CE(I T^T / tau, own text)) / 2

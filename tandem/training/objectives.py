@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tandem.model_io.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
+from tandem.modeling.two_towers import TwoTowers
 from tandem.training.data.batches import Batch, ImageTextBatch, LengthPart, by_length
 from tandem.training.data.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.training.data.pair_pool import PairPool
@@ -51,7 +52,7 @@ class Objectives:
         own = self._taken(batch)
         texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own))
         if round_number <= recipe.softmax_round_count:
-            return in_batch_softmax_loss(texts_BD, images_BD, recipe.softmax_temperature)
+            return in_batch_softmax_loss(texts_BD, images_BD, self._temperature())
         return batch_hard_triplet_loss(
             texts_BD, images_BD, self._compute.put(batch.groups), recipe.margin
         )
@@ -151,6 +152,12 @@ class Objectives:
     def _taken(self, batch: Batch) -> Batch:
         """Returns this process's part of a batch that all of them draw, on the device."""
         return self._compute.put(self._processes.part(batch))
+
+    def _temperature(self) -> float | Tensor:
+        encoder = self._model.joint_encoder
+        if self._recipe.learns_temperature and isinstance(encoder, TwoTowers):
+            return encoder.temperature
+        return self._recipe.softmax_temperature
 
     def _embeddings(self, batch: ImageTextBatch) -> tuple[Tensor, Tensor]:
         parts = by_length(batch.texts, _LENGTH_PART_COUNT)

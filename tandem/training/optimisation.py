@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from tandem.modeling.two_towers import TwoTowers
+from tandem.training.recipe import Recipe
+
 
 class NotFinite(ArithmeticError):
     """A loss, a gradient or a weight is NaN or infinite."""
@@ -54,6 +57,33 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, obj
         {"params": matrices, "weight_decay": weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
+
+
+def recipe_groups(
+    encoder: nn.Module, recipe: Recipe
+) -> tuple[list[dict[str, object]], list[nn.Parameter]]:
+    """Returns AdamW's parameter groups for the rounds, and the parameters in them.
+
+    Two towers have a rate for the published text encoder and another for everything that begins
+    with random weights; their matcher, and a frozen text encoder, learn nothing in the rounds.
+    """
+    if not isinstance(encoder, TwoTowers):
+        return decayed_groups(encoder, recipe.weight_decay), list(encoder.parameters())
+    tower = encoder.text.tower
+    if encoder.matcher is not None:
+        encoder.matcher.requires_grad_(False)
+    tower.requires_grad_(not recipe.has_frozen_text)
+    encoder.log_scale.requires_grad_(recipe.learns_temperature)
+    in_tower = {id(parameter) for parameter in tower.parameters()}
+    learning = [each for each in encoder.parameters() if each.requires_grad]
+    groups = []
+    for is_of_tower, rate in ((True, recipe.learning_rate), (False, recipe.head_learning_rate)):
+        some = [each for each in learning if (id(each) in in_tower) is is_of_tower]
+        for decays in (True, False):
+            parameters = [each for each in some if (each.ndim >= 2) is decays]
+            decay = recipe.weight_decay if decays else 0.0
+            groups.append({"params": parameters, "weight_decay": decay, "lr": rate})
+    return [group for group in groups if group["params"]], learning
 
 
 def warm_up_then_linear(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.modeling.config import ImageSource
+from tandem.modeling.config import ImageSource, PictureFit
 from tandem.training.recipe_ranges import check_ranges
 
 DevScore = Literal["text_to_image", "mean_recall"]
@@ -68,6 +68,38 @@ class Recipe:
     """Take the image backbone of a checkpoint of ours and keep it frozen, as the papers keep their
     detector."""
     image_source: ImageSource = "grid"
+    image_size: int = 112
+    """Side in pixels, unless the run begins with a checkpoint's image backbone."""
+    picture_fit: PictureFit = "letterbox"
+    """How a picture becomes a square."""
+    view_count: int = 1
+    """Views of each training picture: the picture, its mirror image, and crops (view.py)."""
+
+    has_two_towers: bool = False
+    """Embed text and picture apart (two_towers.py), and after the rounds train a matcher."""
+    embedding_width: int = 0
+    """Of two towers; 0 means `width`."""
+    head_width: int = 384
+    """Inner width of the image side of two towers."""
+    head_dropout: float = 0.0
+    """Dropout there."""
+    head_learning_rate: float = 1e-3
+    """Of two towers' image side and projections; `learning_rate` is the text encoder's."""
+    has_frozen_text: bool = False
+    """Keep the published text encoder of two towers as it is."""
+    learns_temperature: bool = False
+    """Learn the temperature of the in-batch softmax, from `softmax_temperature` on."""
+    held_out_family_count: int = 0
+    """Families of the training split that are held out, to pick the checkpoint and the fusion by;
+    0 takes the split `val` for that."""
+    matcher_width: int = 0
+    """Width of what the matcher of two towers compares; 0 trains none."""
+    matcher_step_count: int = 0
+    matcher_batch_size: int = 48
+    """Pictures a step, each with one caption; all their pairs are scored."""
+    matcher_learning_rate: float = 1e-3
+    matcher_neighbour_count: int = 8
+    """Pictures with similar captions that are drawn together; 1 draws all at random."""
     warm_up_step_count: int = 100
     """Steps, at most a tenth of them, in which the learning rate rises to its full value."""
     adam_epsilon: float = 1e-8
@@ -118,6 +150,16 @@ class Recipe:
         check_ranges(self.to_dict())
         if self.precision not in ("bf16", "fp32"):
             raise ValueError(f"recipe {self.name} has precision {self.precision!r}: bf16 or fp32")
+        if self.has_two_towers and (self.trains_ce or self.mlm_steps_per_round):
+            raise ValueError(
+                f"recipe {self.name} has two towers, whose rounds train the BE alone: set "
+                "ce_steps_per_round and mlm_steps_per_round to 0, and matcher_step_count instead"
+            )
+        if self.matcher_step_count and not (self.has_two_towers and self.matcher_width):
+            raise ValueError(
+                f"recipe {self.name} has steps for a matcher and none to train: set has_two_towers "
+                "and matcher_width"
+            )
         if self.begins_with_backbone and (self.backbone_step_count or self.begins_trained):
             raise ValueError(
                 f"recipe {self.name} takes a trained image backbone as it is: "
@@ -176,7 +218,8 @@ class Recipe:
             "ce": self.ce_family_count,
             "ance": self.ance_batch_size,
         }
-        return max(by_use[use] for use in self.uses_in_order(is_mined=True))
+        sizes = [by_use[use] for use in self.uses_in_order(is_mined=True)]
+        return max([*sizes, self.matcher_batch_size if self.matcher_step_count else 0])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields, for a manifest."""
@@ -217,7 +260,7 @@ def on_corpus(recipe: Recipe, corpus: str) -> Recipe:
 def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
     """Returns the recipe with `round_count` rounds and everything counted in rounds scaled alike.
 
-    The number of minings stays the same. Raises ValueError for no rounds.
+    So are a matcher's steps. The number of minings stays the same. Raises ValueError for no rounds.
     """
     if round_count < 1:
         raise ValueError(f"round_count is {round_count}; it must be at least 1")
@@ -232,5 +275,6 @@ def in_rounds(recipe: Recipe, round_count: int) -> Recipe:
         random_negative_round_count=scaled(recipe.random_negative_round_count),
         mined_from_round_count=scaled(recipe.mined_from_round_count),
         mined_refresh_round_count=scaled(recipe.mined_refresh_round_count),
+        matcher_step_count=scaled(recipe.matcher_step_count),
         dev_every_round_count=scaled(recipe.dev_every_round_count),
     )

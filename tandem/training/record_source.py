@@ -23,11 +23,12 @@ from tandem.training.data.pair_pool import check_family_count
 from tandem.training.data.pooled_images import RegionImages
 from tandem.training.data.record_pairs import RecordPairs
 from tandem.training.data.records_digest import records_sha256
+from tandem.training.frozen_pictures import FrozenPictures
 from tandem.training.pair_lesson import PairLesson
 from tandem.training.picture_tokens import PixelPictures
 from tandem.training.recipe import Recipe
 from tandem.training.run import Progress, Run
-from tandem.training.source import TrainingData
+from tandem.training.source import Pictures, TrainingData
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
 """Yields those of a corpus' records that a model can read, by its check."""
@@ -46,10 +47,15 @@ class RecordSource:
         dev_records: Iterable[Record],
         *,
         regions: Path | None = None,
+        features: Path | None = None,
         read: ReadRecords = _all_records,
         skipped: SkippedRecords | None = None,
     ) -> None:
-        """`regions`: the file to read instead of pixels. `skipped`: where `read` counts."""
+        """`regions`: the file to read instead of pixels. `skipped`: where `read` counts.
+
+        `features`: folder where tokens of frozen networks are kept; by default in memory.
+        """
+        self._features = features
         self._train_records, self._dev_records = train_records, dev_records
         self._candidates: list[Record] | None = None
         self._regions, self._read, self._skipped = regions, read, skipped
@@ -103,15 +109,29 @@ class RecordSource:
             read = self._read(candidates, check)
             return list(_reported(read, stage, len(candidates), progress))
 
-        candidates, dev_candidates = self._train(), list(self._dev_records)
+        candidates = self._train()
         records = readable(candidates, "train pictures read")
-        dev_records, dev_captions = _dev_pairs(
-            readable(dev_candidates, "dev pictures read"), recipe
-        )
+        if recipe.held_out_family_count:
+            records, held_out = divided(records, recipe)
+        else:
+            held_out = readable(list(self._dev_records), "dev pictures read")
+        dev_records, dev_captions = _dev_pairs(held_out, recipe)
         pairs = RecordPairs(records)
         tuned_batch_size = recipe.backbone_batch_size if recipe.backbone_step_count else 0
         check_family_count(pairs, max(recipe.batch_family_count, tuned_batch_size))
         pictures = PixelPictures(records, pixel_check.pixels)
+
+        def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
+            if region_file:
+                return _RegionPictures(region_file, some)
+            if self._features and config.image_source == "efficientnet_lite0":
+                return FrozenPictures(some, pixel_check, config, self._features, view_count)
+            if view_count > 1:
+                raise ValueError(
+                    f"view_count is {view_count}, and only tokens that are kept have views: name a "
+                    "folder with --features, and a frozen image source"
+                )
+            return PixelPictures(some, pixel_check.pixels)
 
         def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
             return PairLesson(model, pairs, pictures.pixels, tokenizer, run)
@@ -123,10 +143,8 @@ class RecordSource:
                 corpus_sha256=records_sha256(records, dev_records, reads_pictures=not region_file),
             ),
             pairs=pairs,
-            train=_RegionPictures(region_file, records) if region_file else pictures,
-            dev=_RegionPictures(region_file, dev_records)
-            if region_file
-            else PixelPictures(dev_records, pixel_check.pixels),
+            train=pictures_of(records, recipe.view_count),
+            dev=pictures_of(dev_records, 1),
             dev_captions=dev_captions,
             lesson=lesson,
             skipped_counts=self._skipped.all_counts if self._skipped else {},
@@ -161,12 +179,32 @@ def _reported(
     progress(stage, number, count, "")
 
 
+def divided(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[Record]]:
+    """Returns the records to train on, and those of `held_out_family_count` other families.
+
+    Families that share a caption stay together. Raises ValueError where fewer than twice as many
+    families are there.
+    """
+    families = RecordPairs(records).families
+    count = recipe.held_out_family_count
+    if len(families) < 2 * count:
+        raise ValueError(
+            f"{count} families are to be held out of {len(families)}; give more pictures, or hold "
+            "out fewer: --set held_out_family_count=N"
+        )
+    rng = random.Random(f"held out/{recipe.seed}")
+    held = {number for family in rng.sample(families, count) for number in family}
+    kept = [record for number, record in enumerate(records) if number not in held]
+    return kept, [records[number] for number in sorted(held)]
+
+
 def _dev_pairs(records: Sequence[Record], recipe: Recipe) -> tuple[list[Record], list[str]]:
     """Returns one record of each family, and one of its captions."""
     if not records:
         raise ValueError("there are no dev records; without them no checkpoint can be picked")
     pairs, rng = RecordPairs(records), random.Random(f"dev/{recipe.seed}")
-    numbers = [members[0] for members in pairs.families[: recipe.dev_family_count]]
+    count = recipe.held_out_family_count or recipe.dev_family_count
+    numbers = [members[0] for members in pairs.families[:count]]
     return [records[number] for number in numbers], [
         pairs.caption(number, rng) for number in numbers
     ]

@@ -24,7 +24,7 @@ from tandem.training.objectives import Objectives
 from tandem.training.optimisation import (
     accumulate_gradient,
     check_loss,
-    decayed_groups,
+    recipe_groups,
     step,
     warm_up_then_linear,
 )
@@ -44,11 +44,8 @@ def train_rounds(
     dev = run.compute.put(dev)
 
     # One optimiser for all uses; the learning rate warms up, then falls linearly to 0.
-    optimiser = AdamW(
-        decayed_groups(model.joint_encoder, recipe.weight_decay),
-        recipe.learning_rate,
-        eps=recipe.adam_epsilon,
-    )
+    groups, learning = recipe_groups(model.joint_encoder, recipe)
+    optimiser = AdamW(groups, recipe.learning_rate, eps=recipe.adam_epsilon)
     schedule = warm_up_then_linear(optimiser, recipe.round_count, recipe.warm_up_step_count)
 
     # What each step of a round minimises. One generator draws every batch, so that a run repeats.
@@ -94,7 +91,7 @@ def train_rounds(
                 )
                 # Averaged before the check, so that all processes stop at the same bad loss.
                 mean_loss = run.processes.mean(loss)
-                run.processes.average_gradients(model.joint_encoder.parameters())
+                run.processes.average_gradients(learning)
                 with place.named():
                     check_loss(use.upper(), mean_loss)
                     step(optimiser, recipe.gradient_clip_norm)
@@ -115,9 +112,9 @@ def train_rounds(
                 if best is None or recall.score > best.score:
                     best = recall
                     if run.processes.is_first:
-                        made_by = _made_by(run, round_number, recall)
+                        about = made_by(run, round_number, recall)
                         with place.named():
-                            save_checkpoint(run.folder, model, tokenizer, made_by)
+                            save_checkpoint(run.folder, model, tokenizer, about)
 
             # Record the round in the curve before the state: a resumed run needs both.
             means = {use: mean(values) for use, values in losses.items()}
@@ -139,7 +136,8 @@ def _curve(run: Run, done_round_count: int) -> AbstractContextManager[LossCurve 
     return closing(LossCurve(run.folder, done_round_count, run.seconds()))
 
 
-def _made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object]:
+def made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object]:
+    """Returns what made a checkpoint, for its training.json."""
     return {
         "recipe": run.recipe.to_dict(),
         "round": round_number,

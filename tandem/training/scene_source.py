@@ -30,11 +30,15 @@ class SceneSource:
     """Gives families of scenes, whose drawings have labels and whose siblings mismatch."""
 
     def shaped(self, recipe: Recipe) -> Recipe:
-        """Returns the recipe; raises ValueError for one that reads regions."""
+        """Returns the recipe; raises ValueError for one that reads regions or holds some out."""
         if recipe.image_source == "regions":
             raise ValueError(
                 "image_source is regions, a detector's, and scenes have none; train on --corpus "
                 "with --regions, or take another image source"
+            )
+        if recipe.has_two_towers or recipe.held_out_family_count:
+            raise ValueError(
+                f"recipe {recipe.name} is for pictures of one's own; train on --corpus"
             )
         return recipe
 

@@ -13,6 +13,8 @@ from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
+from tandem.modeling.text_tower import TextTower
+from tandem.modeling.two_towers import TwoTowers
 from tandem.training.recipe import Recipe
 
 
@@ -94,14 +96,36 @@ def starting_model(
             layer_count=recipe.layer_count,
             head_count=recipe.head_count,
         )
-    model = _untrained(
-        replace(config, image_source=recipe.image_source, dropout=recipe.dropout),
-        init if recipe.begins_with_backbone else None,
-    )
+    model = _untrained(_in_recipe(config, recipe), init if recipe.begins_with_backbone else None)
+    if isinstance(model.joint_encoder, TwoTowers):
+        model.joint_encoder.start_temperature(recipe.softmax_temperature)
     if published:
-        assert isinstance(model.joint_encoder, JointEncoder), "the published shape's"
-        published.start(model.joint_encoder)
+        encoder = model.joint_encoder
+        text = encoder.text.tower if isinstance(encoder, TwoTowers) else encoder
+        assert isinstance(text, JointEncoder | TextTower), "the published shape's"
+        published.start(text)
     return model, tokenizer
+
+
+def _in_recipe(config: JointConfig, recipe: Recipe) -> JointConfig:
+    """Returns the shape with the recipe's own choices."""
+    config = replace(
+        config,
+        image_source=recipe.image_source,
+        image_size=recipe.image_size,
+        picture_fit=recipe.picture_fit,
+        dropout=recipe.dropout,
+    )
+    if not recipe.has_two_towers:
+        return config
+    return replace(
+        config,
+        has_two_towers=True,
+        embedding_width=recipe.embedding_width or None,
+        head_width=recipe.head_width,
+        head_dropout=recipe.head_dropout,
+        matcher_width=recipe.matcher_width,
+    )
 
 
 def _untrained(config: JointConfig, init: Path | None) -> JointModel:

@@ -17,6 +17,7 @@ from tandem.training.data.caption_tokenizer import train_tokenizer
 from tandem.training.data.pair_pool import PairPool
 from tandem.training.dev_recall import DevRecall, DevSet
 from tandem.training.first_recall import FirstRecall, first_recall
+from tandem.training.matcher_stage import MATCHER_STAGE, train_matcher
 from tandem.training.processes import ALONE, Processes
 from tandem.training.recipe import Recipe
 from tandem.training.rounds import train_rounds
@@ -110,10 +111,15 @@ def train(  # noqa: PLR0913
 
     # From here on the backbone is frozen, and BE and CE learn in rounds.
     images = data.train.tokens(model.image_backbone, run, "image tokens")
-    pool = PairPool(data.pairs, images, tokenizer, model.config.max_text_tokens)
-    if not run.found("encoder"):
+    pool = PairPool(data.pairs, images, tokenizer, model.config.max_text_tokens, recipe.view_count)
+    if not (run.found("encoder") or run.found(MATCHER_STAGE)):
         # A resumed run begins further on, and its model may not have the weights of its state yet.
         run.progress("encoder", 0, recipe.round_count, f"dev {rounds_begin_with}")
-    best = train_rounds(model, pool, dev, tokenizer, run)
+    best = None
+    if not run.found(MATCHER_STAGE):
+        best = train_rounds(model, pool, dev, tokenizer, run)
+    if recipe.matcher_step_count:  # two towers: their matcher learns last
+        best = train_matcher(model, pool, dev, tokenizer, run)
+    assert best is not None, "a matcher's state is found only where there are steps for it"
     run.end(f"{run.seconds():,.0f} s")
     return RunRecalls(before, best)

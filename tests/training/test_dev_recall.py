@@ -12,9 +12,9 @@ from tandem.training.dev_recall import (
     DevSet,
     _order,
     _rerank,
-    _similarity,
     dev_recall,
     mean_recall,
+    similarity,
 )
 from tandem.training.first_recall import FirstRecall
 from tandem.training.recipes import tiny
@@ -151,7 +151,7 @@ def test_similarities_are_told_apart_under_autocast() -> None:
     model, texts, tokens = tiny_dev_set(60)
 
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        order = _order(_similarity(model, DevSet(texts, tokens, every_counts(tokens)), 2))
+        order = _order(similarity(model, DevSet(texts, tokens, every_counts(tokens)), 2))
         embeddings = model.embed_texts(texts.ids, texts.mask), model.embed_images(tokens, 2)
         rounded = embeddings[0] @ embeddings[1].T
     exact = embeddings[0].float() @ embeddings[1].float().T
@@ -180,7 +180,7 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
     mask[:, 40:] = 0
 
     def orders(dev: DevSet) -> tuple[torch.Tensor, torch.Tensor]:
-        retrieved_QN = _order(_similarity(model, dev, CLS_ID))
+        retrieved_QN = _order(similarity(model, dev, CLS_ID))
         return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
 
     masked = [orders(DevSet(texts, each, mask)) for each in (tokens, other)]

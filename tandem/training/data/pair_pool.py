@@ -87,8 +87,14 @@ class PairPool:
         images: PooledImages,
         tokenizer: Tokenizer,
         max_text_tokens: int,
+        view_count: int = 1,
     ) -> None:
-        """Batches raise CaptionTooLong for a caption over `max_text_tokens`."""
+        """Batches raise CaptionTooLong for a caption over `max_text_tokens`.
+
+        With several views, `images` has view v of picture n under n + N * v, and match_batch draws
+        one of them.
+        """
+        self._view_count = view_count
         self._source = source
         self._images = images
         self._tokenizer, self._max_text_tokens = tokenizer, max_text_tokens
@@ -112,7 +118,8 @@ class PairPool:
         drawn = draw_families(self._source, rng, size)
         numbers = [draw_member(self._source, family, rng) for family in drawn]
         groups_B = torch.tensor(drawn)
-        return MatchBatch(self._texts(numbers, rng), *self._images.of(numbers), groups_B)
+        texts = self._texts(numbers, rng)
+        return MatchBatch(texts, *self._images.of(self._viewed(numbers, rng)), groups_B)
 
     def pair_batch(
         self,
@@ -162,6 +169,25 @@ class PairPool:
             image_numbers += [number, *wrong_images]
         return TripletBatch(self._texts(text_numbers, rng), *self._images.of(image_numbers))
 
+    def neighbour_batch(self, rng: random.Random, size: int, neighbours_NK: Tensor) -> MatchBatch:
+        """Returns `size` pictures with a caption each, drawn in groups of similar captions.
+
+        A group is a picture and its K neighbours, by number; with K = 0 all are drawn at random.
+        """
+        drawn: dict[int, None] = {}
+        while len(drawn) < size:
+            number = rng.randrange(len(self))
+            drawn.update(dict.fromkeys([number, *neighbours_NK[number].tolist()]))
+        numbers = [*drawn][:size]
+        texts = self._texts(numbers, rng)
+        groups_B = torch.tensor([self._place[number][0] for number in numbers])
+        return MatchBatch(texts, *self._images.of(self._viewed(numbers, rng)), groups_B)
+
+    def captions_in_order(self, rng: random.Random, size: int) -> Iterator[TextBatch]:
+        """Yields one caption of every picture, in order of number, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self._texts(range(start, min(start + size, len(self))), rng)
+
     def in_order(self, rng: random.Random, size: int) -> Iterator[ImageTextBatch]:
         """Yields every picture with one caption, in order of number, `size` at a time."""
         for start in range(0, len(self), size):
@@ -177,6 +203,11 @@ class PairPool:
         joined = [] if self._source.siblings_mismatch else self._source.families
         captions = [self._source.captions(number) for number in range(len(self))]
         return torch.tensor(caption_groups(captions, joined))
+
+    def _viewed(self, numbers: Sequence[int], rng: random.Random) -> Sequence[int]:
+        if self._view_count == 1:
+            return numbers
+        return [number + len(self) * rng.randrange(self._view_count) for number in numbers]
 
     def _members(self, family: int, rng: random.Random) -> Sequence[int]:
         if self._source.siblings_mismatch:

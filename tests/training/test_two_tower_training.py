@@ -1,0 +1,174 @@
+"""Two towers: BE first, then the matcher; held-out pictures, resume, and what is kept."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tandem.modeling.checkpoint import load_checkpoint
+from tandem.modeling.two_towers import TwoTowers
+from tandem.training.loss_curve import FILE_NAME
+from tandem.training.matcher_stage import _reciprocal_rank, matching_loss
+from tandem.training.optimisation import recipe_groups
+from tandem.training.recipe import Recipe, on_corpus
+from tandem.training.recipes import photographs, tiny, two_towers
+from tandem.training.record_source import RecordSource, divided
+from tandem.training.run_state import RunStateInvalid
+from tandem.training.scene_source import SceneSource
+from tandem.training.train import RunRecalls, train
+from tests.support.training.emoji_tuning import Stopped, records
+
+TRAIN = records("train", 250)
+
+
+def tower_recipe(**changes: object) -> Recipe:
+    """Returns a recipe of a moment: a fresh small text tower over an untrained grid."""
+    recipe = replace(
+        tiny(1),
+        name="towers",
+        has_two_towers=True,
+        embedding_width=12,
+        head_width=16,
+        backbone_step_count=0,
+        ce_steps_per_round=0,
+        learns_temperature=True,
+        round_count=6,
+        softmax_round_count=6,
+        dev_every_round_count=3,
+        held_out_family_count=10,
+        matcher_width=8,
+        matcher_step_count=6,
+        matcher_batch_size=8,
+        matcher_neighbour_count=4,
+    )
+    return replace(on_corpus(recipe, "emoji"), **changes)  # type: ignore[arg-type]
+
+
+def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
+    """Trains on the first emoji, without progress unless it is given."""
+    options.setdefault("progress", lambda *_: None)
+    return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]
+
+
+def test_the_towers_learn_first_and_then_the_matcher(tmp_path: Path) -> None:
+    """The matcher's stage changes neither tower, and chooses the cosine's weight."""
+    train_towers(tower_recipe(matcher_step_count=0), tmp_path / "be")
+
+    done = train_towers(tower_recipe(), tmp_path / "both")
+
+    before, after = (load_checkpoint(tmp_path / name) for name in ("be", "both"))
+    weights, others = before.model.state_dict(), after.model.state_dict()
+    changed = {name for name in weights if not torch.equal(weights[name], others[name])}
+    assert changed
+    assert all(".matcher" in name or name.endswith("cosine_weight") for name in changed)
+    assert done.best.be_r1 is not None
+    assert done.best.ce_r1 is not None
+    assert done.before.recall.ce_r1 is None
+    recipe = after.training["recipe"]
+    assert (recipe["has_two_towers"], recipe["matcher_step_count"]) == (True, 6)
+    assert after.training["dev_recall_percent"]["ce_r1"] == done.best.ce_r1
+    lines = (tmp_path / "both" / FILE_NAME).read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("stage", "at"), [("encoder", 5), ("matcher", 4)])
+def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, stage: str, at: int) -> None:
+    """In either stage."""
+    recipe = tower_recipe(round_count=10, softmax_round_count=10, matcher_step_count=10)
+
+    def stop(name: str, step: int, *_: object) -> None:
+        if name == stage and step >= 10:  # progress comes at every tenth step
+            raise Stopped
+
+    train_towers(recipe, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train_towers(recipe, tmp_path / "cut", progress=stop, state_every_step_count=at)
+    train_towers(recipe, tmp_path / "cut", resume=True)
+
+    whole, cut = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    """The matcher's fields count too."""
+
+    def stop(name: str, step: int, *_: object) -> None:
+        if name == "matcher" and step == 6:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train_towers(tower_recipe(), tmp_path, progress=stop, state_every_step_count=2)
+    with pytest.raises(RunStateInvalid, match="matcher_learning_rate differ"):
+        train_towers(tower_recipe(matcher_learning_rate=0.5), tmp_path, resume=True)
+
+
+def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> None:
+    """Heads learn at theirs; the matcher learns nothing in the rounds."""
+    train_towers(tower_recipe(), tmp_path)
+    encoder = load_checkpoint(tmp_path).model.joint_encoder
+    assert isinstance(encoder, TwoTowers)
+    recipe = tower_recipe(learning_rate=0.25, head_learning_rate=0.5)
+
+    groups, learning = recipe_groups(encoder, recipe)
+    rates = {id(p): group["lr"] for group in groups for p in group["params"]}  # type: ignore[attr-defined]
+
+    assert {rates[id(p)] for p in encoder.text.tower.parameters()} == {0.25}
+    assert {rates[id(p)] for p in encoder.image.parameters()} == {0.5}
+    assert rates[id(encoder.log_scale)] == rates[id(encoder.text.project.weight)] == 0.5
+    assert encoder.matcher is not None
+    assert not {id(p) for p in encoder.matcher.parameters()} & rates.keys()
+    assert {id(p) for p in learning} == rates.keys()
+    frozen, _ = recipe_groups(encoder, replace(recipe, has_frozen_text=True))
+    assert {group["lr"] for group in frozen} == {0.5}
+
+
+def test_pictures_are_held_out_by_family() -> None:
+    """Another seed holds out others; no family is on both sides."""
+    recipe = tower_recipe(held_out_family_count=5)
+
+    kept, held = divided(TRAIN, recipe)
+    _, others = divided(TRAIN, replace(recipe, seed=2))
+
+    assert sorted(each.record_id for each in kept + held) == sorted(r.record_id for r in TRAIN)
+    assert not {each.family for each in kept} & {each.family for each in held}
+    assert [each.record_id for each in held] != [each.record_id for each in others]
+    with pytest.raises(ValueError, match="99 families are to be held out of"):
+        divided(TRAIN, replace(recipe, held_out_family_count=99))
+
+
+def test_the_matching_loss_leaves_out_pictures_of_one_group() -> None:
+    """Worked by hand: three pictures, of which two are of one group."""
+    logits = torch.tensor([[2.0, 9.0, 0.0], [9.0, 1.0, 0.0], [1.0, 0.0, 3.0]])
+
+    loss = matching_loss(logits, torch.tensor([7, 7, 8]))
+
+    def cross_entropy(own: float, *others: float) -> float:
+        every = torch.tensor([own, *others])
+        return -(every[0] - every.logsumexp(0)).item()
+
+    rows = [cross_entropy(2, 0), cross_entropy(1, 0), cross_entropy(3, 1, 0)]
+    columns = [cross_entropy(2, 1), cross_entropy(1, 0), cross_entropy(3, 0, 0)]
+    assert loss.item() == pytest.approx((sum(rows) / 3 + sum(columns) / 3) / 2)
+
+
+def test_the_reciprocal_rank_is_of_both_directions() -> None:
+    """Worked by hand: row 0 finds its own second, column 1 its own second, all others first."""
+    scores = torch.tensor([[5.0, 7.0], [1.0, 6.0]])
+
+    assert _reciprocal_rank(scores) == pytest.approx((0.5 + 1 + 1 + 0.5) / 4)
+
+
+def test_scenes_are_no_pictures_of_ones_own(tmp_path: Path) -> None:
+    """The recipes for photographs say what they need."""
+    with pytest.raises(ValueError, match="photographs is for pictures of one's own; train on --"):
+        train(replace(photographs(1), pretrained=""), SceneSource(), tmp_path, lambda *_: None)
+
+
+def test_rounds_of_two_towers_train_the_be_alone() -> None:
+    """A recipe that says otherwise is refused."""
+    with pytest.raises(ValueError, match="whose rounds train the BE alone"):
+        replace(two_towers(1), ce_steps_per_round=1)
+    with pytest.raises(ValueError, match="steps for a matcher and none to train"):
+        replace(two_towers(1), matcher_step_count=1)
