@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
 
+from tandem.model_io.preprocessing import TextRules
+from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.image_rules import read_image_rules
-from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import end_token_id, read_text_rules
@@ -30,7 +31,7 @@ def read_clip(folder: PublishedFolder) -> PublishedModel:
 
     config = read_config(folder, CLIPConfig, folder.config())
     model = load_model(folder, CLIPModel, config)
-    return clip_model(folder, "clip", model)
+    return _transformers_clip(folder, "clip", model)
 
 
 def read_metaclip_2(folder: PublishedFolder) -> PublishedModel:
@@ -39,39 +40,38 @@ def read_metaclip_2(folder: PublishedFolder) -> PublishedModel:
 
     config = read_config(folder, MetaClip2Config, folder.config())
     model = load_model(folder, MetaClip2Model, config)
-    return clip_model(folder, "metaclip_2", model)
+    return _transformers_clip(folder, "metaclip_2", model)
 
 
-def clip_model(
+def _transformers_clip(
     folder: PublishedFolder, family: str, model: "CLIPModel | MetaClip2Model"
 ) -> PublishedModel:
-    """Returns the published model of a loaded CLIP, with the folder's tokenizer and rules."""
     config: Any = model.config  # its types say that any field may be missing
-    text_config = config.text_config
+    tokenizer, text = clip_text_rules(folder, config.text_config, is_metaclip=family != "clip")
+    image, scale = read_image_rules(folder, IMAGE_PROCESSOR, config.vision_config.image_size)
+    parts = BiEncoderParts(
+        embed_text=TextTower(model.text_model, model.text_projection).eval(),
+        embed_image=ImageTower(scale, model.vision_model, model.visual_projection).eval(),
+        text=text,
+        image=image,
+        embedding_dim=config.projection_dim,
+    )
+    return published_bi_encoder(folder, family, type(model).__name__, parts, tokenizer)
+
+
+def clip_text_rules(
+    folder: PublishedFolder,
+    config: Any,  # noqa: ANN401  a text configuration of transformers
+    is_metaclip: bool = False,
+) -> tuple[Tokenizer, TextRules]:
+    """Returns tokenizer and rules; refuses one whose end token is not where the tower pools."""
     tokenizer, text = read_text_rules(
         folder,
-        vocabulary_size=text_config.vocab_size,
-        position_count=text_config.max_position_embeddings,
+        vocabulary_size=config.vocab_size,
+        position_count=config.max_position_embeddings,
     )
-    _check_end_token(folder, tokenizer, text_config, is_metaclip=family == "metaclip_2")
-    image, scale = read_image_rules(folder, IMAGE_PROCESSOR, config.vision_config.image_size)
-    return PublishedModel(
-        family=family,
-        architecture=type(model).__name__,
-        licence=(licence := folder.licence()),
-        parameter_count=parameter_count(model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={text.tokenizer: tokenizer},
-        bi_encoder=BiEncoderParts(
-            embed_text=TextTower(model.text_model, model.text_projection).eval(),
-            embed_image=ImageTower(scale, model.vision_model, model.visual_projection).eval(),
-            text=text,
-            image=image,
-            embedding_dim=config.projection_dim,
-        ),
-        cross_encoder=None,
-        notes=licence_notes(licence),
-    )
+    _check_end_token(folder, tokenizer, config, is_metaclip)
+    return tokenizer, text
 
 
 def _check_end_token(

@@ -47,13 +47,15 @@ def load_model(
     attention: Attention = "sdpa",
     renamed: Renaming = lambda name: name,
     names: Sequence[str] = WEIGHT_NAMES,
+    options: Mapping[str, object] | None = None,
 ) -> Model:
     """Returns the model with the folder's weights, float32 on the CPU, in evaluation mode.
 
-    Refuses a missing, an unknown and a misshapen weight, and one that is NaN or infinite.
+    `options` go to the model's class. Refuses a missing, an unknown and a misshapen weight, and one
+    that is NaN or infinite.
     """
     told = _present(folder.told_weights(names), renamed)
-    model = _empty_model(folder, kind, config, attention)
+    model = _empty_model(folder, kind, config, attention, options)
     if faults := weight_faults(told, weights_like(model.state_dict())):
         raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
     return _filled(model, _present(folder.read_weights(names), renamed))
@@ -64,9 +66,11 @@ def model_of_weights(
     kind: type[Model],
     config: "PreTrainedConfig",
     weights: Mapping[str, Tensor],
+    options: Mapping[str, object] | None = None,
 ) -> Model:
     """Returns the model with weights that were converted from another format; errors alike."""
-    model = _empty_model(folder, kind, config, "sdpa")
+    weights = _present(weights, lambda name: name)
+    model = _empty_model(folder, kind, config, "sdpa", options)
     if faults := weight_faults(weights_like(weights), weights_like(model.state_dict())):
         raise folder.refused(f"the weights are not those of {kind.__name__}: {'; '.join(faults)}")
     return _filled(model, weights)
@@ -87,7 +91,11 @@ def _present(weights: Mapping[str, Weight], renamed: Renaming) -> dict[str, Weig
 
 
 def _empty_model(
-    folder: PublishedFolder, kind: type[Model], config: "PreTrainedConfig", attention: Attention
+    folder: PublishedFolder,
+    kind: type[Model],
+    config: "PreTrainedConfig",
+    attention: Attention,
+    options: Mapping[str, object] | None = None,
 ) -> Model:
     from transformers.initialization import no_init_weights
 
@@ -95,7 +103,7 @@ def _empty_model(
     try:
         # Memory that is never written is never taken: the stored weights replace it.
         with no_init_weights():
-            return kind(config)
+            return kind(config, **(options or {}))
     except Exception as error:  # whatever a configuration makes its layers raise
         raise folder.refused(f"no {kind.__name__} has its configuration: {error}") from error
 

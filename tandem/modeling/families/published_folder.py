@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tandem.model_io.json_object import FileInvalid
+from tandem.model_io.json_object import FileInvalid, shown
 from tandem.modeling.families.licence import card_licence
 from tandem.modeling.published.files import (
     CONFIG,
@@ -29,9 +29,11 @@ _CARD = "README.md"
 class PublishedFolder:
     """A folder in the hub's layout; errors are PublishedCheckpointInvalid naming the file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, root: Path | None = None, read: set[Path] | None = None) -> None:
+        """Opens a folder, which may be inside `root`, where the model card is."""
         self.path = path
-        self._read: set[Path] = set()
+        self._root = path if root is None else root
+        self._read: set[Path] = set() if read is None else read
 
     def has(self, name: str) -> bool:
         """Returns whether the folder has a file of that name."""
@@ -72,25 +74,27 @@ class PublishedFolder:
 
     def licence(self) -> str:
         """Returns the licence that the model card names, empty if it names none."""
-        if not self.has(_CARD):
+        card = self._root / _CARD
+        if not card.is_file():
             return ""
+        self._read.add(card)
         try:
-            return card_licence(self.file(_CARD))
+            return card_licence(card)
         except FileInvalid as error:
             raise PublishedCheckpointInvalid(str(error)) from error
 
     def inner(self, name: str) -> "PublishedFolder":
-        """Returns a folder inside this one, whose files are noted as this one's."""
-        folder = PublishedFolder(self.path / name)
-        folder._read = self._read
-        return folder
+        """Returns a folder inside this one."""
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise self.refused(f"it names {shown(name)}, which is no folder inside it")
+        return PublishedFolder(self.path / name, self._root, self._read)
 
-    def sha256s(self, base: Path | None = None) -> Mapping[str, str]:
-        """Returns the digest of every file that was read, by its name in the folder."""
+    def sha256s(self) -> Mapping[str, str]:
+        """Returns the digest of every file that was read, by its name in the outer folder."""
         digests = {}
         for path in sorted(self._read):
             with path.open("rb") as file:
-                name = path.relative_to(base or self.path).as_posix()
+                name = path.relative_to(self._root).as_posix()
                 digests[name] = file_digest(file, "sha256").hexdigest()
         return digests
 

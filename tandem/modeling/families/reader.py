@@ -1,10 +1,11 @@
 """Opens a published model: a folder in the hub's layout, or a name that the hub gives.
 
-The family is found by `model_type` in config.json, by the table below; models that read a
-detector's regions are found by their files (region_families.py).
+The family is found by `model_type` in config.json, by the table below. modules.json and
+open_clip_config.json are formats of their own; models that read a detector's regions are found by
+their files (region_families.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,15 @@ from tandem.model_io.json_object import shown
 from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
+from tandem.modeling.families.combined import combined_model
+from tandem.modeling.families.modules_file import MODULES, read_modules
+from tandem.modeling.families.open_clip import OPEN_CLIP_WEIGHTS, read_open_clip
+from tandem.modeling.families.open_clip_config import OPEN_CLIP_CONFIG
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
+from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
 from tandem.modeling.published.files import CONFIG, hub_snapshot
 
@@ -33,13 +39,17 @@ _NOT_SERVED: Final[Mapping[str, str]] = {
     "google/siglip2-base-patch16-224",
 }
 _SMALL_FILES: Final = ("*.json", "vocab.txt", "README.md")
-_WEIGHTS: Final = ("model.safetensors", "model-*.safetensors")
-_PICKLES: Final = ("pytorch_model.bin", "pytorch_model-*.bin")
+# A model, or its first module and the layers after it.
+_SAFETENSORS: Final = ("model.safetensors", "model-*.safetensors", "[0-9]_*/*.safetensors")
+# Only if a repository has none of the others; a layer may still be pickled.
+_PICKLES: Final = ("pytorch_model.bin", "pytorch_model-*.bin", "0_*/pytorch_model.bin")
+_PICKLED_LAYERS: Final = ("[1-9]_*/pytorch_model.bin",)
 
 
-def read_published_model(folder: Path) -> PublishedModel:
+def read_published_model(folder: Path, image_folder: Path | None = None) -> PublishedModel:
     """Returns the model of a folder; writes nothing.
 
+    `image_folder` is for a text tower alone: the model whose image tower it shares a space with.
     Raises PublishedCheckpointInvalid, naming the file and what can be done, for a model of an
     unknown family, one that wants code of its own, and any file that is missing, damaged, or of
     another model.
@@ -48,16 +58,38 @@ def read_published_model(folder: Path) -> PublishedModel:
     if read := region_reader(published):
         return read(published)
     _check_transformers(published)
-    config = published.config()
-    kind = config.get("model_type")
+    if published.has(MODULES):
+        first = read_modules(published)[0]
+        if first.kind != "CLIPModel":
+            return _with_image_tower(published, image_folder)
+        published = published.inner(first.path)
+    if image_folder is not None:
+        raise published.refused("it has an image tower of its own; name no other with it")
+    if not published.has(CONFIG) and published.has(OPEN_CLIP_CONFIG):
+        return read_open_clip(published)
+    return _by_model_type(published)
+
+
+def _by_model_type(published: PublishedFolder) -> PublishedModel:
+    kind = published.config().get("model_type")
     if isinstance(kind, str) and kind in _NOT_SERVED:
         raise published.refused(_NOT_SERVED[kind])
     if not isinstance(kind, str) or kind not in _FAMILIES:
         raise published.refused(
             f"{CONFIG} has model_type {shown(kind)}, which is no family that is served; there are "
-            f"{', '.join(_FAMILIES)}"
+            f"{', '.join(_FAMILIES)}, and models in open_clip's format"
         )
     return _FAMILIES[kind](published)
+
+
+def _with_image_tower(published: PublishedFolder, image_folder: Path | None) -> PublishedModel:
+    if image_folder is None:
+        raise published.refused(
+            "it is a text tower alone; name the model whose image tower it was trained for too, as "
+            "its model card says: --image-encoder NAME_OR_FOLDER"
+        )
+    tower = read_text_tower(published)
+    return combined_model(published, tower, read_published_model(image_folder))
 
 
 def published_model_folder(name_or_folder: str, revision: str | None = None) -> Path:
@@ -69,11 +101,16 @@ def published_model_folder(name_or_folder: str, revision: str | None = None) -> 
     folder = Path(name_or_folder)
     if folder.is_dir():
         return folder
-    # The small files say which weights are needed: a repository may have several formats.
+    # The small files say which weights are needed: a repository may have several formats of them.
     folder = hub_snapshot(name_or_folder, _SMALL_FILES, revision)
-    folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *_WEIGHTS), revision)
-    if not any(folder.glob("model*.safetensors")):
-        folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *_PICKLES), revision)
+    if not (folder / CONFIG).is_file() and not (folder / MODULES).is_file():
+        choices: Sequence[Sequence[str]] = [(name,) for name in OPEN_CLIP_WEIGHTS]
+    else:
+        choices = [(*_SAFETENSORS, *_PICKLED_LAYERS), (*_PICKLES, *_PICKLED_LAYERS)]
+    for wanted in choices:
+        folder = hub_snapshot(name_or_folder, (*_SMALL_FILES, *wanted), revision)
+        if any(next(folder.glob(pattern), None) for pattern in (*wanted[:2], "0_*/model*")):
+            break
     return folder
 
 

@@ -9,9 +9,9 @@ from typing import Final
 from tokenizers import Tokenizer, normalizers
 from torch import nn
 
+from tandem.modeling.families.bi_encoder import published_bi_encoder
 from tandem.modeling.families.image_rules import read_image_rules
-from tandem.modeling.families.licence import licence_notes
-from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
+from tandem.modeling.families.loaded_model import load_model, read_config
 from tandem.modeling.families.published_folder import PublishedFolder
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.text_rules import end_token_id, read_text_rules
@@ -38,23 +38,14 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
     )
     end_token_id(folder, tokenizer)
     image, scale = read_image_rules(folder, IMAGE_PROCESSOR, config.vision_config.image_size)
-    return PublishedModel(
-        family="siglip",
-        architecture="SiglipModel",
-        licence=(licence := folder.licence()),
-        parameter_count=parameter_count(model),
-        files_sha256=dict(folder.sha256s()),
-        tokenizers={text.tokenizer: lower_casing(tokenizer)},
-        bi_encoder=BiEncoderParts(
-            embed_text=TextTower(model.text_model, nn.Identity(), reads_padding=True).eval(),
-            embed_image=ImageTower(scale, model.vision_model, nn.Identity()).eval(),
-            text=text,
-            image=image,
-            embedding_dim=text_config.projection_size,
-        ),
-        cross_encoder=None,
-        notes=licence_notes(licence),
+    parts = BiEncoderParts(
+        embed_text=TextTower(model.text_model, nn.Identity(), reads_padding=True).eval(),
+        embed_image=ImageTower(scale, model.vision_model, nn.Identity()).eval(),
+        text=text,
+        image=image,
+        embedding_dim=text_config.projection_size,
     )
+    return published_bi_encoder(folder, "siglip", "SiglipModel", parts, lower_casing(tokenizer))
 
 
 def lower_casing(tokenizer: Tokenizer) -> Tokenizer:

@@ -1,0 +1,158 @@
+"""Reads models in open_clip's format: open_clip_config.json and one file of weights.
+
+They become CLIPModel of transformers, or its image side and an XLM-R. A weight that is missing or
+unused is an error.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from tandem.model_io.json_object import shown
+from tandem.modeling.families.bi_encoder import published_bi_encoder
+from tandem.modeling.families.clip import clip_text_rules
+from tandem.modeling.families.loaded_model import model_of_weights, read_config
+from tandem.modeling.families.open_clip_config import OpenClipConfig
+from tandem.modeling.families.open_clip_weights import named_as_clip
+from tandem.modeling.families.pooled_text import PooledTextTower
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
+from tandem.modeling.families.text_rules import read_text_rules
+from tandem.modeling.families.towers import ImageTower, TextTower
+
+OPEN_CLIP_WEIGHTS: Final = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+FAMILY: Final = "open_clip"
+_XLM_ROBERTA: Final = "xlm-roberta-"
+# Every XLM-R has heads of this width; its file of weights does not tell.
+_HEAD_WIDTH: Final = 64
+
+
+def read_open_clip(folder: PublishedFolder) -> PublishedModel:
+    """Returns a model of open_clip's format whose towers are those of CLIP, or an XLM-R."""
+    config = OpenClipConfig.read(folder)
+    name = config.text_model
+    if name is None:
+        return _two_towers(folder, config)
+    if not name.rpartition("/")[2].startswith(_XLM_ROBERTA):
+        raise folder.refused(
+            f"its text tower is {shown(name)}; CLIP's own and {_XLM_ROBERTA}… are served"
+        )
+    return _with_xlm_roberta(folder, config)
+
+
+def _two_towers(folder: PublishedFolder, config: OpenClipConfig) -> PublishedModel:
+    from transformers import CLIPConfig, CLIPModel
+
+    clip_config = read_config(folder, CLIPConfig, config.clip_fields())
+    image, scale = config.image_rules()
+    tokenizer, text = clip_text_rules(folder, clip_config.text_config)
+    weights = named_as_clip(folder.read_weights(OPEN_CLIP_WEIGHTS))
+    model = model_of_weights(folder, CLIPModel, clip_config, weights)
+    parts = BiEncoderParts(
+        embed_text=TextTower(model.text_model, model.text_projection).eval(),
+        embed_image=ImageTower(scale, model.vision_model, model.visual_projection).eval(),
+        text=text,
+        image=image,
+        embedding_dim=config.embedding_dim,
+    )
+    return published_bi_encoder(folder, FAMILY, "CLIPModel", parts, tokenizer)
+
+
+def _with_xlm_roberta(folder: PublishedFolder, config: OpenClipConfig) -> PublishedModel:
+    from transformers import CLIPConfig, CLIPVisionModelWithProjection
+
+    clip_config = read_config(folder, CLIPConfig, config.clip_fields())
+    image, scale = config.image_rules()
+    weights = folder.read_weights(OPEN_CLIP_WEIGHTS)
+    of_text = {name: each for name, each in weights.items() if name.startswith("text.")}
+    of_image = {
+        name: each
+        for name, each in weights.items()
+        if name not in of_text and name != "logit_scale"
+    }
+    vision = model_of_weights(
+        folder, CLIPVisionModelWithProjection, clip_config.vision_config, named_as_clip(of_image)
+    )
+    embed_text, vocabulary_size = _xlm_roberta(folder, config, of_text)
+    tokenizer, text = read_text_rules(
+        folder, vocabulary_size=vocabulary_size, position_count=config.context_length
+    )
+    parts = BiEncoderParts(
+        embed_text=embed_text,
+        embed_image=ImageTower(scale, vision.vision_model, vision.visual_projection).eval(),
+        text=text,
+        image=image,
+        embedding_dim=config.embedding_dim,
+    )
+    return published_bi_encoder(
+        folder, FAMILY, "CLIPVisionModel, XLMRobertaModel", parts, tokenizer
+    )
+
+
+def _xlm_roberta(
+    folder: PublishedFolder, config: OpenClipConfig, weights: Mapping[str, Tensor]
+) -> tuple[nn.Module, int]:
+    """Returns the text tower, whose shape its weights tell, and the size of its vocabulary."""
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    pooler = config.text.get("hf_pooler_type", "mean_pooler")
+    if pooler != "mean_pooler":
+        raise folder.refused(f"hf_pooler_type is {shown(pooler)}, and mean_pooler is served")
+    encoder = _inside(weights, "text.transformer.")
+    xlm_config = read_config(folder, XLMRobertaConfig, _xlm_roberta_fields(folder, encoder))
+    model = model_of_weights(
+        folder, XLMRobertaModel, xlm_config, encoder, {"add_pooling_layer": False}
+    )
+    head = _projection(folder, config, weights, xlm_config.hidden_size)
+    return PooledTextTower(model, "mean", head).eval(), xlm_config.vocab_size
+
+
+def _xlm_roberta_fields(folder: PublishedFolder, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    layers = {name.split(".")[2] for name in weights if name.startswith("encoder.layer.")}
+    try:
+        words = weights["embeddings.word_embeddings.weight"]
+        positions = weights["embeddings.position_embeddings.weight"]
+        inner = weights["encoder.layer.0.intermediate.dense.weight"]
+    except KeyError as error:
+        raise folder.refused(f"its text tower is no XLM-R: it lacks {error}") from error
+    return {
+        "vocab_size": words.shape[0],
+        "hidden_size": words.shape[1],
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": max(1, words.shape[1] // _HEAD_WIDTH),
+        "intermediate_size": inner.shape[0],
+        "max_position_embeddings": positions.shape[0],
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
+
+
+def _projection(
+    folder: PublishedFolder, config: OpenClipConfig, weights: Mapping[str, Tensor], width: int
+) -> nn.Module:
+    """Returns the layers between pooling and embedding; refuses missing and unused weights."""
+    kind, dim = config.text.get("hf_proj_type", "mlp"), config.embedding_dim
+    inner = (width + dim) // 2
+    made: Mapping[object, nn.Module] = {
+        "linear": nn.Linear(width, dim, bias=False),
+        "mlp": nn.Sequential(
+            nn.Linear(width, inner, bias=False), nn.GELU(), nn.Linear(inner, dim, bias=False)
+        ),
+    }
+    if kind not in made:
+        raise folder.refused(
+            f"hf_proj_type is {shown(kind)}, and {', '.join(map(str, made))} are served"
+        )
+    try:
+        made[kind].load_state_dict(_inside(weights, "text.proj."))
+    except RuntimeError as error:
+        raise folder.refused(f"the weights of its text projection are others: {error}") from error
+    return made[kind].requires_grad_(False)
+
+
+def _inside(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): each for n, each in weights.items() if n.startswith(prefix)}

@@ -1,0 +1,195 @@
+"""Reads open_clip_config.json: the towers' shapes in terms of CLIPModel, and how pictures are made.
+
+A setting that CLIPModel has no place for is refused by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from tandem.model_io.json_object import shown
+from tandem.model_io.preprocessing import Filter, Fit, ImageRules, Transparency
+from tandem.modeling.families.image_rules import PixelScale
+from tandem.modeling.families.published_folder import PublishedFolder
+
+OPEN_CLIP_CONFIG: Final = "open_clip_config.json"
+# OpenAI's, which open_clip takes where a file names none.
+_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
+_STD: Final = (0.26862954, 0.26130258, 0.27577711)
+_FITS: Final = {"shortest": Fit.CROP, "squash": Fit.SQUASH}
+_FILTERS: Final = {
+    "bicubic": Filter.BICUBIC,
+    "bilinear": Filter.BILINEAR,
+    # For training; then it is this.
+    "random": Filter.BICUBIC,
+}
+_VISION: Final = {"image_size", "layers", "width", "head_width", "mlp_ratio", "patch_size"}
+_TEXT: Final = {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"}
+_HUGGING_FACE_TEXT: Final = {"hf_model_name", "hf_proj_type", "hf_pooler_type"}
+# Of training, of the tokenizer, and of what else a tower may return.
+_WITHOUT_EFFECT: Final = {
+    "patch_dropout",
+    "hf_tokenizer_name",
+    "hf_model_pretrained",
+    "tokenizer_mode",
+    "tokenizer_kwargs",
+    "output_tokens",
+    "pad_id",
+}
+# The values with which a setting changes nothing; without a line, those that count as false.
+_PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
+    "pool_type": ("tok", "argmax"),
+    "pos_embed_type": ("learnable",),
+    "proj_type": ("linear",),
+    "block_type": (None, "default"),
+    "attn_pooler_queries": (256,),
+    "attn_pooler_heads": (8,),
+    "eos_id": (2,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClipConfig:
+    """Holds the settings of a model of open_clip's format."""
+
+    folder: PublishedFolder
+    embedding_dim: int
+    quick_gelu: bool
+    vision: Mapping[str, Any]
+    text: Mapping[str, Any]
+    preprocessing: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: PublishedFolder) -> Self:
+        """Reads the folder's open_clip_config.json; refuses settings that CLIPModel lacks."""
+        fields = folder.fields(OPEN_CLIP_CONFIG)
+        model = _object(folder, fields, "model_cfg")
+        config = cls(
+            folder=folder,
+            embedding_dim=_integer(folder, model, "embed_dim", None),
+            quick_gelu=bool(model.get("quick_gelu")),
+            vision=_object(folder, model, "vision_cfg"),
+            text=_object(folder, model, "text_cfg"),
+            preprocessing=_object(folder, {"preprocess_cfg": {}} | fields, "preprocess_cfg"),
+        )
+        _check_known(folder, "vision_cfg", config.vision, _VISION)
+        of_text = _TEXT | _HUGGING_FACE_TEXT if config.text_model else _TEXT
+        _check_known(folder, "text_cfg", config.text, of_text)
+        return config
+
+    @property
+    def text_model(self) -> str | None:
+        """The name of a text tower of transformers; None for CLIP's own."""
+        name = self.text.get("hf_model_name")
+        return None if name is None else str(name)
+
+    @property
+    def context_length(self) -> int:
+        """The longest text in tokens."""
+        return self._text_integer("context_length", 77)
+
+    def clip_fields(self) -> dict[str, Any]:
+        """Returns the fields of a CLIPConfig; those of the text side only if it is CLIP's own."""
+        act = "quick_gelu" if self.quick_gelu else "gelu"
+        vision = {
+            "hidden_size": (width := self._vision_integer("width", 768)),
+            "intermediate_size": int(width * self.vision.get("mlp_ratio", 4.0)),
+            "num_hidden_layers": self._vision_integer("layers", 12),
+            "num_attention_heads": width // self._vision_integer("head_width", 64),
+            "image_size": self._vision_integer("image_size", 224),
+            "patch_size": self._vision_integer("patch_size", 16),
+            "hidden_act": act,
+            "projection_dim": self.embedding_dim,
+        }
+        fields = {"projection_dim": self.embedding_dim, "vision_config": vision}
+        return fields if self.text_model else fields | {"text_config": self._text_fields(act)}
+
+    def image_rules(self) -> tuple[ImageRules, PixelScale]:
+        """Returns how open_clip makes pictures when it evaluates."""
+        told, size = self.preprocessing, self._vision_integer("image_size", 224)
+        fit = _FITS.get(told.get("resize_mode", "shortest"))
+        if fit is None:
+            raise self.folder.refused(
+                f"resize_mode is {shown(told.get('resize_mode'))}, and {', '.join(_FITS)} are "
+                "served"
+            )
+        kernel = _FILTERS.get(told.get("interpolation", "bicubic"))
+        if kernel is None:
+            raise self.folder.refused(
+                f"interpolation is {shown(told.get('interpolation'))}, and {', '.join(_FILTERS)} "
+                "are served"
+            )
+        if told.get("size", size) not in (size, [size, size]):
+            raise self.folder.refused(
+                f"preprocess_cfg makes pictures of {shown(told['size'])} pixels, and the image "
+                f"tower takes {size}"
+            )
+        rules = ImageRules(
+            size=size, fit=fit, filter=kernel, transparency=Transparency.IGNORE, is_exact=True
+        )
+        mean, std = (self._three(name, unset) for name, unset in (("mean", _MEAN), ("std", _STD)))
+        return rules, PixelScale(1 / 255, mean, std)
+
+    def _text_fields(self, act: str) -> dict[str, Any]:
+        return {
+            "vocab_size": self._text_integer("vocab_size", 49408),
+            "hidden_size": (width := self._text_integer("width", 512)),
+            "intermediate_size": int(width * self.text.get("mlp_ratio", 4.0)),
+            "num_hidden_layers": self._text_integer("layers", 12),
+            "num_attention_heads": self._text_integer("heads", 8),
+            "max_position_embeddings": self.context_length,
+            "hidden_act": act,
+            "projection_dim": self.embedding_dim,
+            # 2 means to CLIPModel that the highest id ends a text, as it does to open_clip.
+            "eos_token_id": 2,
+        }
+
+    def _vision_integer(self, name: str, unset: int) -> int:
+        return _integer(self.folder, self.vision, name, unset)
+
+    def _text_integer(self, name: str, unset: int) -> int:
+        return _integer(self.folder, self.text, name, unset)
+
+    def _three(self, name: str, unset: tuple[float, ...]) -> tuple[float, ...]:
+        value = self.preprocessing.get(name, unset)
+        is_three = isinstance(value, list | tuple) and len(value) == 3
+        if not is_three or not all(isinstance(each, int | float) for each in value):
+            raise self.folder.refused(f"{name} is {shown(value)}, not three numbers")
+        if name == "std" and min(value) <= 0:
+            raise self.folder.refused(f"std is {shown(value)}; all must be above 0")
+        return tuple(float(each) for each in value)
+
+
+def _object(folder: PublishedFolder, fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
+    if not isinstance(value, dict):
+        raise folder.refused(f"{OPEN_CLIP_CONFIG} has {name} {shown(value)}, not an object")
+    return value
+
+
+def _integer(
+    folder: PublishedFolder, fields: Mapping[str, Any], name: str, unset: int | None
+) -> int:
+    value = fields.get(name, unset)
+    if isinstance(value, list) and len(set(map(str, value))) == 1:
+        value = value[0]  # both sides of a square
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise folder.refused(
+            f"{name} is {shown(value)}, not a positive integer: its tower is no transformer of "
+            "CLIP's kind"
+        )
+    return value
+
+
+def _check_known(
+    folder: PublishedFolder, side: str, fields: Mapping[str, Any], known: set[str]
+) -> None:
+    for name, value in fields.items():
+        if name in known | _WITHOUT_EFFECT:
+            continue
+        if (name in _PLAIN and value in _PLAIN[name]) or (name not in _PLAIN and not value):
+            continue
+        raise folder.refused(
+            f"{side} has {name} {shown(value)}, which CLIPModel does not have; take the same model "
+            "in the format of transformers, if its publisher has it"
+        )

@@ -1,0 +1,181 @@
+"""Reads text towers of sentence-transformers: an encoder, a pooling, and layers on top.
+
+Such a tower was trained into the space of a CLIP, as clip-ViT-B-32-multilingual-v1, and is served
+with that CLIP's image tower.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from tandem.model_io.json_object import shown
+from tandem.model_io.preprocessing import TextRules
+from tandem.modeling.families.loaded_model import load_model, read_config
+from tandem.modeling.families.modules_file import ModuleEntry, read_modules
+from tandem.modeling.families.pooled_text import PooledTextTower, Pooling
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.text_rules import read_text_rules
+
+_TRANSFORMER_SETTINGS: Final = "sentence_bert_config.json"
+_MODEL_SETTINGS: Final = "config_sentence_transformers.json"
+_POOLINGS: Final[Mapping[str, Pooling]] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+}
+_ACTIVATIONS: Final[Mapping[str, Callable[[], nn.Module]]] = {
+    "Identity": nn.Identity,
+    "Tanh": nn.Tanh,
+    "GELU": nn.GELU,
+    "ReLU": nn.ReLU,
+}
+# By model_type: the classes of transformers, what they take, and the positions before a text's.
+_ENCODERS: Final[Mapping[str, tuple[str, dict[str, bool], int]]] = {
+    "bert": ("Bert", {"add_pooling_layer": False}, 0),
+    "distilbert": ("DistilBert", {}, 0),
+    "roberta": ("Roberta", {"add_pooling_layer": False}, 2),
+    "xlm-roberta": ("XLMRoberta", {"add_pooling_layer": False}, 2),
+}
+# Published with a head that embeds nothing.
+_UNUSED: Final = ("pooler.", "lm_head.", "cls.", "vocab_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublishedTextTower:
+    """Holds a text tower without an image tower of its own."""
+
+    architecture: str
+    embed_text: nn.Module
+    text: TextRules
+    tokenizer: Tokenizer
+    embedding_dim: int
+
+
+def read_text_tower(folder: PublishedFolder) -> PublishedTextTower:
+    """Returns the tower that modules.json lists; refuses steps other than those of such a tower."""
+    transformer, *steps = read_modules(folder)
+    if transformer.kind != "Transformer":
+        raise folder.refused(f"its first module is {shown(transformer.kind)}, not Transformer")
+    inner = folder.inner(transformer.path)
+    architecture, encoder, config = _encoder(inner)
+    tokenizer, text = _text_rules(folder, inner, config)
+    pooling, layers, dim = _steps(folder, steps, config)
+    return PublishedTextTower(
+        architecture=architecture,
+        embed_text=PooledTextTower(encoder, pooling, layers).eval(),
+        text=text,
+        tokenizer=tokenizer,
+        embedding_dim=dim,
+    )
+
+
+def _encoder(folder: PublishedFolder) -> tuple[str, nn.Module, Any]:
+    import transformers
+
+    fields = folder.config()
+    kind = fields.get("model_type")
+    if not isinstance(kind, str) or kind not in _ENCODERS:
+        raise folder.refused(
+            f"its text encoder has model_type {shown(kind)}; there are {', '.join(_ENCODERS)}"
+        )
+    name, options, _ = _ENCODERS[kind]
+    config = read_config(folder, getattr(transformers, f"{name}Config"), fields)
+    prefix = f"{kind.removeprefix('xlm-')}."
+
+    def renamed(stored: str) -> str | None:
+        present = stored.removeprefix(prefix)
+        return None if present.startswith(_UNUSED) else present
+
+    model = load_model(
+        folder, getattr(transformers, f"{name}Model"), config, renamed=renamed, options=options
+    )
+    return f"{name}Model", model, config
+
+
+def _text_rules(
+    folder: PublishedFolder,
+    inner: PublishedFolder,
+    config: Any,  # noqa: ANN401  of transformers
+) -> tuple[Tokenizer, TextRules]:
+    settings = inner.optional_fields(_TRANSFORMER_SETTINGS)
+    positions = config.max_position_embeddings - _ENCODERS[config.model_type][2]
+    told = settings.get("max_seq_length")
+    if told is not None and (not isinstance(told, int) or told < 3):
+        raise folder.refused(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(told)}")
+    tokenizer, text = read_text_rules(
+        inner, vocabulary_size=config.vocab_size, position_count=min(positions, told or positions)
+    )
+    return tokenizer, replace(
+        text, is_lower_case=bool(settings.get("do_lower_case")), prompt=_prompt(folder)
+    )
+
+
+def _prompt(folder: PublishedFolder) -> str:
+    """Returns the text that the library puts before every text by default."""
+    settings = folder.optional_fields(_MODEL_SETTINGS)
+    name = settings.get("default_prompt_name")
+    if name is None:
+        return ""
+    prompt = (settings.get("prompts") or {}).get(name)
+    if not isinstance(prompt, str):
+        raise folder.refused(f"{_MODEL_SETTINGS} lacks its default prompt {shown(name)}")
+    return prompt
+
+
+def _steps(
+    folder: PublishedFolder,
+    steps: Sequence[ModuleEntry],
+    config: Any,  # noqa: ANN401  of transformers
+) -> tuple[Pooling, nn.Module, int]:
+    """Returns the pooling, the layers after it, and the number of dimensions that they give."""
+    if not steps or steps[0].kind != "Pooling":
+        raise folder.refused("its second module is not Pooling")
+    pooling = _pooling(folder.inner(steps[0].path))
+    dim = int(getattr(config, "hidden_size", None) or config.dim)
+    layers: list[nn.Module] = []
+    for step in steps[1:]:
+        if step.kind == "Normalize":  # every embedding is
+            continue
+        if step.kind != "Dense":
+            raise folder.refused(
+                f"it has a module {shown(step.kind)}; Pooling, Dense and Normalize are served"
+            )
+        added, dim = _dense(folder.inner(step.path), dim)
+        layers += added
+    return pooling, nn.Sequential(*layers), dim
+
+
+def _pooling(folder: PublishedFolder) -> Pooling:
+    fields = folder.config()
+    named = fields.get("pooling_mode")
+    modes = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value]
+    if isinstance(named, str):
+        modes = [name for name in _POOLINGS if _POOLINGS[name] == named] or [named]
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
+        raise folder.refused(f"it pools by {shown(modes)}; {', '.join(_POOLINGS)} are served")
+    if fields.get("include_prompt") is False:
+        raise folder.refused("it leaves its prompt out of the pooling, which is not supported")
+    return _POOLINGS[modes[0]]
+
+
+def _dense(folder: PublishedFolder, width: int) -> tuple[list[nn.Module], int]:
+    fields = folder.config()
+    into, out = fields.get("in_features"), fields.get("out_features")
+    if into != width or not isinstance(out, int) or out < 1:
+        raise folder.refused(
+            f"its layer takes {shown(into)} numbers and gives {shown(out)}, after {width}"
+        )
+    name = str(fields.get("activation_function", "Tanh")).rpartition(".")[2]
+    if name not in _ACTIVATIONS:
+        raise folder.refused(
+            f"activation_function is {shown(name)}; {', '.join(_ACTIVATIONS)} are served"
+        )
+    linear = nn.Linear(width, out, bias=fields.get("bias", True) is True)
+    weights = {n.removeprefix("linear."): each for n, each in folder.read_weights().items()}
+    try:
+        linear.load_state_dict(weights)
+    except RuntimeError as error:
+        raise folder.refused(f"the weights of its layer are others: {error}") from error
+    return [linear.requires_grad_(False), _ACTIVATIONS[name]()], out
