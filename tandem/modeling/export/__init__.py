@@ -4,6 +4,8 @@
 - installation.py: any model's modules into a model repository, compared with the eager ones
 - fresh_export.py: the same only if the repository is stale, without importing torch otherwise
 - exported.py: TorchScript and torch.export files, their answers, and the one comparison
+- published_export.py, published_manifest.py: published models, one or two of them;
+  pooled_tokens.py: a quarter of a picture's tokens
 - samples.py: inputs of every kind, batch size and length that is served
 - export_manifest.py: the manifest; lowered.py: bf16, fp16 and int8
 - verification.py: `tandem models verify`

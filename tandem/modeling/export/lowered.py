@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,8 @@ from tandem.model_io.precision import Precision
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.modeling.two_towers import TwoTowers
+
+Layers = TypeVar("Layers", bound=nn.Module)
 
 _HALVES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
@@ -29,7 +32,7 @@ def lowered(model: JointModel, precision: Precision) -> JointModel:
     encoders = encoders_in(model.joint_encoder)
     if precision is Precision.INT8:
         for encoder in encoders:
-            encoder.layers = _quantised(encoder.layers)  # type: ignore[arg-type]
+            encoder.layers = _quantised(encoder.layers)  # type: ignore[type-var]
         return model
     dtype = _HALVES[precision]
     _halve(model.image_backbone, dtype)
@@ -50,17 +53,35 @@ def _lower_towers(model: JointModel, precision: Precision) -> None:
     _halve(tower.layers, _HALVES[precision])
 
 
+def lowered_part(module: nn.Module, precision: Precision) -> nn.Module:
+    """Returns a copy of a published model's module with its linear layers in `precision`.
+
+    Between them everything stays in float32, and so do attention modules that read the weights of
+    their layers themselves. In fp32 it is the module itself.
+    """
+    if precision is Precision.FP32:
+        return module
+    module = copy.deepcopy(module)
+    if precision is Precision.INT8:
+        return _quantised(module)
+    _halve_linear(module, _HALVES[precision])
+    return module
+
+
 class _Halved(nn.Module):
     """Runs a linear layer or a convolution in half precision, whatever its input."""
 
-    def __init__(self, inner: nn.Module, dtype: torch.dtype) -> None:
+    def __init__(
+        self, inner: nn.Module, dtype: torch.dtype, *, is_returned_whole: bool = False
+    ) -> None:
         super().__init__()
         self.inner = inner.to(dtype)
         self.dtype = dtype
+        self.is_returned_whole = is_returned_whole
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = self.inner(x.to(self.dtype))
-        return output
+        return output.float() if self.is_returned_whole else output
 
 
 def _halve(module: nn.Module, dtype: torch.dtype) -> None:
@@ -71,11 +92,20 @@ def _halve(module: nn.Module, dtype: torch.dtype) -> None:
             _halve(child, dtype)
 
 
-def _quantised(layers: nn.ModuleList) -> nn.ModuleList:
+def _halve_linear(module: nn.Module, dtype: torch.dtype) -> None:
+    # Not the convolution of a ViT's patches, whose dtype transformers looks up: it is one of many.
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, _Halved(child, dtype, is_returned_whole=True))
+        elif not isinstance(child, nn.MultiheadAttention):
+            _halve_linear(child, dtype)
+
+
+def _quantised(layers: Layers) -> Layers:
     with warnings.catch_warnings():
         # Deprecated since torch 2.10. Its replacement (torchao) cannot be traced to TorchScript,
         # and torch is pinned.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", UserWarning)
-        quantised: nn.ModuleList = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear})
+        quantised: Layers = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear})
     return quantised

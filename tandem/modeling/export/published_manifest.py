@@ -1,0 +1,200 @@
+"""Builds the manifest of published models: a bi-encoder, and a cross-encoder of it or another."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from tandem.model_io.manifest import FORMAT_VERSION, Manifest
+from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import TextRules
+from tandem.model_io.served_functions import (
+    PAIR_ROLES,
+    TEXT_ROLES,
+    Role,
+    ServedFunctions,
+    TokenSource,
+    TritonModel,
+)
+from tandem.model_io.visible_text import VISIBLE_TEXT_VERSION
+from tandem.modeling.export.pooled_tokens import pooled_count
+from tandem.modeling.families.published_model import (
+    BiEncoderParts,
+    CrossEncoderParts,
+    PublishedModel,
+)
+
+TEXT_ENCODER = "text_encoder"
+IMAGE_ENCODER = "image_encoder"
+PAIR_ENCODER = "pair_encoder"
+PAIR_IMAGE_ENCODER = "pair_image_encoder"
+_FINGERPRINT_FORMAT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublishedPair:
+    """Holds what is served together: a retriever, and a reranker if there is one."""
+
+    retriever: PublishedModel
+    reranker: PublishedModel | None
+    """None without a cross-encoder; the retriever itself where one model is both."""
+
+    @property
+    def bi_encoder(self) -> BiEncoderParts:
+        """Returns the retriever's towers; raises ValueError if it has none."""
+        if self.retriever.bi_encoder is None:
+            raise ValueError(
+                f"{self.retriever.family} is a cross-encoder, which finds nothing by itself; add "
+                "it as the reranker of a bi-encoder such as CLIP or SigLIP"
+            )
+        return self.retriever.bi_encoder
+
+    @property
+    def cross_encoder(self) -> CrossEncoderParts | None:
+        """Returns the reranker's parts; raises ValueError if it was named and has none."""
+        if self.reranker is None:
+            return None
+        if self.reranker.cross_encoder is None and not self.is_one_model:
+            raise ValueError(f"{self.reranker.family} scores no pairs, so it cannot rerank")
+        return self.reranker.cross_encoder
+
+    @property
+    def is_one_model(self) -> bool:
+        """Returns whether one model gives all three functions."""
+        return self.reranker is self.retriever
+
+    @property
+    def has_one_picture(self) -> bool:
+        """Returns whether a picture's tokens come with its embedding, by one call."""
+        cross_encoder = self.cross_encoder
+        return (
+            self.is_one_model and cross_encoder is not None and cross_encoder.image_tokens is None
+        )
+
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """Returns the tokenizers that are read, by the names of their files in a repository."""
+        found = {
+            name: self.retriever.tokenizers[name] for name in (self.bi_encoder.text.tokenizer,)
+        }
+        if self.cross_encoder is not None and self.reranker is not None:
+            own_name = self.cross_encoder.text.tokenizer
+            found[self._pair_text(self.cross_encoder).tokenizer] = self.reranker.tokenizers[
+                own_name
+            ]
+        return found
+
+    def pair_text(self) -> TextRules | None:
+        """Returns the rules of pairs, with the tokenizer's name in a repository."""
+        return None if self.cross_encoder is None else self._pair_text(self.cross_encoder)
+
+    def _pair_text(self, cross_encoder: CrossEncoderParts) -> TextRules:
+        rules = cross_encoder.text
+        if self.is_one_model:
+            return rules
+        return replace(rules, tokenizer=f"pair_{rules.tokenizer}")
+
+
+def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenSource) -> Manifest:
+    """Returns the manifest of the pair's export, without digests of its model files.
+
+    Raises ValueError for models that cannot be served together.
+    """
+    bi_encoder, cross_encoder = pair.bi_encoder, pair.cross_encoder
+    count, width = 0, 0
+    if cross_encoder is None:
+        tokens = TokenSource.STORED
+    else:
+        count, width = cross_encoder.image_token_count, cross_encoder.token_width
+        if tokens is TokenSource.POOLED:
+            count = pooled_count(count)
+    models = [pair.retriever, *([pair.reranker] if pair.reranker and not pair.is_one_model else [])]
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        family="+".join(each.family for each in models),
+        fingerprint="",
+        precision=precision,
+        embedding_dim=bi_encoder.embedding_dim,
+        image_token_count=count,
+        token_width=width,
+        text=bi_encoder.text,
+        image=bi_encoder.image,
+        pair_text=pair.pair_text(),
+        pair_image=cross_encoder.image if cross_encoder else None,
+        cls_id=None,
+        text_version=VISIBLE_TEXT_VERSION,
+        functions=_functions(pair),
+        models=_models(pair),
+        tokens=tokens,
+        # Of another bi-encoder's similarity its authors say nothing.
+        default_fusion=pair.retriever.default_fusion if pair.is_one_model else "none",
+        tokenizers={
+            name: sha256(tokenizer.to_str().encode()).hexdigest()
+            for name, tokenizer in pair.tokenizers().items()
+        },
+        checkpoint={"models": [_described(each) for each in models]},
+        licence=" and ".join(dict.fromkeys(each.licence for each in models if each.licence)),
+    )
+    manifest = replace(manifest, fingerprint=_fingerprint(manifest))
+    manifest.check()
+    return manifest
+
+
+def _functions(pair: PublishedPair) -> ServedFunctions:
+    if pair.cross_encoder is None:
+        return ServedFunctions(embed_text=TEXT_ENCODER, embed_image=(IMAGE_ENCODER,))
+    return ServedFunctions(
+        embed_text=TEXT_ENCODER,
+        embed_image=(IMAGE_ENCODER,),
+        image_tokens=IMAGE_ENCODER if pair.has_one_picture else PAIR_IMAGE_ENCODER,
+        score_pair=PAIR_ENCODER,
+    )
+
+
+def _models(pair: PublishedPair) -> dict[str, TritonModel]:
+    image_outputs = (Role.EMBEDDING, *([Role.IMAGE_TOKENS] if pair.has_one_picture else []))
+    models = {
+        TEXT_ENCODER: TritonModel(sha256="", inputs=TEXT_ROLES, outputs=(Role.EMBEDDING,)),
+        IMAGE_ENCODER: TritonModel(sha256="", inputs=(Role.PIXELS,), outputs=image_outputs),
+    }
+    if pair.cross_encoder is not None:
+        models[PAIR_ENCODER] = TritonModel(
+            sha256="", inputs=PAIR_ROLES, outputs=(Role.MATCH_LOGIT,)
+        )
+        if not pair.has_one_picture:
+            models[PAIR_IMAGE_ENCODER] = TritonModel(
+                sha256="", inputs=(Role.PIXELS,), outputs=(Role.IMAGE_TOKENS,)
+            )
+    return models
+
+
+def _described(model: PublishedModel) -> Mapping[str, Any]:
+    return {
+        "family": model.family,
+        "architecture": model.architecture,
+        "parameter_count": model.parameter_count,
+        "files_sha256": dict(model.files_sha256),
+    }
+
+
+def _fingerprint(manifest: Manifest) -> str:
+    """Returns a digest of what turns content into embedding and tokens.
+
+    That is all files of the models, what reads them, and every rule for texts and pictures.
+    """
+    parts = {
+        "format": _FINGERPRINT_FORMAT,
+        "models": manifest.checkpoint["models"],
+        "rules": [
+            None if rules is None else asdict(rules)
+            for rules in (manifest.text, manifest.image, manifest.pair_text, manifest.pair_image)
+        ],
+        "tokenizers": dict(manifest.tokenizers),
+        "text": manifest.text_version,
+        "precision": manifest.precision,
+        "tokens": manifest.tokens,
+        "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
+    }
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,272 @@
+"""Published models as Triton models: two towers, a cross-encoder of theirs or of another family."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tandem.model_io.manifest import Manifest, model_file, read_manifest
+from tandem.model_io.precision import Precision
+from tandem.model_io.preprocessing import Fit
+from tandem.model_io.served_functions import Role, TokenSource
+from tandem.modeling.export.exported import ExportedModel, ExportMismatch
+from tandem.modeling.export.pooled_tokens import pooled, pooled_count
+from tandem.modeling.export.published_export import export_published, published_modules
+from tandem.modeling.export.published_manifest import PublishedPair, published_manifest
+from tandem.modeling.export.verification import verify_repository
+from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.reader import read_published_model
+from tests.support.model_io.native_rules import read_config
+from tests.support.modeling.published_cross_encoders import published_blip
+from tests.support.modeling.published_pairs import published_clip, published_siglip
+
+# On one worker: its tests share what takes long to make.
+pytestmark = [
+    pytest.mark.xdist_group("export"),
+    pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PublishedModel]:
+    """Tiny random ones, read as anyone's."""
+    made: dict[str, Callable[[Path], object]] = {
+        "clip": published_clip,
+        "siglip": published_siglip,
+        "blip": published_blip,
+    }
+    folder = tmp_path_factory.mktemp("published")
+    for name, make in made.items():
+        (folder / name).mkdir()
+        make(folder / name)
+    return {name: read_published_model(folder / name) for name in made}
+
+
+def test_a_bi_encoder_alone_scores_no_pairs(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """CLIP: two Triton models, which give what the eager towers give; none reranks."""
+    manifest = export_published(models["clip"], tmp_path, Precision.FP32)
+
+    assert verify_repository(tmp_path) == manifest == read_manifest(tmp_path)
+    assert manifest.models.keys() == {"text_encoder", "image_encoder"}
+    assert not manifest.has_pairs
+    assert (manifest.pair_text, manifest.image_token_count, manifest.default_fusion) == (
+        None,
+        0,
+        "none",
+    )
+
+
+def test_one_model_gives_all_three_functions(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """BLIP: a picture's tokens come with its embedding, and its pairs begin with another token."""
+    manifest = export_published(models["blip"], tmp_path, Precision.FP32)
+
+    assert verify_repository(tmp_path) == manifest
+    assert manifest.models["image_encoder"].outputs == (Role.EMBEDDING, Role.IMAGE_TOKENS)
+    assert manifest.has_one_picture
+    assert manifest.default_fusion == "add"
+    assert manifest.pair_text is not None
+    assert manifest.pair_text.first_id is not None
+    assert manifest.text.first_id is None
+    config = read_config(tmp_path / "pair_encoder" / "config.pbtxt")
+    assert [each.name for each in config.input] == [f"INPUT__{n}" for n in range(4)]
+
+
+def test_two_families_have_their_own_rules(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """SigLIP finds and BLIP reranks: two tokenizers, two ways to fit a picture."""
+    siglip, blip = models["siglip"], models["blip"]
+
+    manifest = export_published(siglip, tmp_path, Precision.FP32, reranker=blip)
+
+    assert verify_repository(tmp_path) == manifest
+    assert manifest.family == "siglip+blip"
+    assert manifest.functions.image_tokens == "pair_image_encoder"
+    assert not manifest.has_one_picture
+    assert siglip.bi_encoder is not None
+    assert blip.cross_encoder is not None
+    assert manifest.pair_text is not None
+    assert (manifest.text, manifest.image) == (siglip.bi_encoder.text, siglip.bi_encoder.image)
+    assert manifest.pair_text.tokenizer == "pair_tokenizer.json"
+    assert manifest.pair_text.max_tokens == blip.cross_encoder.text.max_tokens
+    assert manifest.tokenizers.keys() == {"tokenizer.json", "pair_tokenizer.json"}
+    # BLIP adds its own similarity; nobody knows SigLIP's scale.
+    assert manifest.default_fusion == "none"
+
+
+def test_a_cross_encoder_alone_finds_nothing(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """Nor does CLIP rerank; both are said by name, and nothing is written."""
+    alone = replace(models["blip"], bi_encoder=None)
+
+    with pytest.raises(ValueError, match="blip is a cross-encoder, which finds nothing by itself"):
+        export_published(alone, tmp_path, Precision.FP32)
+    with pytest.raises(ValueError, match="clip scores no pairs, so it cannot rerank"):
+        export_published(models["siglip"], tmp_path, Precision.FP32, reranker=models["clip"])
+
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.INT8])
+def test_lower_precision_is_near(
+    models: dict[str, PublishedModel], tmp_path: Path, precision: Precision
+) -> None:
+    """The towers' embeddings turn by a few degrees at most; the shared model stays."""
+    manifest = export_published(models["clip"], tmp_path, precision)
+    files = {name: model_file(tmp_path, name) for name in manifest.models}
+    lower = ExportedModel.load(manifest, files).parts["text_encoder"]
+    ids = torch.randint(0, 30, (4, 8), generator=torch.Generator().manual_seed(0))
+    bi_encoder = models["clip"].bi_encoder
+    assert bi_encoder is not None
+
+    with torch.inference_mode():
+        cosines = (lower(ids, torch.ones_like(ids)) * bi_encoder.embed_text(ids, ids * 0 + 1)).sum(
+            -1
+        )
+
+    assert cosines.min() > 0.99
+    assert {each.dtype for each in bi_encoder.embed_text.parameters()} == {torch.float32}
+
+
+def test_what_other_weights_give_is_seen(models: dict[str, PublishedModel], tmp_path: Path) -> None:
+    """Positive control of the comparison that every export passes."""
+    manifest = export_published(models["clip"], tmp_path, Precision.FP32)
+    files = {name: model_file(tmp_path, name) for name in manifest.models}
+    pair = PublishedPair(retriever=models["clip"], reranker=None)
+    modules = dict(published_modules(pair, TokenSource.STORED))
+    ExportedModel.load(manifest, files).compare(modules)
+
+    siglip = models["siglip"].bi_encoder
+    assert siglip is not None
+    with pytest.raises(ExportMismatch, match="image_encoder"):
+        ExportedModel.load(manifest, files).compare(modules | {"image_encoder": siglip.embed_image})
+
+
+def fingerprint(model: PublishedModel, **changed: Any) -> str:
+    """The fingerprint after a change of the rules for texts or pictures."""
+    assert model.bi_encoder is not None
+    rules = {
+        name: replace(getattr(model.bi_encoder, name), **values) for name, values in changed.items()
+    }
+    other = replace(model, bi_encoder=replace(model.bi_encoder, **rules))
+    pair = PublishedPair(retriever=other, reranker=None)
+    return published_manifest(pair, Precision.FP32, TokenSource.STORED).fingerprint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"image": {"fit": Fit.SQUASH, "resize_to": None}},
+        {"image": {"is_exact": False}},
+        {"text": {"is_lower_case": True}},
+        {"text": {"prompt": "a photo of "}},
+        {"text": {"reads_padding": True}},
+        {"text": {"pad_id": 1}},
+        {"text": {"lengths": (77,)}},
+    ],
+    ids=str,
+)
+def test_every_rule_is_in_the_fingerprint(
+    models: dict[str, PublishedModel], changed: dict[str, Any]
+) -> None:
+    """Two ways to make pixels or ids are two models."""
+    own = fingerprint(models["clip"])
+
+    assert fingerprint(models["clip"]) == own
+    assert fingerprint(models["clip"], **changed) != own
+
+
+def test_the_source_of_tokens_is_in_the_fingerprint(models: dict[str, PublishedModel]) -> None:
+    """An index of pictures without tokens is no index of pictures with them."""
+    pair = PublishedPair(retriever=models["blip"], reranker=models["blip"])
+    manifests = [published_manifest(pair, Precision.FP32, tokens) for tokens in TokenSource]
+
+    assert len({each.fingerprint for each in manifests}) == 3
+    assert [each.image_token_count for each in manifests] == [17, 5, 17]
+
+
+def test_pooled_tokens_are_the_means_of_blocks() -> None:
+    """Of a 3 x 3 grid after one token: 1 + 4 tokens, the last ones of what is there."""
+    grid = torch.arange(9, dtype=torch.float16).view(1, 9, 1)
+    tokens = torch.cat([torch.full((1, 1, 1), 100.0).half(), grid], dim=1)
+
+    # Rows 0 1 2, 3 4 5, 6 7 8: blocks {0 1 3 4}, {2 5}, {6 7}, {8}.
+    assert pooled(tokens)[0, :, 0].tolist() == [100.0, 2.0, 3.5, 6.5, 8.0]
+    assert pooled(tokens).shape[1] == pooled_count(10)
+    with pytest.raises(ValueError, match="11 image tokens are no square grid"):
+        pooled_count(11)
+
+
+def test_pooled_tokens_are_made_by_the_exported_graph(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """17 tokens become 5, with or without the embedding in one call."""
+    blip, siglip = models["blip"], models["siglip"]
+    one = export_published(blip, tmp_path / "1", Precision.FP32, tokens=TokenSource.POOLED)
+    two = export_published(
+        siglip, tmp_path / "2", Precision.FP32, reranker=blip, tokens=TokenSource.POOLED
+    )
+
+    for folder, manifest in (("1", one), ("2", two)):
+        assert verify_repository(tmp_path / folder).image_token_count == 5
+        assert manifest.tokens is TokenSource.POOLED
+
+
+def test_another_model_leaves_nothing_that_triton_would_load(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """Neither models nor configurations of the one before; what others put there stays."""
+    export_published(models["siglip"], tmp_path, Precision.FP32, reranker=models["blip"])
+    theirs = tmp_path / "theirs" / "config.pbtxt"
+    theirs.parent.mkdir()
+    theirs.write_text('name: "theirs"')
+
+    export_published(models["clip"], tmp_path, Precision.FP32)
+
+    names = {path.parent.name for path in tmp_path.glob("*/config.pbtxt")}
+    assert names == {"text_encoder", "image_encoder", "theirs"}
+    assert not (tmp_path / "pair_encoder").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clip", "siglip", "blip"])
+def test_both_formats_pass_one_comparison(
+    models: dict[str, PublishedModel], tmp_path: Path, name: str
+) -> None:
+    """model.pt2 gives what model.pt gives, for every batch size and length; verify loads both."""
+    manifest = export_published(models[name], tmp_path, Precision.FP32, with_pt2=True)
+
+    assert all(model.pt2_sha256 for model in manifest.models.values())
+    assert verify_repository(tmp_path) == manifest
+    (tmp_path / "text_encoder" / "1" / "model.pt2").write_bytes(b"another")
+    with pytest.raises(ValueError, match=r"model\.pt2 is not the file its manifest tells of"):
+        verify_repository(tmp_path)
+
+
+def described(manifest: Manifest) -> list[str]:
+    """The families of a manifest's checkpoint."""
+    return [each["family"] for each in manifest.checkpoint["models"]]
+
+
+def test_the_manifest_says_what_was_exported(
+    models: dict[str, PublishedModel], tmp_path: Path
+) -> None:
+    """Families, files and licences of both."""
+    manifest = export_published(models["siglip"], tmp_path, Precision.FP32, reranker=models["blip"])
+
+    assert described(manifest) == ["siglip", "blip"]
+    files = manifest.checkpoint["models"][1]["files_sha256"]
+    assert files == models["blip"].files_sha256
+    assert set(manifest.licence.split(" and ")) == {
+        models["siglip"].licence,
+        models["blip"].licence,
+    }
