@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tandem.modeling.config import JointConfig
 from tandem.modeling.grid_head import GridHead
 from tandem.modeling.pooling import mean_of_counted
-from tandem.modeling.text_tower import TextTower
+from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.word_grid_matcher import WordGridMatcher
 
 _FIRST_TEMPERATURE = 0.07
@@ -27,7 +27,7 @@ class TextSide(nn.Module):
 
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        self.tower = TextTower(config)
+        self.tower = TextTrunk(config)
         self.project = nn.Linear(config.width, config.embedding_dim)
 
     def forward(self, input_ids: Tensor, text_mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from tandem.modeling.efficientnet import EfficientNetLite0
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tandem.modeling.text_tower import TextTower
+from tandem.modeling.text_trunk import TextTrunk
 from tandem.modeling.two_towers import TwoTowers
 from tandem.training.recipe import Recipe
 
@@ -102,7 +102,7 @@ def starting_model(
     if published:
         encoder = model.joint_encoder
         text = encoder.text.tower if isinstance(encoder, TwoTowers) else encoder
-        assert isinstance(text, JointEncoder | TextTower), "the published shape's"
+        assert isinstance(text, JointEncoder | TextTrunk), "the published shape's"
         published.start(text)
     return model, tokenizer
 

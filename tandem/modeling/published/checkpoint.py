@@ -27,7 +27,7 @@ from tandem.modeling.published.files import (
     weight_files,
 )
 from tandem.modeling.published.weights import named_as_ours, published_faults
-from tandem.modeling.text_tower import TextTower
+from tandem.modeling.text_trunk import TextTrunk
 
 # RoBERTa's positions start after the padding's id; BERT's start at 0.
 _COUNTS_POSITIONS_PAST_PADDING = {"bert": False, "roberta": True, "xlm-roberta": True}
@@ -80,7 +80,7 @@ class PublishedCheckpoint:
         kept = self.layer_numbers[::2]
         return replace(self, layer_numbers=kept, config=replace(self.config, layer_count=len(kept)))
 
-    def start(self, encoder: JointEncoder | TextTower) -> None:
+    def start(self, encoder: JointEncoder | TextTrunk) -> None:
         """Loads the published weights into `encoder`; weights without a published one stay.
 
         Those are the image side except its type and norm, the half of the pooler that reads the

@@ -9,7 +9,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_encoder import PostNormLayer, PreNormLayer
 
 
-class TextTower(nn.Module):
+class TextTrunk(nn.Module):
     """Reads text tokens; its weights have the names of JointEncoder's text side."""
 
     def __init__(self, config: JointConfig) -> None:
