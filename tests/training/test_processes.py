@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tandem.training.loss_curve import FILE_NAME
 from tandem.training.processes import ALONE, Processes
 from tandem.training.scene_source import SceneSource
 from tandem.training.train import train
-from tests.support.training.run_of_several import RECIPE
+from tests.support.training.run_of_several import LEFT_OUT, RECIPE, WHOLE
 
 # On one worker: its tests share what takes long to make.
 pytestmark = pytest.mark.xdist_group("processes")
@@ -31,12 +32,22 @@ def free_port() -> int:
     return port
 
 
-def train_by_two(folder: Path, left_out: str = "") -> str:
-    """Trains RECIPE by two processes and returns what they told."""
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What two processes left and told."""
+
+    folder: Path
+    told: str
+
+
+@pytest.fixture(name="pair", scope="module")
+def _pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Runs by two processes: RECIPE as it is, then without each of LEFT_OUT."""
+    folder = tmp_path_factory.mktemp("pair")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     place = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     ran = subprocess.run(
-        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder), left_out],
+        [*torchrun, *place, "-m", "tests.support.training.run_of_several", str(folder)],
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -44,7 +55,7 @@ def train_by_two(folder: Path, left_out: str = "") -> str:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return Pair(folder, ran.stdout)
 
 
 def losses(folder: Path) -> Curve:
@@ -71,11 +82,9 @@ def _alone(tmp_path_factory: pytest.TempPathFactory) -> Curve:
     return losses(folder)
 
 
-def test_two_processes_follow_the_curve_of_one(tmp_path: Path, alone: Curve) -> None:
+def test_two_processes_follow_the_curve_of_one(pair: Pair, alone: Curve) -> None:
     """All five rounds, BE by softmax and by triplet, MLM, CE, and ANCE after the first mining."""
-    told = train_by_two(tmp_path)
-
-    together = losses(tmp_path / "rank-0")
+    together = losses(pair.folder / WHOLE / "rank-0")
     assert len(together) == 5
     assert together[-1].keys() == {"be_loss", "mlm_loss", "ce_loss", "ance_loss"}
     assert difference(together, alone) <= TOLERANCE
@@ -83,18 +92,16 @@ def test_two_processes_follow_the_curve_of_one(tmp_path: Path, alone: Curve) -> 
     assert difference(together[:2], alone[1:3]) > 10 * TOLERANCE
 
     # Only the first wrote, and told.
-    assert (tmp_path / "rank-0" / "model.safetensors").is_file()
-    assert not (tmp_path / "rank-1").exists()
-    assert told.count("done 1 1") == 1
+    assert (pair.folder / WHOLE / "rank-0" / "model.safetensors").is_file()
+    assert not (pair.folder / WHOLE / "rank-1").exists()
+    assert pair.told.count(f"{WHOLE} done 1 1") == 1
 
 
-@pytest.mark.parametrize("left_out", ["gradient_of_gathered", "average_gradients"])
+@pytest.mark.parametrize("left_out", LEFT_OUT)
 def test_whatever_two_processes_leave_out_bends_their_curve(
-    tmp_path: Path, alone: Curve, left_out: str
+    pair: Pair, alone: Curve, left_out: str
 ) -> None:
-    train_by_two(tmp_path, left_out)
-
-    assert difference(losses(tmp_path / "rank-0"), alone) > TOLERANCE
+    assert difference(losses(pair.folder / left_out / "rank-0"), alone) > TOLERANCE
 
 
 def test_each_process_takes_its_own_rows() -> None:

@@ -1,10 +1,12 @@
-"""A training run for torchrun: argument 1 is the folder, 2 the name of what is left out, if any.
+"""Training runs for torchrun, one after another: a whole one, then one without each of LEFT_OUT.
 
-Each rank gets a folder of its own, so that what a rank writes can be told.
+Argument 1 is the folder. Each run has a folder in it, WHOLE or the name of what is left out, and in
+that each rank has its own, so that what a rank writes can be told.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,20 +44,41 @@ LEFT_OUT: dict[str, tuple[type, str, Callable[..., object]]] = {
 }
 
 
+WHOLE = "whole"
+
+
+@contextmanager
+def without(left_out: str) -> Iterator[None]:
+    """Leaves it out in the block."""
+    place, name, nothing = LEFT_OUT[left_out]
+    own = getattr(place, name)
+    setattr(place, name, nothing)
+    try:
+        yield
+    finally:
+        setattr(place, name, own)
+
+
+def run(folder: Path, processes: Processes) -> None:
+    """Trains RECIPE as one of the processes."""
+    train(
+        RECIPE,
+        SceneSource(),
+        folder / f"rank-{processes.rank}",
+        lambda *step: print(folder.name, *step, flush=True),
+        processes=processes,
+    )
+
+
 def main() -> None:
     """Trains as one of the processes that torchrun started."""
     torch.set_num_threads(1)
-    folder, left_out = Path(sys.argv[1]), sys.argv[2]
-    if left_out:
-        setattr(*LEFT_OUT[left_out])
+    folder = Path(sys.argv[1])
     with torchrun_processes(torch.device("cpu")) as processes:
-        train(
-            RECIPE,
-            SceneSource(),
-            folder / f"rank-{processes.rank}",
-            lambda *step: print(*step, flush=True),
-            processes=processes,
-        )
+        run(folder / WHOLE, processes)
+        for left_out in LEFT_OUT:
+            with without(left_out):
+                run(folder / left_out, processes)
 
 
 if __name__ == "__main__":
