@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import pytest
 
+from tandem.contract.content import TextContent
 from tandem.errors import (
     StoreFull,
 )
@@ -104,12 +106,16 @@ def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
         reader.start()
     for number in range(10):
         raise_limit(path, (2 + number) << 20)
-        item_ids = [f"{number}-{n}" for n in range(400)]
+        # Large ones: a map is full after few, and a scan of all is short.
+        item_ids = [f"{number}-{n}" for n in range(10)]
         outcome: object = None
         while not isinstance(outcome, StoreFull):
-            (outcome,) = store.apply(
-                [Upsert("scenes", FINGERPRINT, [text_item(i, 1, 256) for i in item_ids[:100]])]
-            )
+            items = [
+                replace(text_item(each, 1, 256), content=TextContent(each * 2_000))
+                for each in item_ids
+            ]
+            (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
+            assert isinstance(outcome, Committed | StoreFull)
             item_ids = [f"{i}+" for i in item_ids]
     stop.set()
     for reader in readers:
