@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tandem.cli.add_model import add
 from tandem.cli.addresses import ADDRESS
 from tandem.cli.calibrate import calibrate
 from tandem.cli.command_line import Command
@@ -19,40 +20,17 @@ from tandem.model_io.model_repository import (
     remove_model,
     stored_models,
 )
-from tandem.model_io.precision import Precision, native_precision
-from tandem.modeling.default_checkpoint import default_checkpoint
 
 app = typer.Typer(
     help="Export, list, verify and delete the models that Triton loads.", no_args_is_help=True
 )
 
+app.command("add", cls=Command)(add)
 app.command("calibrate", cls=Command)(calibrate)
 app.command("swap", cls=Command)(swap)
 
 REPOSITORY = Annotated[Path, typer.Option("--model-repository", help="Triton's model repository")]
 DEFAULT_REPOSITORY = Path("model_repository")
-
-
-@app.command("add", cls=Command)
-def add(
-    checkpoint: Annotated[
-        Path | None, typer.Argument(help="folder of a checkpoint; by default the shipped one")
-    ] = None,
-    repository: REPOSITORY = DEFAULT_REPOSITORY,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="precision; by default bf16 if this CPU supports it"),
-    ] = None,
-) -> None:
-    """Export a checkpoint to TorchScript with config.pbtxt and manifest.json."""
-    # Imported here, because torch takes seconds, which `tandem --help` does not need.
-    from tandem.modeling.export.export import export_model
-
-    chosen = precision or native_precision()
-    with LongWork(often_short=True) as work:
-        work.show(f"export in {chosen.value}", 0)
-        manifest = export_model(checkpoint or default_checkpoint(), repository, chosen)
-    out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
 
 
 @app.command("combine", cls=Command)

@@ -28,6 +28,7 @@ from tandem.local.start_refused import StartRefused
 from tandem.local.triton_watch import TritonWatch
 from tandem.local.version_swaps import VersionSwaps
 from tandem.model_io.manifest import Manifest
+from tandem.model_io.model_repository import published_manifest_of
 from tandem.model_io.precision import Precision
 from tandem.model_io.triton_server import TritonUnavailable
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -48,7 +49,11 @@ def up(
     data: DATA = Path(".tandem"),
     model_repository: REPOSITORY = Path("model_repository"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="checkpoint to serve; by default the shipped one")
+        Path | None,
+        typer.Option(
+            help="checkpoint to serve; by default the published model that was added, or the "
+            "shipped one"
+        ),
     ] = None,
     shards: Annotated[
         int | None,
@@ -94,12 +99,11 @@ def up(
     ] = False,
 ) -> None:
     """Start Triton and every service on loopback; stop them all on Ctrl-C."""
-    checkpoint = checkpoint or default_checkpoint()
     if monitoring:
         LocalPrometheus.check_installed()  # Before creating a folder.
     with StopSignals() as stopping, DataFolder(data.resolve()) as folder:
         # Find all mistakes before starting anything.
-        check_machine(checkpoint)
+        check_machine(checkpoint or default_checkpoint())
         given = given_settings(os.environ)
         if tls and (named := [each for each in given.variables if each.startswith("TLS_")]):
             raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
@@ -118,7 +122,7 @@ def up(
         # It takes a minute on a busy machine, and prints nothing else until all serve.
         out.print(f"starting; logs go to {data / 'logs'}")
         with stopping.raising():  # An export by torch cannot poll for signals.
-            manifest = exported(checkpoint, model_repository, precision)
+            manifest = _served(checkpoint, model_repository, precision)
         with (
             LocalStack(
                 folder.path,
@@ -152,6 +156,23 @@ def up(
                     raise Stopped(stopping.status) from None
                 raise
     _say("stopped")
+
+
+def _served(checkpoint: Path | None, repository: Path, precision: Precision | None) -> Manifest:
+    """Returns the manifest of what is served: the checkpoint, an added model, or the shipped one.
+
+    A published model is not exported again, since its files are elsewhere.
+    """
+    added = None if checkpoint is not None else published_manifest_of(repository)
+    if added is None:
+        return exported(checkpoint or default_checkpoint(), repository, precision)
+    if precision not in (None, added.precision):
+        raise StartRefused(
+            f"{repository} has {added.family} in {added.precision}: add it again in {precision} "
+            "with tandem models add, or give --checkpoint to serve another"
+        )
+    out.print(f"serving {added.family}, model {added.fingerprint[:12]}, of {repository}")
+    return added
 
 
 def exported(checkpoint: Path, repository: Path, precision: Precision | None = None) -> Manifest:

@@ -64,6 +64,21 @@ def our_manifest(repository: Path) -> Manifest:
     return manifest
 
 
+def published_manifest_of(repository: Path) -> Manifest | None:
+    """Returns the manifest of a published model; None for another repository.
+
+    Raises ValueError naming a file that is missing or another.
+    """
+    try:
+        manifest = _manifest_if_any(repository)
+    except ValueError:  # of another release, for instance
+        return None
+    if manifest is None or "models" not in manifest.checkpoint:
+        return None
+    manifest.verify(repository)
+    return manifest
+
+
 def check_swappable(manifest: Manifest, repository: Path) -> None:
     """Raises ValueError unless the model can have further versions."""
     if not manifest.is_joint:

@@ -4,6 +4,7 @@ Two formats: model.pt is TorchScript, model.pt2 is an archive of torch.export. N
 either. Both are written from the same modules, and held to them by the same comparison.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +141,11 @@ def _traced_towers(route: TowerRoute, pairs: tuple[Tensor, ...]) -> TowerRoute:
 def _traced(module: nn.Module, example: tuple[Tensor, ...]) -> torch.jit.ScriptModule:
     # A trace records whether a GPU may use TF32 for convolutions, as it does by default: fp32 on a
     # GPU would then have ten bits and differ from the CPU.
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), warnings.catch_warnings():
+        # transformers checks sizes by conditions, which a trace takes for constant: they are, and
+        # the comparison would find one that is not. Its deprecated names are read, not used.
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        warnings.simplefilter("ignore", FutureWarning)
         return torch.jit.trace(module, example, check_trace=False)
 
 

@@ -23,7 +23,7 @@ from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
 from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
-from tandem.modeling.published.files import CONFIG, hub_snapshot
+from tandem.modeling.published.files import CONFIG, hub_snapshot, read_fields
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
     "blip": read_blip,
@@ -90,6 +90,16 @@ def _with_image_tower(published: PublishedFolder, image_folder: Path | None) -> 
         )
     tower = read_text_tower(published)
     return combined_model(published, tower, read_published_model(image_folder))
+
+
+def is_published_folder(folder: Path) -> bool:
+    """Returns whether a folder is a published model's, and no checkpoint of tandem train."""
+    if any((folder / name).is_file() for name in (MODULES, OPEN_CLIP_CONFIG)):
+        return True
+    if (folder / CONFIG).is_file():
+        # Ours has vocabulary_size; others' say vocab_size, there or in a part.
+        return "vocabulary_size" not in read_fields(folder / CONFIG)
+    return region_reader(PublishedFolder(folder)) is not None
 
 
 def published_model_folder(name_or_folder: str, revision: str | None = None) -> Path:

@@ -87,7 +87,7 @@ def distance(ours: Embeddings, theirs: Embeddings) -> float:
 def traced(module: nn.Module, example: tuple[Tensor, ...]) -> Callable[..., Tensor]:
     with warnings.catch_warnings():
         # Of the checks of lengths and sizes, which are the same for every input.
-        warnings.simplefilter("ignore", torch.jit._trace.TracerWarning)
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
         return torch.jit.trace(module, example, check_trace=False)
 
 

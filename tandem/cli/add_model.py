@@ -1,0 +1,181 @@
+"""`tandem models add`: exports a checkpoint of tandem train, or a published model, for Triton."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tandem.cli.console import errors, out
+from tandem.cli.progress import LongWork
+from tandem.cli.user_path import user_path
+from tandem.model_io.manifest import Manifest, model_file
+from tandem.model_io.precision import Precision, native_precision
+from tandem.model_io.preprocessing import Fit
+from tandem.model_io.served_functions import TokenSource
+from tandem.modeling.default_checkpoint import default_checkpoint
+
+if TYPE_CHECKING:
+    from tandem.modeling.families.published_model import PublishedModel
+
+_FITS = {
+    Fit.CROP: "a square cut out of the centre",
+    Fit.SQUASH: "squashed to a square",
+    Fit.LETTERBOX: "a square with white margins",
+}
+
+
+def add(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME_OR_FOLDER]",
+            help="a published model's name on the hub or its folder, or a checkpoint of tandem "
+            "train; by default the shipped one",
+        ),
+    ] = None,
+    repository: Annotated[
+        Path, typer.Option("--model-repository", help="Triton's model repository")
+    ] = Path("model_repository"),
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="precision; by default bf16 if this CPU supports it"),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="commit, tag or branch of the hub's model")
+    ] = None,
+    image_encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_FOLDER",
+            help="for a text tower alone: the model whose image tower it was trained for",
+        ),
+    ] = None,
+    cross_encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME_OR_FOLDER",
+            help="published model that reranks; by default the model itself if it can",
+        ),
+    ] = None,
+    tokens: Annotated[
+        TokenSource | None,
+        typer.Option(help="where the cross-encoder's image tokens come from; by default stored"),
+    ] = None,
+) -> None:
+    """Export a model to TorchScript with config.pbtxt and manifest.json, and verify its answers.
+
+    A published model may be CLIP, SigLIP, BLIP or another family of docs/hub-models.md. Write
+    NAME@REVISION for a revision of an encoder that an option names.
+    """
+    chosen = precision or native_precision()
+    options = {
+        "--revision": revision,
+        "--image-encoder": image_encoder,
+        "--cross-encoder": cross_encoder,
+        "--tokens": tokens,
+    }
+    if model is None or _is_checkpoint(model):
+        if given := [name for name, value in options.items() if value is not None]:
+            raise ValueError(
+                f"{', '.join(given)}: only for a published model, by its name or folder"
+            )
+        checkpoint = default_checkpoint() if model is None else user_path(model)
+        _tell(repository, _add_checkpoint(checkpoint, repository, chosen))
+        return
+    with LongWork(often_short=True) as work:
+        work.show("read the model", 0)
+        retriever = _read(model, revision, image_encoder)
+        reranker = None if cross_encoder is None else _read(cross_encoder, None, None)
+        if tokens is not None and (reranker or retriever).cross_encoder is None:
+            raise ValueError("--tokens: only for a model that reranks; name one by --cross-encoder")
+        work.show(f"export in {chosen.value}, and compare with the model itself", 0)
+        from tandem.modeling.export.published_export import export_published
+
+        manifest = export_published(
+            retriever,
+            repository,
+            chosen,
+            reranker=reranker,
+            tokens=tokens or TokenSource.STORED,
+        )
+    _describe(model, retriever)
+    if reranker is not None:
+        _describe(str(cross_encoder), reranker)
+    _tell(repository, manifest)
+    _tell_costs(repository, manifest)
+
+
+def _is_checkpoint(model: str) -> bool:
+    """Returns whether it is a folder that tandem train wrote; neither is a missing folder."""
+    folder = user_path(model)
+    if not folder.is_dir():
+        # A hub name is "owner/name" at most; anything else was meant as a path.
+        return model.count("/") > 1 or model.startswith(("/", ".", "~"))
+    from tandem.modeling.families.reader import is_published_folder
+
+    return not is_published_folder(folder)
+
+
+def _add_checkpoint(checkpoint: Path, repository: Path, precision: Precision) -> Manifest:
+    # Imported here, because torch takes seconds, which `tandem --help` does not need.
+    from tandem.modeling.export.export import export_model
+
+    with LongWork(often_short=True) as work:
+        work.show(f"export in {precision.value}", 0)
+        return export_model(checkpoint, repository, precision)
+
+
+def _read(name: str, revision: str | None, image_encoder: str | None) -> "PublishedModel":
+    from tandem.modeling.families.reader import published_model_folder, read_published_model
+
+    image_folder = None if image_encoder is None else _folder(image_encoder, None)
+    if revision is not None and user_path(name).is_dir():
+        raise ValueError(f"--revision: {name} is a folder; only a model of the hub has revisions")
+    if revision is not None:
+        return read_published_model(published_model_folder(name, revision), image_folder)
+    return read_published_model(_folder(name, None), image_folder)
+
+
+def _folder(name: str, revision: str | None) -> Path:
+    from tandem.modeling.families.reader import published_model_folder
+
+    if user_path(name).is_dir():
+        return user_path(name)
+    hub_name, _, own_revision = name.partition("@")
+    return published_model_folder(hub_name, own_revision or revision)
+
+
+def _describe(name: str, model: "PublishedModel") -> None:
+    out.print(
+        f"{name}: {model.family} ({model.architecture}), {model.parameter_count:,} parameters, "
+        f"licence {model.licence or 'not named'}"
+    )
+    if (towers := model.bi_encoder) is not None:
+        out.print(
+            f"  bi-encoder: {towers.embedding_dim} dimensions, texts of {towers.text.max_tokens} "
+            f"tokens, pictures of {towers.image.size} pixels ({_FITS[towers.image.fit]})"
+        )
+    if (pairs := model.cross_encoder) is not None:
+        out.print(
+            f"  cross-encoder: texts of {pairs.text.max_tokens} tokens, pictures of "
+            f"{pairs.image.size} pixels, {pairs.image_token_count} image tokens"
+        )
+    for note in model.notes:
+        errors.print(f"{name}: {note}")
+
+
+def _tell(repository: Path, manifest: Manifest) -> None:
+    out.print(f"{repository}: model {manifest.fingerprint[:12]}, {manifest.precision}")
+
+
+def _tell_costs(repository: Path, manifest: Manifest) -> None:
+    sizes = {name: model_file(repository, name).stat().st_size for name in sorted(manifest.models)}
+    out.print(", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in sizes.items()))
+    item = f"an item takes {4 * manifest.embedding_dim:,} bytes of embedding"
+    if not manifest.has_pairs:
+        out.print(f"{item}; without a cross-encoder results keep the order of the bi-encoder")
+    elif manifest.tokens is TokenSource.RECOMPUTED:
+        out.print(f"{item}; its image tokens are computed again when it is reranked")
+    else:
+        token_bytes = 2 * manifest.image_token_count * manifest.token_width
+        out.print(f"{item} and, if it is a picture, {token_bytes:,} of image tokens")
