@@ -33,7 +33,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Of a value in a test's id. One of 8 MiB made an id of 32.
 _ID_LENGTH = 60
 
-pytest_plugins = ["tests.support.model_io.tiny_triton"]
+pytest_plugins = ["tests.support.model_io.tiny_triton", "tests.support.local.tiny_stack"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,6 +25,7 @@ from tests.support.fuzz.fuzzing import (
 )
 from tests.support.fuzz.run_counts import fuzz_seed, run_count
 from tests.support.fuzz.valid_requests import INDEX_ID, SENTENCES, fill_index, valid_requests
+from tests.support.local.tiny_stack import TINY_STACK
 
 SERVICES = ("orchestrator", "encoder", "index-0", "rerank-0")
 QUICK_COUNT = 150
@@ -32,7 +33,7 @@ FULL_COUNT = 200_000
 COUNT = run_count(QUICK_COUNT, FULL_COUNT)
 
 pytestmark = [
-    pytest.mark.xdist_group("triton-model-io"),
+    TINY_STACK,
     # Of a service, which has up to eight methods.
     pytest.mark.timeout(300 + COUNT // 5),
 ]
@@ -47,19 +48,17 @@ class Known:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def known(fuzzed_stack: LocalStack) -> Known:
-    encoder = fuzzed_stack.address_of("encoder")
-    return Known(*valid_requests(fuzzed_stack.address, encoder))
+async def known(tiny_stack: LocalStack) -> Known:
+    encoder = tiny_stack.address_of("encoder")
+    return Known(*valid_requests(tiny_stack.address, encoder))
 
 
 @pytest.mark.parametrize("service", SERVICES)
 async def test_no_request_makes_a_service_fail(
-    fuzzed_stack: LocalStack, known: Known, service: str
+    tiny_stack: LocalStack, known: Known, service: str
 ) -> None:
     """Every answer is an allowed one; in the end all processes live, and a search is answered."""
-    address = (
-        fuzzed_stack.address if service == "orchestrator" else fuzzed_stack.address_of(service)
-    )
+    address = tiny_stack.address if service == "orchestrator" else tiny_stack.address_of(service)
     tallies: dict[str, Tally] = {}
     async with open_channel(address) as channel:
         for name in await service_names(channel):
@@ -69,13 +68,13 @@ async def test_no_request_makes_a_service_fail(
                 tallies[method.full_name] = await fuzz(channel, method, requests, COUNT)
                 if method.name in ("RemoveIndex", "DeleteIndex"):
                     # Some of the requests are right, and then nothing else finds anything.
-                    await asyncio.to_thread(fill_index, fuzzed_stack.address)
+                    await asyncio.to_thread(fill_index, tiny_stack.address)
 
     for method_name, tally in tallies.items():
         print(method_name, dict(tally.codes), f"slowest {tally.slowest_seconds:.1f} s")
     faults = [fault for tally in tallies.values() for fault in tally.faults]
     assert not faults, "\n".join(told_apart(faults)[:20])
-    assert fuzzed_stack.dead_service() is None
+    assert tiny_stack.dead_service() is None
     assert len(tallies) >= 5
-    with Client(fuzzed_stack.address, timeout_seconds=30) as client:
+    with Client(tiny_stack.address, timeout_seconds=30) as client:
         assert client.search(SENTENCES[0], index_id=INDEX_ID).items

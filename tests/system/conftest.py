@@ -18,11 +18,12 @@ SCENE_COUNT = 60
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps all system tests on one worker: they share the stack, and it fills two cores."""
+    """Keeps tests with the shipped model on one worker: they share a stack that fills two cores."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("system"))
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group("system"))
             item.add_marker(pytest.mark.timeout(300))
 
 

@@ -5,8 +5,6 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,11 @@ from tandem.client import Client
 from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
 from tandem.item_store.item_store import ItemStore
-from tandem.local.stack import LocalStack, Ports
+from tandem.local.stack import LocalStack
 from tests.support.faults.run_counts import run_count
+from tests.support.local.tiny_stack import TINY_STACK
+
+pytestmark = TINY_STACK
 
 KILL_COUNT = run_count(quick=4, full=20)
 LEAST_STORED_COUNT, MOST_STORED_COUNT = 40, 160
@@ -31,17 +32,9 @@ def rng() -> random.Random:
     return random.Random(seed)
 
 
-@pytest.fixture
-def own_stack(tmp_path: Path, tiny_repository: Path) -> Iterator[LocalStack]:
-    """A stack whose shards this test may kill."""
-    with LocalStack(tmp_path, tiny_repository, Ports.free(shard_count=2)) as running:
-        running.start()
-        yield running
-
-
 @pytest.mark.timeout(400)
 def test_acknowledged_items_survive_kills_of_a_shard(
-    own_stack: LocalStack, rng: random.Random
+    tiny_stack: LocalStack, rng: random.Random
 ) -> None:
     """Whatever the stream acknowledged is in a store and is found, after each kill.
 
@@ -54,28 +47,26 @@ def test_acknowledged_items_survive_kills_of_a_shard(
         # By what was stored, not by the clock: on a busy machine little is stored in a second.
         reached = threading.Event()
         killer = threading.Thread(
-            target=_kill_after, args=(own_stack, victim, reached, rng.uniform(0.0, 0.1))
+            target=_kill_after, args=(tiny_stack, victim, reached, rng.uniform(0.0, 0.1))
         )
         killer.start()
         # The first kill may come before anything is acknowledged.
         stored_count = round_number and rng.randrange(LEAST_STORED_COUNT, MOST_STORED_COUNT)
-        stored, refused = _ingest_until_refused(own_stack, round_number, reached, stored_count)
+        stored, refused = _ingest_until_refused(tiny_stack, round_number, reached, stored_count)
         killer.join()
         acknowledged |= stored
         refused_count += refused
-        own_stack.start_service(victim)
-        own_stack.wait_until_serving(victim, time.monotonic() + 120)
-        _wait_until_reached(own_stack)
+        tiny_stack.start_service(victim)
+        tiny_stack.wait_until_serving(victim, time.monotonic() + 120)
+        _wait_until_reached(tiny_stack)
 
     print(f"{len(acknowledged):,} items acknowledged, {refused_count} refused")
     # Traffic enough to prove something, and kills that were felt.
     assert len(acknowledged) > 20 * KILL_COUNT
     assert refused_count > 0
-    assert _missing_by_search(own_stack, acknowledged) == set()
-    own_stack.stop()
-    assert _missing_in_store(own_stack, acknowledged) == set()
+    assert _missing_by_search(tiny_stack, acknowledged) == set()
     # Positive control: an item that was never sent is reported as missing by the same look.
-    assert _missing_in_store(own_stack, {"never-sent"}) == {"never-sent"}
+    assert _missing_in_store(tiny_stack, acknowledged | {"never-sent"}) == {"never-sent"}
 
 
 def _kill_after(
@@ -157,8 +148,10 @@ def _missing_by_search(stack: LocalStack, item_ids: set[str]) -> set[str]:
 
 
 def _missing_in_store(stack: LocalStack, item_ids: set[str]) -> set[str]:
+    """Stops each shard, opens its store, and starts the shard again."""
     missing = set(item_ids)
     for shard in range(2):
+        stack.stop_service(f"index-{shard}")
         store = ItemStore.open(stack.store_path(shard), shard, 2)
         wanted = sorted(missing)
         for start in range(0, len(wanted), 200):
@@ -166,4 +159,8 @@ def _missing_in_store(stack: LocalStack, item_ids: set[str]) -> set[str]:
             read = store.read_items(INDEX_ID, chunk)
             missing -= {item_id for item_id, item in zip(chunk, read, strict=True) if item}
         store.close()
+        stack.start_service(f"index-{shard}")
+    for shard in range(2):
+        stack.wait_until_serving(f"index-{shard}", time.monotonic() + 120)
+    _wait_until_reached(stack)
     return missing
