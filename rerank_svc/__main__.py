@@ -46,6 +46,7 @@ async def main(settings: RerankSettings) -> None:
             lambda: open_shard_items(settings),
             threads,
             cache_bytes=settings.score_cache_bytes,
+            token_cache_bytes=settings.token_cache_bytes,
             calibration_of=version.calibration,
             serving_version=version.number,
         )

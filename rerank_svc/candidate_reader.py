@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from tandem.errors import ModelMismatch, ServiceUnavailable
-from tandem.item_store.item_store import ItemStore, StoredTokens
+from tandem.item_store.item_store import ItemStore, StoredContent, StoredTokens
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class CandidateReader:
         """Returns the versions of the items that exist.
 
         Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch if the caller's or
-        the served model is not the index's; so does `tokens`.
+        the served model is not the index's; so do `tokens` and `contents`.
         """
         return await self._read(
             lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
@@ -52,6 +52,17 @@ class CandidateReader:
         """Returns tokens and versions of the items that exist, from one transaction."""
         return await self._read(
             lambda store: store.read_stored_tokens(index_id, item_ids),
+            index_id,
+            fingerprint,
+            item_ids,
+        )
+
+    async def contents(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, StoredContent]:
+        """Returns contents and versions of the items that exist, from one transaction."""
+        return await self._read(
+            lambda store: store.read_stored_contents(index_id, item_ids),
             index_id,
             fingerprint,
             item_ids,

@@ -34,6 +34,12 @@ class RerankSettings(ServiceSettings):
         "size of the cache of match logits, in bytes; 0 turns it off",
         default=64 << 20,
     )
+    token_cache_bytes: int = setting(
+        "size of the cache of image tokens, for a model that recomputes them from stored pictures, "
+        "in bytes; 0 turns it off",
+        default=256 << 20,
+        within=AT_LEAST_0,
+    )
     max_inflight_count: int = setting("calls in flight; more are refused", default=128)
     thread_count: int = setting("threads that read the item store", default=2)
     default_timeout_seconds: float = setting("deadline of calls that set none", default=10.0)

@@ -559,6 +559,19 @@ class ServerUnknown(TandemError):
         )
 
 
+class CrossEncoderMissing(TandemError):
+    """The call requires the cross-encoder, and the query's model has none for it."""
+
+    reason = "CROSS_ENCODER_MISSING"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(
+            f"{what} needs the cross-encoder, and the query has no tokens for one: its model is a "
+            "bi-encoder alone; allow bi-encoder order, or serve a model with a cross-encoder"
+        )
+
+
 class InternalFault(TandemError):
     """Tandem has a bug, or a state it did not expect."""
 

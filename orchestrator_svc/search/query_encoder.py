@@ -31,6 +31,7 @@ from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.errors import (
+    CrossEncoderMissing,
     EmbeddingInvalid,
     IndexNotFound,
     ItemNotFound,
@@ -64,6 +65,8 @@ class EncodedQuery:
     """The encoding comes from the encoder's cache."""
     model_version: int = 0
     """The version that encoded its contents; 0 if it has none."""
+    lacks_cross_encoder: bool = False
+    """Its encodings came with empty tokens, as those of a bi-encoder alone do."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
         """Returns the tokens to score these hits against, or None; hits are best first.
@@ -92,7 +95,8 @@ class QueryEncoder:
 
         Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
         ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
-        several parts, and the encoder's errors.
+        several parts, CrossEncoderMissing for min_probability of a bi-encoder alone, and the
+        encoder's errors.
         """
         _check_parts(query)
         made, stored = await fan_out(
@@ -104,6 +108,8 @@ class QueryEncoder:
         if query.ranking.min_probability is not None and not any(
             modality in encoded.readings for modality in query.modalities
         ):
+            if encoded.lacks_cross_encoder:
+                raise CrossEncoderMissing(what="min_probability")
             raise RankingInvalid(
                 why="min_probability needs the cross-encoder, which scores a text against an "
                 "image: give the query a part of the other modality than the target, with tokens"
@@ -231,6 +237,7 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         cost=made.cost,
         is_model_unavailable=made.is_model_unavailable,
         model_version=made.model_version,
+        lacks_cross_encoder=any(part.tokens is not None and part.tokens.is_empty for part in parts),
     )
 
 
@@ -259,6 +266,6 @@ def _readings(
     readings: dict[Modality, Sequence[Tokens]] = {}
     # A part of negative weight is not what a candidate should match.
     for part in sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight):
-        if part.tokens is not None:
+        if part.tokens is not None and not part.tokens.is_empty:
             readings.setdefault(part.modality.other, [part.tokens, *windows])
     return readings

@@ -35,7 +35,7 @@ from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.tracing import annotate
 from tandem.contract.identifiers import check_index_id
-from tandem.errors import RankingInvalid
+from tandem.errors import CrossEncoderMissing, RankingInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +254,8 @@ class Searcher:
                 outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
         if query.rerank_required:
+            if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+                raise CrossEncoderMissing(what="rerank_required")
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 

@@ -174,7 +174,9 @@ def _part(message: search_service_pb2.QueryPart) -> WeightedPart:
 
 
 def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
-    tokens = tokens_from_proto(message.tokens) if message.HasField("tokens") else None
+    tokens = (
+        tokens_from_proto(message.tokens, may_be_empty=True) if message.HasField("tokens") else None
+    )
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
         raise QueryInvalid(why="a given encoding needs a modality")

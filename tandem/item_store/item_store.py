@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tandem.contract.attributes import Attributes
-from tandem.contract.content import Modality, Tokens
+from tandem.contract.content import Content, Modality, Tokens
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
@@ -96,6 +96,14 @@ class StoredTokens:
     """Holds what a rerank needs of one item, and the version that identifies its write."""
 
     tokens: Tokens
+    version: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredContent:
+    """Holds one item's content, and the version that identifies its write."""
+
+    content: Content
     version: int
 
 
@@ -203,6 +211,12 @@ class ItemStore:
     ) -> list[StoredTokens | None]:
         """Reads as read_tokens(), with each item's version."""
         return self._read(index_id, item_ids, _stored_tokens)
+
+    def read_stored_contents(
+        self, index_id: str, item_ids: Sequence[str]
+    ) -> list[StoredContent | None]:
+        """Returns the items' contents with their versions; errors as read_tokens()."""
+        return self._read(index_id, item_ids, _stored_content)
 
     def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
         """Returns the items' versions in the order of the ids, None where an item is missing.
@@ -506,6 +520,11 @@ def _tokens(item_id: str, key: bytes, value: bytes | memoryview) -> Tokens:
 def _stored_tokens(item_id: str, key: bytes, value: bytes | memoryview) -> StoredTokens:
     record = RecordView(item_id, key, value)
     return StoredTokens(record.tokens(), record.version)
+
+
+def _stored_content(item_id: str, key: bytes, value: bytes | memoryview) -> StoredContent:
+    record = RecordView(item_id, key, value)
+    return StoredContent(record.content(), record.version)
 
 
 def _stored_embedding(

@@ -84,6 +84,8 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         """By text; of others nothing is said."""
         self.is_model_unavailable = False
         self.model_version = 0
+        self.has_cross_encoder = True
+        """Or else it gives empty tokens."""
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -104,6 +106,8 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
+        if not self.has_cross_encoder:
+            return _encoded(Encoding(_at(told), TextTokens(np.zeros(0, dtype=np.int32))))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
             return _encoded(Encoding(_at(told), tokens))
