@@ -7,6 +7,7 @@ side.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,8 @@ _BEGIN, _END = "<|startoftext|>", "<|endoftext|>"
 _CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 # The two tokens that BLIP adds behind BERT's words.
 _DECODE, _ENCODE = "[DEC]", "[ENC]"
+# Of BLIP's steps, those without ITM; and of a batch, the pairs that ITM reads.
+_CONTRAST_SHARE, _MATCHED_SHARE = 0.3, 0.4
 # Tokens of a text in training; few captions have more.
 _LONGEST = 24
 
@@ -80,22 +83,26 @@ def train_clip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
     return last
 
 
-def train_blip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
+def train_blip(folder: Path, plan: Plan, batches: EmojiBatches, clip_folder: Path) -> float:
     """Trains a BLIP and saves it into `folder`; returns the mean loss of its last steps.
 
-    As its authors do: contrast (ITC) over [CLS], and matching (ITM) with [ENC] in its place,
-    against the negatives that ITC finds hard.
+    As its authors do: from a trained image tower, here a CLIP's; contrast (ITC) over [CLS]; and
+    matching (ITM) with [ENC] in its place, against the negatives that ITC finds hard. To save time
+    ITM begins once ITC has learned something, and reads a part of each batch.
     """
-    from transformers import BlipForImageTextRetrieval
+    from transformers import BlipForImageTextRetrieval, CLIPModel
 
     torch.manual_seed(plan.seed)
     tokenizer = train_tokenizer(batches.all_captions(), _WORDS)
     words = tokenizer.get_vocab_size()
     model = BlipForImageTextRetrieval(_blip_config(words))
+    _take_tower(model, CLIPModel.from_pretrained(clip_folder))
     # HF's class has no temperature, which only training needs.
     scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
     model.register_parameter("temperature", scale)
     encode_id = words + 1
+
+    steps = itertools.count()
 
     def loss(pixels: Tensor, texts: Sequence[str]) -> Tensor:
         ids, mask = _rows(tokenizer, texts, 0)
@@ -104,8 +111,12 @@ def train_blip(folder: Path, plan: Plan, batches: EmojiBatches) -> float:
         read = model.text_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         text = functional.normalize(model.text_proj(read[:, 0]), dim=-1)
         similarity = text @ image.T * scale.exp().clamp(max=100)
-        return _contrast(similarity) + _matching(
-            model, (ids, mask), tokens, similarity.detach(), encode_id
+        contrast = _contrast(similarity)
+        if next(steps) < _CONTRAST_SHARE * plan.step_count:
+            return contrast
+        part = slice(max(2, int(_MATCHED_SHARE * len(ids))))
+        return contrast + _matching(
+            model, (ids[part], mask[part]), tokens[part], similarity.detach()[part, part], encode_id
         )
 
     last = _trained(model, plan, batches, loss)
@@ -179,6 +190,24 @@ def _matching(
     target = torch.zeros(3 * batch, dtype=torch.int64)
     target[:batch] = 1
     return functional.cross_entropy(model.itm_head(read[:, 0]), target)
+
+
+def _take_tower(model: BlipForImageTextRetrieval, clip: CLIPModel) -> None:
+    """Begins with a CLIP's image tower, without the norm that it has before its layers."""
+    theirs = clip.vision_model.state_dict()
+    own = model.vision_model.state_dict()
+    taken = {
+        "embeddings.class_embedding": theirs["embeddings.class_embedding"].view(1, 1, -1),
+        "embeddings.patch_embedding.weight": theirs["embeddings.patch_embedding.weight"],
+        "embeddings.position_embedding": theirs["embeddings.position_embedding.weight"][None],
+    }
+    for name in own:
+        if "self_attn.qkv" in name:
+            stem, end = name.split("qkv")
+            taken[name] = torch.cat([theirs[f"{stem}{part}_proj{end}"] for part in "qkv"])
+        elif name.startswith(("encoder.", "post_layernorm.")):
+            taken[name] = theirs[name.replace("self_attn.projection", "self_attn.out_proj")]
+    model.vision_model.load_state_dict(own | taken)
 
 
 def _contrast(similarity_BB: Tensor) -> Tensor:
@@ -263,7 +292,12 @@ def _blip_config(word_count: int) -> BlipConfig:
         "max_position_embeddings": 64,
     }
     # The default of 1e-10 is for loading weights, not for training.
-    vision = {**_tower(_VISION_LAYERS), **_picture(), "initializer_range": 0.02}
+    vision = {
+        **_tower(_VISION_LAYERS),
+        **_picture(),
+        "initializer_range": 0.02,
+        "hidden_act": "quick_gelu",
+    }
     return BlipConfig(
         text_config={**_tower(_TEXT_LAYERS), **text},
         vision_config=vision,

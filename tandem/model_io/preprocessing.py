@@ -80,11 +80,14 @@ class BoxNumbers(StrEnum):
     """The same and width times height: UNITER and VILLA."""
     CORNERS_AREA = "corners_area"
     """x1, y1, x2, y2, width times height: M3P."""
+    NONE = "none"
+    """No number: VisualBERT."""
 
     @property
     def width(self) -> int:
         """How many numbers there are."""
-        return {"corners_sides": 6, "corners_sides_area": 7, "corners_area": 5}[self.value]
+        widths = {"corners_sides": 6, "corners_sides_area": 7, "corners_area": 5, "none": 0}
+        return widths[self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ def box_numbers(boxes_n4: NDArray[np.float32], layout: BoxNumbers) -> NDArray[np
         BoxNumbers.CORNERS_SIDES: (boxes_n4, sides_n2),
         BoxNumbers.CORNERS_SIDES_AREA: (boxes_n4, sides_n2, area_n1),
         BoxNumbers.CORNERS_AREA: (boxes_n4, area_n1),
+        BoxNumbers.NONE: (boxes_n4[:, :0],),
     }
     return np.concatenate(parts[layout], axis=1, dtype=np.float32)
 

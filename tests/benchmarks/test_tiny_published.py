@@ -41,7 +41,9 @@ def test_a_trained_clip_is_read(batches: EmojiBatches, tmp_path: Path) -> None:
 def test_a_trained_blip_is_read_with_enc_and_repeats_by_seed(
     batches: EmojiBatches, tmp_path: Path
 ) -> None:
-    losses = [train_blip(tmp_path / name, PLAN, batches) for name in ("one", "two")]
+    clip = tmp_path / "clip"
+    train_clip(clip, PLAN, batches)
+    losses = [train_blip(tmp_path / name, PLAN, batches, clip) for name in ("one", "two")]
 
     one, two = (read_published_model(tmp_path / name).cross_encoder for name in ("one", "two"))
 

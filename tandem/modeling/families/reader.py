@@ -23,6 +23,7 @@ from tandem.modeling.families.region_families import region_reader
 from tandem.modeling.families.siglip import read_siglip
 from tandem.modeling.families.text_tower import read_text_tower
 from tandem.modeling.families.vilt import read_vilt
+from tandem.modeling.families.visual_bert import read_visual_bert
 from tandem.modeling.published.files import CONFIG, hub_snapshot, read_fields
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
@@ -32,6 +33,7 @@ _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
     "metaclip_2": read_metaclip_2,
     "siglip": read_siglip,
     "vilt": read_vilt,
+    "visual_bert": read_visual_bert,
 }
 _NOT_SERVED: Final[Mapping[str, str]] = {
     "siglip2": "it is a SigLIP 2 of free resolution (NaFlex), whose image tower loops over "

@@ -9,6 +9,7 @@ from tests.support.modeling.published_cross_encoders import (
     published_blip,
     published_blip2,
     published_vilt,
+    published_visual_bert,
 )
 from tests.support.modeling.published_pairs import (
     published_clip,
@@ -25,6 +26,7 @@ MAKERS: dict[str, Callable[[Path], object]] = {
     "siglip": published_siglip,
     "siglip 2": lambda folder: published_siglip(folder, is_second=True),
     "vilt": published_vilt,
+    "visual_bert": published_visual_bert,
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         BlipForImageTextRetrieval,
         PreTrainedModel,
         ViltForImageAndTextRetrieval,
+        VisualBertForPreTraining,
     )
 
 Model = TypeVar("Model", bound="PreTrainedModel")
@@ -98,6 +99,20 @@ def published_vilt(folder: Path) -> ViltForImageAndTextRetrieval:
     fields = {**_squash("ViltImageProcessor"), "size": {"shortest_edge": SIZE}, "size_divisor": 8}
     write_json(folder / "preprocessor_config.json", fields)
     return model
+
+
+def published_visual_bert(folder: Path) -> VisualBertForPreTraining:
+    """Writes a VisualBERT whose regions have 24 features."""
+    from transformers import VisualBertConfig, VisualBertForPreTraining
+
+    config = VisualBertConfig(
+        **_TOWER,
+        **_INNER,
+        vocab_size=WORD_COUNT,
+        max_position_embeddings=64,
+        visual_embedding_dim=24,
+    )
+    return _saved(VisualBertForPreTraining, config, folder)
 
 
 def _saved(kind: type[Model], config: Any, folder: Path) -> Model:

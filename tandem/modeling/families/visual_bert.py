@@ -1,0 +1,107 @@
+"""Reads VisualBERT (Li et al. 2019) through transformers' configuration.
+
+BERT with one linear layer more, from a detector's features to its width; boxes are not read. Words
+and regions share one norm, and every region has the same position and type.
+
+Its head was trained to tell whether a second caption belongs to the picture that a first one
+describes. With one caption alone it is asked what it was not trained for, and no checkpoint of it
+was trained as a bi-encoder: a start for training on retrieval rather than a retriever as it is.
+
+Shapes: B batch, T text tokens, R regions, L = T + R, D features of a region, W width.
+"""
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from tandem.model_io.preprocessing import BoxNumbers, RegionRules
+from tandem.modeling.config import JointConfig
+from tandem.modeling.families.loaded_model import read_config
+from tandem.modeling.families.published_folder import PublishedFolder
+from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.region_encoder import MatchHead, RegionEncoder
+from tandem.modeling.families.region_head import take_head
+from tandem.modeling.families.region_model import RegionModelParts, bert_config, region_model
+from tandem.modeling.families.region_weights import (
+    bert_embeddings,
+    bert_layers,
+    both_ends,
+    fill,
+    present_names,
+)
+
+MAX_TEXT_TOKENS: Final = 128
+MAX_REGIONS: Final = 100
+_HEAD: Final = "cls.seq_relationship"
+_OTHER_HEADS: Final = r"cls\.(predictions\.|weight$|bias$)|classifier\.|attention\."
+_NOT_TRAINED: Final = (
+    "It was pretrained with two captions a picture, and not for retrieval: train it on pairs first."
+)
+
+
+class VisualBertEncoder(RegionEncoder):
+    """VisualBERT's encoder; text comes first."""
+
+    def __init__(self, config: JointConfig, feature_width: int, head: MatchHead | None) -> None:
+        super().__init__(config, head)
+        self.position = nn.Embedding(config.max_text_tokens, config.width)
+        self.token_type = nn.Embedding(2, config.width)
+        self.image_position = nn.Embedding(config.max_text_tokens, config.width)
+        self.image_type = nn.Embedding(2, config.width)
+        self.image_project = nn.Linear(feature_width, config.width)
+        self.norm = nn.LayerNorm(config.width, config.norm_epsilon)
+
+    def embedded(
+        self, token_ids: Tensor, text_mask: Tensor, regions_BRD: Tensor, region_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the first layer's input [B, L, W] with its mask [B, L]."""
+        places_TW = self.position.weight[: token_ids.shape[1]] + self.token_type.weight[0]
+        text_BTW = self.word(token_ids) + places_TW
+        place_W = self.image_position.weight[0] + self.image_type.weight[1]
+        image_BRW = self.image_project(regions_BRD) + place_W
+        hidden_BLW = self.norm(torch.cat([text_BTW, image_BRW], 1))
+        return hidden_BLW, torch.cat([text_mask, region_mask], 1)
+
+
+def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
+    """Returns the model of a folder; raises PublishedCheckpointInvalid naming what is wrong."""
+    from transformers import VisualBertConfig
+
+    told = read_config(folder, VisualBertConfig, folder.config())
+    if told.bypass_transformer:
+        raise folder.refused(
+            "bypass_transformer is set: its regions go past most layers, which is not supported"
+        )
+    config = bert_config(folder, told.to_dict())
+    weights = present_names(folder.read_weights(), "visual_bert.")
+    taken = take_head(folder, weights, None, (_HEAD,), "pooler.dense")
+    model = VisualBertEncoder(config, told.visual_embedding_dim, taken.head)
+    sources = {
+        **bert_embeddings(),
+        "image_position.weight": ("embeddings.visual_position_embeddings.weight",),
+        "image_type.weight": ("embeddings.visual_token_type_embeddings.weight",),
+        **both_ends("image_project", "embeddings.visual_projection"),
+        **both_ends("norm", "embeddings.LayerNorm"),
+        **bert_layers(config.layer_count),
+        **taken.sources,
+    }
+    fill(model, taken.weights, sources, taken.unneeded(_OTHER_HEADS), folder)
+    if model.head is not None:
+        _put_match_second(model.head)
+    rules = RegionRules(
+        feature_width=told.visual_embedding_dim,
+        box_numbers=BoxNumbers.NONE,
+        max_regions=MAX_REGIONS,
+    )
+    parts = RegionModelParts(
+        "visual_bert", "VisualBertForPreTraining", model, config, rules, MAX_TEXT_TOKENS
+    )
+    return region_model(folder, parts, (*taken.notes, *((_NOT_TRAINED,) if model.head else ())))
+
+
+def _put_match_second(head: MatchHead) -> None:
+    """Swaps both outputs, since VisualBERT's first means a match."""
+    with torch.no_grad():
+        for parameter in head.classifier.parameters():
+            parameter.copy_(parameter.flip(0))
