@@ -106,22 +106,22 @@ class OpenClipConfig:
 
     def image_rules(self) -> tuple[ImageRules, PixelScale]:
         """Returns how open_clip makes pictures when it evaluates."""
-        told, size = self.preprocessing, self._vision_integer("image_size", 224)
-        fit = _FITS.get(told.get("resize_mode", "shortest"))
+        wanted, size = self.preprocessing, self._vision_integer("image_size", 224)
+        fit = _FITS.get(wanted.get("resize_mode", "shortest"))
         if fit is None:
             raise self.folder.refused(
-                f"resize_mode is {shown(told.get('resize_mode'))}, and {', '.join(_FITS)} are "
+                f"resize_mode is {shown(wanted.get('resize_mode'))}, and {', '.join(_FITS)} are "
                 "served"
             )
-        kernel = _FILTERS.get(told.get("interpolation", "bicubic"))
+        kernel = _FILTERS.get(wanted.get("interpolation", "bicubic"))
         if kernel is None:
             raise self.folder.refused(
-                f"interpolation is {shown(told.get('interpolation'))}, and {', '.join(_FILTERS)} "
+                f"interpolation is {shown(wanted.get('interpolation'))}, and {', '.join(_FILTERS)} "
                 "are served"
             )
-        if told.get("size", size) not in (size, [size, size]):
+        if wanted.get("size", size) not in (size, [size, size]):
             raise self.folder.refused(
-                f"preprocess_cfg makes pictures of {shown(told['size'])} pixels, and the image "
+                f"preprocess_cfg makes pictures of {shown(wanted['size'])} pixels, and the image "
                 f"tower takes {size}"
             )
         rules = ImageRules(

@@ -101,11 +101,13 @@ def _text_rules(
 ) -> tuple[Tokenizer, TextRules]:
     settings = inner.optional_fields(_TRANSFORMER_SETTINGS)
     positions = config.max_position_embeddings - _ENCODERS[config.model_type][2]
-    told = settings.get("max_seq_length")
-    if told is not None and (not isinstance(told, int) or told < 3):
-        raise folder.refused(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(told)}")
+    longest = settings.get("max_seq_length")
+    if longest is not None and (not isinstance(longest, int) or longest < 3):
+        raise folder.refused(f"{_TRANSFORMER_SETTINGS} has max_seq_length {shown(longest)}")
     tokenizer, text = read_text_rules(
-        inner, vocabulary_size=config.vocab_size, position_count=min(positions, told or positions)
+        inner,
+        vocabulary_size=config.vocab_size,
+        position_count=min(positions, longest or positions),
     )
     return tokenizer, replace(
         text, is_lower_case=bool(settings.get("do_lower_case")), prompt=_prompt(folder)
