@@ -40,8 +40,7 @@ class CandidateReader:
         """Returns the versions of the items that exist.
 
         Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch if the caller's or
-        the served model is not the index's; so do `tokens` and
-        `contents`.
+        the served model is not the index's; so do `tokens` and `contents`.
         """
         return await self._read(
             lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids

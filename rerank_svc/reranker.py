@@ -9,14 +9,16 @@ from rerank_svc.candidate_reader import CandidateReader
 from rerank_svc.match_logit_cache import PairKey, make_cache, query_digest
 from rerank_svc.metrics import count_cost
 from rerank_svc.pair import Pair, checked_pair
+from rerank_svc.picture_tokens import PictureKey, PictureTokens
 from tandem.chassis.single_flight_cache import Computation
-from tandem.contract.content import Content, Tokens
+from tandem.contract.content import ImageTokens, Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.errors import DeadlineExceeded, TandemError, TokensInvalid
-from tandem.item_store.item_store import ItemStore
+from tandem.errors import CrossEncoderMissing, DeadlineExceeded, TandemError, TokensInvalid
+from tandem.item_store.item_store import ItemStore, StoredTokens
 from tandem.model_io.canary import check_matching
 from tandem.model_io.model_version import FIRST_VERSION
+from tandem.model_io.served_functions import TokenSource
 from tandem.model_io.served_model import ServedModel
 
 
@@ -26,8 +28,6 @@ class QueryCandidates:
 
     query: Tokens
     item_ids: Sequence[str]
-    content: Content | None = None
-    """The query itself, which only a remote cross-encoder reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,6 @@ class ScoredBatch:
     cost: InferenceCost
     model_version: int
     """The version of the model that scored them."""
-    reranker: str = ""
-    """The fingerprint of the model, or a remote one's identity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,17 +76,20 @@ class Reranker:
         threads: Executor,
         *,
         cache_bytes: int = 0,
+        token_cache_bytes: int = 0,
         calibration_of: Callable[[int], ProbabilityCalibration | None] = lambda _: None,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
     ) -> None:
         """Retries `open_store` until it succeeds, because index_svc may create the store later.
 
-        Caches up to `cache_bytes` of match logits. `calibration_of` returns the calibration of a
+        Caches up to `cache_bytes` of match logits, and up to `token_cache_bytes` of image tokens of
+        a model that recomputes them. `calibration_of` returns the calibration of a
         model version; without one a probability is the sigmoid of its logit.
         """
         self._model = model
         self._reader = CandidateReader(open_store, threads, model.manifest.fingerprint)
         self._cache = make_cache(cache_bytes)
+        self._pictures = PictureTokens(self._reader, threads, token_cache_bytes)
         self._calibration_of = calibration_of
         self._serving_version = serving_version
 
@@ -113,10 +114,13 @@ class Reranker:
 
         One version of the model scores them all, by default the one that serves. A query fails by
         itself with TokensInvalid unless its candidates have the other modality. Raises errors of
-        the whole call: IndexNotFound, ModelMismatch if the queries' or the served model is not the
-        index's, ModelUnavailable for an unknown version, and errors of store and model.
+        the whole call: CrossEncoderMissing, IndexNotFound, ModelMismatch if the queries' or the
+        served model is not the index's, ModelUnavailable for an unknown version, and errors of
+        store and model.
         """
         start_time = time.monotonic()
+        if not self._model.manifest.has_pairs:
+            raise CrossEncoderMissing(what="a rerank")
         model = self._model.at(model_version or self._serving_version())
         calibration = self._calibration_of(model.version) or ProbabilityCalibration()
         asked = {
@@ -127,9 +131,14 @@ class Reranker:
             if isinstance(each, QueryCandidates)
         }
         kept = await self._kept(index_id, fingerprint, asked.values())
-        pairs, errors = await self._pairs(index_id, fingerprint, asked, kept)
+        lacking = _lacking(asked, kept)
+        candidates, picture_cost = await self._candidates(
+            model, index_id, fingerprint, lacking, start_time + timeout_seconds
+        )
+        pairs, errors = self._pairs(index_id, asked, lacking, candidates)
         read_time = time.monotonic()
         computed, cost = await self._computed(model, pairs, start_time + timeout_seconds)
+        cost += picture_cost
         logits = kept | computed
         return ScoredBatch(
             [
@@ -142,7 +151,6 @@ class Reranker:
             time.monotonic() - read_time,
             replace(cost, cache_hit_count=cost.cache_hit_count + len(kept)),
             model.version,
-            model.manifest.fingerprint,
         )
 
     async def _kept(
@@ -161,22 +169,41 @@ class Reranker:
         }
         return _by_name(self._cache.find(list(keys)))
 
-    async def _pairs(
+    async def _candidates(
         self,
+        model: ServedModel,
         index_id: str,
         fingerprint: str,
-        asked: Mapping[int, _Asked],
-        kept: Mapping[_PairName, float],
-    ) -> tuple[dict[PairKey, Pair], dict[int, TandemError]]:
-        """Returns the pairs without a logit, of existing items, and the errors."""
-        lacking = {
-            number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
-            for number, each in asked.items()
-        }
+        lacking: Mapping[int, Sequence[str]],
+        deadline_time: float,
+    ) -> tuple[Mapping[str, StoredTokens], InferenceCost]:
+        """Returns the existing items' tokens by id: stored ones, or those of their pictures."""
         item_ids = list(dict.fromkeys(item_id for each in lacking.values() for item_id in each))
         if not item_ids:
-            return {}, {}
+            return {}, InferenceCost()
         stored = await self._reader.tokens(index_id, fingerprint, item_ids)
+        if model.manifest.tokens is not TokenSource.RECOMPUTED:
+            return stored, InferenceCost()
+        keys = {
+            PictureKey(index_id, item_id, each.version): item_id
+            for item_id, each in stored.items()
+            if each.tokens.is_empty
+        }
+        made, cost = await self._pictures.tokens(model, list(keys), fingerprint, deadline_time)
+        texts = {item_id: each for item_id, each in stored.items() if not each.tokens.is_empty}
+        return texts | {
+            keys[key]: StoredTokens(ImageTokens(tokens), key.item_version)
+            for key, tokens in made.items()
+        }, cost
+
+    def _pairs(
+        self,
+        index_id: str,
+        asked: Mapping[int, _Asked],
+        lacking: Mapping[int, Sequence[str]],
+        stored: Mapping[str, StoredTokens],
+    ) -> tuple[dict[PairKey, Pair], dict[int, TandemError]]:
+        """Returns the pairs without a logit, of existing items, and the errors."""
         pairs: dict[PairKey, Pair] = {}
         errors: dict[int, TandemError] = {}
         for number, each in asked.items():
@@ -215,6 +242,14 @@ class Reranker:
         return _by_name(dict(zip(pairs, lookup.values, strict=True))), replace(
             cost, cache_hit_count=lookup.hit_count, cache_miss_count=lookup.miss_count
         )
+
+
+def _lacking(asked: Mapping[int, _Asked], kept: Mapping[_PairName, float]) -> dict[int, list[str]]:
+    """Returns the ids of each query's items that have no logit yet."""
+    return {
+        number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
+        for number, each in asked.items()
+    }
 
 
 def _scores(

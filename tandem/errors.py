@@ -195,19 +195,6 @@ class TokensInvalid(TandemError):
         super().__init__(f"the tokens are not valid: {why}; send what encoder_svc returned")
 
 
-class QueryContentMissing(TandemError):
-    """A cross-encoder reads the query's content, and cannot have it."""
-
-    reason = "QUERY_CONTENT_MISSING"
-    status = "FAILED_PRECONDITION"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(
-            f"the cross-encoder reads the query's content, and {why}; send a text or an image, or "
-            "set rerank_disabled"
-        )
-
-
 class ModelMismatch(TandemError):
     """The request and the index come from different models."""
 
@@ -569,6 +556,19 @@ class ServerUnknown(TandemError):
         super().__init__(
             f"the server at {target} is not the Tandem service that was called: {why}; check the "
             "address, the server's version, and any proxy before it"
+        )
+
+
+class CrossEncoderMissing(TandemError):
+    """The call requires the cross-encoder, and the query's model has none for it."""
+
+    reason = "CROSS_ENCODER_MISSING"
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(
+            f"{what} needs the cross-encoder, and the query has no tokens for one: its model is a "
+            "bi-encoder alone; allow bi-encoder order, or serve a model with a cross-encoder"
         )
 
 

@@ -19,7 +19,7 @@ from orchestrator_svc.services.interfaces import (
 )
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
-from tandem.contract.content import Content, Tokens
+from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.errors import (
@@ -29,7 +29,6 @@ from tandem.errors import (
     ModelOutputInvalid,
     ModelUnavailable,
     Overloaded,
-    QueryContentMissing,
     RankingInvalid,
     RerankUnavailable,
     ServiceUnavailable,
@@ -71,7 +70,6 @@ _STOP_OF_ERROR: Mapping[type[TandemError], RerankStop] = {
     ModelUnavailable: RerankStop.UNAVAILABLE,
     InternalFault: RerankStop.UNAVAILABLE,
     ItemCorrupt: RerankStop.UNAVAILABLE,
-    QueryContentMissing: RerankStop.NOT_APPLICABLE,
 }
 """Errors that end the rerank but not the search. Any other error is the caller's to fix."""
 
@@ -90,8 +88,6 @@ class RerankOutcome:
     cost: InferenceCost = field(default_factory=InferenceCost)
     model_version: int = 0
     """The version that scored all of them; 0 if none was scored."""
-    reranker: str = ""
-    """The cross-encoder that scored them; empty if none was scored."""
 
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.
@@ -137,7 +133,6 @@ class RerankStage:
         hits: Sequence[Hit],
         deadline: Deadline,
         model_version: int = 0,
-        content: Content | None = None,
     ) -> RerankOutcome:
         """Scores the first `rerank_k` hits, or as many of them as time allows.
 
@@ -149,11 +144,7 @@ class RerankStage:
         candidates = hits[: query.depth.rerank_k]
         owners = [self._shard_map.owner(query.index_id, hit.item_id) for hit in candidates]
         run = _Run(
-            ScoreQuery(query.index_id, fingerprint, model_version),
-            tokens,
-            candidates,
-            owners,
-            content,
+            ScoreQuery(query.index_id, fingerprint, model_version), tokens, candidates, owners
         )
         rule = None
         if query.adaptive_depth:
@@ -200,7 +191,7 @@ class RerankStage:
             {
                 number: asyncio.create_task(
                     self._scorers[number].score(
-                        run.query, Candidates(run.tokens, item_ids, run.content), deadline
+                        run.query, Candidates(run.tokens, item_ids), deadline
                     )
                 )
                 for number, item_ids in groups.items()
@@ -219,7 +210,6 @@ class RerankStage:
             elif isinstance(answer, ShardScores):
                 run.matches |= answer.matches
                 run.cost += answer.cost
-                run.reranker = run.reranker or answer.reranker
                 read_count += answer.cost.pair_count
             else:
                 failures[number] = answer
@@ -252,7 +242,6 @@ def joined_outcome(outcomes: Sequence[RerankOutcome]) -> RerankOutcome:
         sum(each.missing_count for each in applied),
         sum((each.cost for each in applied), InferenceCost()),
         next((each.model_version for each in applied if each.model_version), 0),
-        next((each.reranker for each in applied if each.reranker), ""),
     )
 
 
@@ -267,9 +256,6 @@ class _Run:
     """The candidates."""
     owners: Sequence[int]
     """The shard of each candidate."""
-    content: Content | None = None
-    """The query itself, if it has one of the tokens' modality."""
-    reranker: str = ""
     depth: int = 0
     matches: dict[str, Match] = field(default_factory=dict)
     """Of the candidates down to the depth; after a failure, also of some below it."""
@@ -319,7 +305,6 @@ class _Run:
             len(counted) - len(matches),
             self.cost,
             self.query.model_version if matches else 0,
-            self.reranker if matches else "",
         )
 
 

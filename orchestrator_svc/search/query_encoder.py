@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from orchestrator_svc.services.interfaces import (
 from orchestrator_svc.shard_map import ShardMap
 from tandem.chassis.deadline import Deadline
 from tandem.contract.content import (
-    Content,
     Encoding,
     ImageContent,
     Modality,
@@ -32,6 +31,7 @@ from tandem.contract.identifiers import check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_EMBEDDING_COUNT
 from tandem.errors import (
+    CrossEncoderMissing,
     EmbeddingInvalid,
     IndexNotFound,
     ItemNotFound,
@@ -59,14 +59,14 @@ class EncodedQuery:
     readings: Mapping[Modality, Sequence[Tokens]] = field(default_factory=dict)
     """The tokens to score candidates of each modality against: one entry, or one an embedding.
     A modality without tokens is absent."""
-    contents: Mapping[Modality, Content] = field(default_factory=dict)
-    """What these tokens are of, where the query has it: stored items and encodings do not."""
     text_uses: Sequence[TextUse] = ()
     cost: InferenceCost = field(default_factory=InferenceCost)
     is_model_unavailable: bool = False
     """The encoding comes from the encoder's cache."""
     model_version: int = 0
     """The version that encoded its contents; 0 if it has none."""
+    lacks_cross_encoder: bool = False
+    """Its encodings came with empty tokens, as those of a bi-encoder alone do."""
 
     def tokens_for(self, modality: Modality, hits: Sequence[Hit]) -> Tokens | None:
         """Returns the tokens to score these hits against, or None; hits are best first.
@@ -95,7 +95,8 @@ class QueryEncoder:
 
         Raises QueryInvalid for parts that cancel each other out, ItemNotFound for a missing item,
         ModelMismatch for parts of different models, TruncationPolicyInvalid for BEST_WINDOW with
-        several parts, and the encoder's errors.
+        several parts, CrossEncoderMissing for min_probability of a bi-encoder alone, and the
+        encoder's errors.
         """
         _check_parts(query)
         made, stored = await fan_out(
@@ -107,6 +108,8 @@ class QueryEncoder:
         if query.ranking.min_probability is not None and not any(
             modality in encoded.readings for modality in query.modalities
         ):
+            if encoded.lacks_cross_encoder:
+                raise CrossEncoderMissing(what="min_probability")
             raise RankingInvalid(
                 why="min_probability needs the cross-encoder, which scores a text against an "
                 "image: give the query a part of the other modality than the target, with tokens"
@@ -168,7 +171,6 @@ class _ReadPart:
     weight: float
     further_windows: Sequence[Encoding] = ()
     text_use: TextUse | None = None
-    content: Content | None = None
 
 
 def _check_parts(query: SearchQuery) -> None:
@@ -198,12 +200,11 @@ def _read_parts(
                 parts.append(_ReadPart(embedding, modality, tokens, fingerprint, part.weight))
             case StoredItemSource(item_id):
                 parts.append(_of_encoding(*stored[item_id], part.weight))
-            case TextContent() | ImageContent() as content:
+            case _:
                 outcome = next(outcomes)
                 if isinstance(outcome, TandemError):
                     raise outcome
-                read = _of_encoding(outcome, made.fingerprint, part.weight)
-                parts.append(replace(read, content=content))
+                parts.append(_of_encoding(outcome, made.fingerprint, part.weight))
     return parts
 
 
@@ -232,11 +233,11 @@ def _composed(parts: Sequence[_ReadPart], made: EncodedContents) -> EncodedQuery
         modality=max(parts, key=lambda part: part.weight).modality,
         fingerprint=first.fingerprint,
         readings=_readings(parts, [window.tokens for window in windows]),
-        contents=_contents(parts),
         text_uses=[part.text_use for part in parts if part.text_use],
         cost=made.cost,
         is_model_unavailable=made.is_model_unavailable,
         model_version=made.model_version,
+        lacks_cross_encoder=any(part.tokens is not None and part.tokens.is_empty for part in parts),
     )
 
 
@@ -263,21 +264,8 @@ def _readings(
 ) -> dict[Modality, Sequence[Tokens]]:
     """Returns the tokens to score candidates of each modality against."""
     readings: dict[Modality, Sequence[Tokens]] = {}
-    for part in _heaviest_first(parts):
-        if part.tokens is not None:
+    # A part of negative weight is not what a candidate should match.
+    for part in sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight):
+        if part.tokens is not None and not part.tokens.is_empty:
             readings.setdefault(part.modality.other, [part.tokens, *windows])
     return readings
-
-
-def _contents(parts: Sequence[_ReadPart]) -> dict[Modality, Content]:
-    """Returns the contents of the parts whose tokens are read."""
-    read: dict[Modality, _ReadPart] = {}
-    for part in _heaviest_first(parts):
-        if part.tokens is not None:
-            read.setdefault(part.modality.other, part)
-    return {modality: part.content for modality, part in read.items() if part.content is not None}
-
-
-def _heaviest_first(parts: Sequence[_ReadPart]) -> list[_ReadPart]:
-    """Returns the parts of positive weight: another is not what a candidate should match."""
-    return sorted((part for part in parts if part.weight > 0), key=lambda part: -part.weight)

@@ -35,7 +35,7 @@ from orchestrator_svc.writes.consistency_token import read_tokens
 from tandem.chassis.deadline import Deadline
 from tandem.chassis.tracing import annotate
 from tandem.contract.identifiers import check_index_id
-from tandem.errors import RankingInvalid
+from tandem.errors import CrossEncoderMissing, RankingInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +249,13 @@ class Searcher:
                     # The same model version scores both modalities of an answer.
                     next((o.model_version for o in outcomes if o.model_version), None)
                     or encoded.model_version,
-                    encoded.contents.get(modality),
                 )
                 quota.note_read(outcome.cost.pair_count)
                 outcomes.append(outcome)
         outcome = joined_outcome(outcomes)
         if query.rerank_required:
+            if outcome.stop is RerankStop.NOT_APPLICABLE and encoded.lacks_cross_encoder:
+                raise CrossEncoderMissing(what="rerank_required")
             outcome.check_complete(query.depth.rerank_k)
         return outcome
 

@@ -107,7 +107,6 @@ def answer_to_proto(answer: SearchAnswer) -> search_service_pb2.SearchItemsRespo
             reranked_depth=answer.rerank.reranked_depth,
             stop=f"RERANK_STOP_{answer.rerank.stop.name}",
             missing_count=answer.rerank.missing_count,
-            reranker=answer.rerank.reranker,
         ),
         degradations=[f"DEGRADATION_{each.name}" for each in answer.degradations],
         text_uses=[text_use_to_proto(use) for use in answer.encoded.text_uses],
@@ -175,7 +174,9 @@ def _part(message: search_service_pb2.QueryPart) -> WeightedPart:
 
 
 def _given(message: search_service_pb2.GivenEncoding) -> EncodingSource:
-    tokens = tokens_from_proto(message.tokens) if message.HasField("tokens") else None
+    tokens = (
+        tokens_from_proto(message.tokens, may_be_empty=True) if message.HasField("tokens") else None
+    )
     modality = modality_from_proto(message.modality) or (tokens.modality if tokens else None)
     if modality is None:
         raise QueryInvalid(why="a given encoding needs a modality")

@@ -99,9 +99,9 @@ class StoredTokens:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StoredContent:
-    """Holds an item's content, and the version that identifies its write."""
+    """Holds one item's content, and the version that identifies its write."""
 
     content: Content
     version: int
@@ -215,7 +215,7 @@ class ItemStore:
     def read_stored_contents(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredContent | None]:
-        """Reads the items' contents; order and errors as read_tokens."""
+        """Returns the items' contents with their versions; errors as read_tokens()."""
         return self._read(index_id, item_ids, _stored_content)
 
     def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:

@@ -167,7 +167,7 @@ def read_manifest(repository: Path) -> Manifest:
 
 
 def manifest_file(repository: Path) -> Path:
-    """Returns the manifest's path: beside the folders that Triton loads."""
+    """Returns the manifest's path: next to the folders that Triton loads."""
     return repository / MANIFEST_NAME
 
 

@@ -65,7 +65,7 @@ class TritonModel:
 
     @property
     def is_joint(self) -> bool:
-        """Returns whether it gives embeddings and match logits, told apart by their masks."""
+        """Returns whether it gives embeddings and match logits, selected by their masks."""
         return self.inputs == PAIR_ROLES and Role.EMBEDDING in self.outputs
 
 

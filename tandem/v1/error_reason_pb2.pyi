@@ -52,7 +52,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_MESSAGE_TOO_LARGE: _ClassVar[ErrorReason]
     ERROR_REASON_ANSWER_TOO_LARGE: _ClassVar[ErrorReason]
     ERROR_REASON_SERVER_UNKNOWN: _ClassVar[ErrorReason]
-    ERROR_REASON_QUERY_CONTENT_MISSING: _ClassVar[ErrorReason]
+    ERROR_REASON_CROSS_ENCODER_MISSING: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -98,7 +98,7 @@ ERROR_REASON_QUOTA_EXCEEDED: ErrorReason
 ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason
 ERROR_REASON_ANSWER_TOO_LARGE: ErrorReason
 ERROR_REASON_SERVER_UNKNOWN: ErrorReason
-ERROR_REASON_QUERY_CONTENT_MISSING: ErrorReason
+ERROR_REASON_CROSS_ENCODER_MISSING: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

@@ -7,9 +7,11 @@ import grpc
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
+from tandem.client import Client
 from tandem.local.stack import LocalStack, Ports
 from tandem.model_io.visible_text import visible_text
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
@@ -83,3 +85,25 @@ def test_texts_and_pictures_are_embedded_as_the_library_embeds_them(served: Serv
     assert distance(texts, expected) <= CLOSE
     assert distance(images, library_pictures(folder, pictures)) <= CLOSE
     assert distance(np.roll(texts, 1, axis=0), expected) > 100 * CLOSE
+
+
+def test_results_keep_the_order_of_the_bi_encoder(served: Served) -> None:
+    stack, folder = served
+    files, pictures = zip(*odd_pictures(30)[10:], strict=True)
+    items: list[tuple[str, str | bytes]] = [(f"p{n}", file) for n, file in enumerate(files)]
+    theirs = library_pictures(folder, [each for each in pictures if isinstance(each, Image.Image)])
+    query = library_texts(folder, ["two dogs"])[0]
+    with Client(stack.address, timeout_seconds=30.0) as client:
+        assert all(outcome.error is None for outcome in client.ingest(items, index_id="photos"))
+        result = client.search("two dogs", index_id="photos", retrieve_k=20, return_n=20)
+        described = client.describe_model()
+
+    similarities = {f"p{n}": float(row @ query) for n, row in enumerate(theirs)}
+    assert [item.item_id for item in result.items] == sorted(
+        similarities, key=lambda item_id: -similarities[item_id]
+    )
+    for item in result.items:
+        assert item.match_logit is None
+        assert item.similarity == pytest.approx(similarities[item.item_id], abs=1e-4)
+    assert result.rerank.stop == "NOT_APPLICABLE"
+    assert described.family == ("clip" if len(query) == 24 else "siglip")

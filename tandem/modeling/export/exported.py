@@ -121,7 +121,7 @@ def write_pt2(modules: Modules, manifest: Manifest, files: Mapping[str, Path]) -
         module = modules[name]
         if isinstance(module, SeparateEncoders | TwoTowers):
             raise ValueError(
-                f"{name}: two encoders told apart by the lengths of their inputs have no .pt2; "
+                f"{name}: two encoders selected by the lengths of their inputs have no .pt2; "
                 "export it without"
             )
         torch.export.save(_graph(module, manifest, name), str(path))

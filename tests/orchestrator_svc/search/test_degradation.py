@@ -238,6 +238,22 @@ async def test_a_required_rerank_is_refused_on_the_wire(filled: Stack) -> None:
         assert isinstance(await refusal(answer(stub, texts)), errors.RankingInvalid)
 
 
+async def test_a_bi_encoder_alone_keeps_its_order(filled: Stack) -> None:
+    """Nobody is asked to rerank, and the answer says so; who must have it is refused by name."""
+    filled.encoder.has_cross_encoder = False
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+        assert [item.item_id for item in found.items] == NAMES[:10]
+        assert found.rerank.stop == pb.RERANK_STOP_NOT_APPLICABLE
+        assert not found.degradations
+        assert not any(shard.requests("ScoreCandidates") for shard in filled.shards)
+        for asked in ({"rerank_required": True}, {"min_probability": 0.5}):
+            error = await refusal(answer(stub, search(**asked)))
+            assert isinstance(error, errors.CrossEncoderMissing)
+            assert error.status == "FAILED_PRECONDITION"
+
+
 async def test_the_stages_make_the_whole(filled: Stack) -> None:
     """Encode, retrieve, rerank, rank and fetch add up to the total within 2 ms."""
     between_ns = []

@@ -84,6 +84,8 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         """By text; of others nothing is said."""
         self.is_model_unavailable = False
         self.model_version = 0
+        self.has_cross_encoder = True
+        """Or else it gives empty tokens."""
 
     async def EncodeContents(
         self, request: encoder_pb.EncodeContentsRequest, context: grpc.aio.ServicerContext
@@ -104,6 +106,8 @@ class FakeEncoder(Describing, EncoderServiceServicer):
         told = content.text or content.image.decode()
         if told in self.refused:
             return encoder_pb.EncodeResult(error=item_error_to_proto(self.refused[told]))
+        if not self.has_cross_encoder:
+            return _encoded(Encoding(_at(told), TextTokens(np.zeros(0, dtype=np.int32))))
         if content.WhichOneof("data") == "image":
             tokens = ImageTokens(np.ones((2, 2), dtype=np.float16))
             return _encoded(Encoding(_at(told), tokens))
@@ -318,12 +322,8 @@ async def stack(
     chunk_rule: ChunkRule = CHUNK_RULE,
     breaker_rule: BreakerRule = BREAKER_RULE,
     retry_share: float = 0.1,
-    reranker: Callable[[grpc.aio.Server], None] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Serves an encoder and shards, and yields an orchestrator's parts that call them.
-
-    `reranker` adds a real RerankService to a server, in place of those of the fake shards.
-    """
+    """Serves an encoder and shards, and yields an orchestrator's parts that call them."""
     retry_budget = RetryBudget(retry_share)
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
@@ -333,13 +333,8 @@ async def stack(
         clients, servers = [], []
         for number, shard in enumerate(shards):
             server, channel = await opened.enter_async_context(_serving(_adding(shard)))
-            rerank_channel = channel
-            if reranker is not None:
-                rerank_channel = await opened.enter_async_context(_served(reranker))
             clients.append(
-                ShardClient(
-                    channel, rerank_channel, number, shard_map_version, retry_budget, breaker_rule
-                )
+                ShardClient(channel, channel, number, shard_map_version, retry_budget, breaker_rule)
             )
             servers.append(server)
         encoder_client = EncoderClient(encoder_channel, retry_budget, breaker_rule)

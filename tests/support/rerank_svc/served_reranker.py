@@ -83,7 +83,12 @@ def write_store(path: Path, tiny_manifest: Manifest) -> Path:
 
 @asynccontextmanager
 async def served(
-    model: ServedModel, store_path: Path, *, warm: bool = True, cache_bytes: int = 0
+    model: ServedModel,
+    store_path: Path,
+    *,
+    warm: bool = True,
+    cache_bytes: int = 0,
+    token_cache_bytes: int = 0,
 ) -> AsyncIterator[RerankServiceStub]:
     """Serves a reranker that reads the store at the path; yields a stub that calls it."""
     with ThreadPoolExecutor(2) as threads:
@@ -92,6 +97,7 @@ async def served(
             lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
             threads,
             cache_bytes=cache_bytes,
+            token_cache_bytes=token_cache_bytes,
         )
         try:
             async with serving(reranker, warm=warm) as stub:

@@ -1,0 +1,143 @@
+"""What a published model of full size costs here: export, ingest, search, memory, bytes an item.
+
+    python -m benchmarks.runs.hub_model [--precision fp32] [--pictures 64] [--searches 100]
+
+The model is a SigLIP B/16 of 224 pixels with random weights. Pictures are JPEGs of 640 x 480
+pixels; searches are texts of a few words, one after another, of which each is encoded. Prints a
+table and one line of JSON.
+"""
+
+import argparse
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.support.random_siglip import write_siglip
+from tandem.client import Client
+from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.manifest import Manifest, model_file
+from tandem.model_io.precision import Precision
+from tandem.modeling.export.published_export import export_published
+from tandem.modeling.families.reader import read_published_model
+
+_INDEX = "photographs"
+_TIMEOUT_SECONDS = 120.0
+_WARM_UP_COUNT = 8
+
+
+def main() -> None:
+    """Measures one precision."""
+    parser = argparse.ArgumentParser(description="costs of a published model")
+    parser.add_argument("--precision", type=Precision, default=Precision.FP32)
+    parser.add_argument("--pictures", type=int, default=64)
+    parser.add_argument("--searches", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
+        folder, repository = Path(name) / "siglip", Path(name) / "model_repository"
+        write_siglip(folder, arguments.seed)
+        figures, manifest = _exported(folder, repository, arguments.precision)
+        figures |= _served(Path(name), repository, arguments)
+        sizes = {each: model_file(repository, each).stat().st_size for each in manifest.models}
+        figures |= {f"{each}_file_mb": size / 1e6 for each, size in sizes.items()}
+        figures["embedding_bytes_an_item"] = 4.0 * manifest.embedding_dim
+    print("| measured | |\n| --- | ---: |")
+    for what, value in figures.items():
+        print(f"| {what.replace('_', ' ')} | {value:,.1f} |")
+    about = {"run": "hub_model", "cores": os.cpu_count(), "precision": arguments.precision.value}
+    print(json.dumps(about | vars(arguments) | figures))
+
+
+def _exported(
+    folder: Path, repository: Path, precision: Precision
+) -> tuple[dict[str, float], Manifest]:
+    start_time = time.monotonic()
+    model = read_published_model(folder)
+    read_time = time.monotonic()
+    manifest = export_published(model, repository, precision)
+    figures = {
+        "parameters_millions": model.parameter_count / 1e6,
+        "read_seconds": read_time - start_time,
+        "export_and_compare_seconds": time.monotonic() - read_time,
+    }
+    return figures, manifest
+
+
+def _served(place: Path, repository: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    random = np.random.default_rng(arguments.seed)
+    pictures = [(f"p{n}", _photograph(random)) for n in range(arguments.pictures)]
+    with LocalStack(place / "data", repository, Ports.free(1), caches=False) as stack:
+        start_time = time.monotonic()
+        stack.start(timeout_seconds=300.0)
+        started_seconds = time.monotonic() - start_time
+        with Client(stack.address, timeout_seconds=_TIMEOUT_SECONDS) as client:
+            _ingest(client, pictures[:_WARM_UP_COUNT])
+            start_time = time.monotonic()
+            _ingest(client, pictures[_WARM_UP_COUNT:])
+            seconds = time.monotonic() - start_time
+            latencies_ms = sorted(_searches(client, arguments.searches, random))
+        [triton] = [each.pid for each in stack.endpoints() if each.name == "triton"]
+        memory_mb = _tree_mb(triton)
+    stored = sum(p.stat().st_blocks * 512 for p in (place / "data").rglob("*") if p.is_file())
+    return {
+        "start_seconds": started_seconds,
+        "ingest_pictures_a_second": (len(pictures) - _WARM_UP_COUNT) / seconds,
+        "search_p50_ms": latencies_ms[len(latencies_ms) // 2],
+        "search_p95_ms": latencies_ms[int(len(latencies_ms) * 0.95)],
+        "triton_mb": memory_mb,
+        "data_folder_mb": stored / 1e6,
+        "mean_picture_kb": sum(len(file) for _, file in pictures) / len(pictures) / 1e3,
+    }
+
+
+def _ingest(client: Client, pictures: list[tuple[str, bytes]]) -> None:
+    failed = [each.error for each in client.ingest(pictures, index_id=_INDEX) if each.error]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(pictures)} pictures were lost: {failed[0]}")
+
+
+def _searches(client: Client, count: int, random: np.random.Generator) -> Iterator[float]:
+    for number in range(_WARM_UP_COUNT + count):
+        words = ["".join(random.choice(list("abcdefgh"), 5)) for _ in range(6)]
+        start_time = time.monotonic()
+        client.search(" ".join(words), index_id=_INDEX, return_n=10, rerank_disabled=True)
+        if number >= _WARM_UP_COUNT:
+            yield 1e3 * (time.monotonic() - start_time)
+
+
+def _photograph(random: np.random.Generator) -> bytes:
+    """Returns a JPEG of 640 x 480 pixels, of soft shapes as photographs have."""
+    coarse = Image.fromarray(random.integers(0, 256, (48, 64, 3), dtype=np.uint8))
+    file = io.BytesIO()
+    coarse.resize((640, 480), Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
+    return file.getvalue()
+
+
+def _tree_mb(pid: int) -> float:
+    """Returns the memory of a process and all below it; what they share counts once."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended meanwhile
+            continue
+    found = {pid}
+    while added := {each for each, parent in parents.items() if parent in found} - found:
+        found |= added
+    return sum(_own_kb(each) for each in found) / 1e3
+
+
+def _own_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+if __name__ == "__main__":
+    main()
